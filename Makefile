@@ -18,7 +18,7 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 .PHONY: help environment report crate reproduce lint test-fast test faults test-long mutants docs lab check format lock clean-reports clean-environment clean-loopback
 
-help: ## this list
+help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo
 	@echo "  STUDY=config/studies/x.yaml and CORES=4 apply to report, crate and check."

@@ -1,11 +1,12 @@
-"""What it costs and saves to stop a session when every case is known well enough (`until`), by simulation.
+"""What stopping a session early (`until`) costs and saves, by simulation. The session stops when every case is precise.
 
     python benchmarks/adaptive_stopping.py [--sessions 20000] [--replay data/tidy/STUDY/FAMILY METRIC]
 
-Three questions: how often the printed 95 % interval still covers the true median after a stop that looked at it; how
-many blocks it takes against a fixed number that is as sure to reach the same precision; and what that does to the
-ratio of two cases. Everything is relative to `until`, so that one spread stands for every pair with the same quotient.
-`--replay` asks the first two of a long real session, whose trials have the host's own distribution and memory.
+It answers three questions. How often does the printed 95 % interval still cover the true median after a stop that
+looked at it? How many blocks does a session take, compared with a fixed number that reaches the same precision as
+surely? How does this affect the ratio of two cases? All values are relative to `until`, so one spread stands for every
+pair with the same quotient. `--replay` answers the first two questions for a long real session, whose trials have the
+host's own distribution and memory.
 """
 
 import argparse
@@ -24,7 +25,7 @@ from benchstudy.statistics.stats import precision, summarise
 UNTIL = 0.05
 RULE = Stopping(6, 30, UNTIL)
 SPREADS = (0.03, 0.05, 0.07, 0.09, 0.12, 0.15, 0.2)
-SURE = 0.9  # of reaching the precision: what a fixed number must be as well to count as equal
+SURE = 0.9  # the probability with which a fixed number must reach the precision, too, to count as equal
 MEMORY = 0.3  # correlation of a trial with the one in the block before
 
 Simulated = Callable[[np.random.Generator, float, tuple[int, int]], np.ndarray]
@@ -77,7 +78,7 @@ def _ranks(n: int) -> tuple[int, int]:
 
 
 def intervals(trials: np.ndarray, blocks: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Of the first `blocks` trials (columns) of each session (rows): precision, and the ends of the interval."""
+    """Precision and both ends of the interval, of the first `blocks` trials (columns) of each session (rows)."""
     ordered = np.sort(trials[:, :blocks], axis=1)
     low, high = (ordered[:, rank] for rank in _ranks(blocks))
     found = (high - low) / 2 / np.abs(np.median(ordered, axis=1))
@@ -86,7 +87,7 @@ def intervals(trials: np.ndarray, blocks: int) -> tuple[np.ndarray, np.ndarray, 
 
 
 def stopped(trials: np.ndarray, at: Sequence[int], until: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Blocks at which each session stops when it looks `at` these, and the interval it then prints."""
+    """Blocks at which each session stops if it looks `at` these, and the interval that it then prints."""
     blocks = np.zeros(len(trials), int)
     ends = np.zeros((2, len(trials)))
     for n in at:
@@ -101,7 +102,7 @@ def covered(truth: float, low: np.ndarray, high: np.ndarray) -> float:
 
 
 def enough_fixed(trials: np.ndarray, until: float) -> int | None:
-    """The least fixed number of blocks with which SURE of the sessions are as precise; None: not even all of them."""
+    """The smallest fixed number of blocks that makes SURE of the sessions as precise; None if there is none."""
     sizes = range(6, trials.shape[1] + 1)
     return next((n for n in sizes if (intervals(trials, n)[0] <= until).mean() >= SURE), None)
 
@@ -129,8 +130,8 @@ def _truth(shape: Simulated, spread: float) -> float:
 
 
 def report_growth(random: np.random.Generator, sessions: int) -> None:
-    """How far apart looks must be: more blocks mean more looks, and each is one more chance."""
-    print("\n95 % interval covers the true median, %, normal, at most 60 blocks, by how far looks are apart")
+    """How far apart looks must be: more blocks mean more looks, and each look is another chance to stop too early."""
+    print("\n95 % interval covers the true median, % (normal, at most 60 blocks), by growth between looks")
     drawn = [normal(random, spread, (sessions, 60)) for spread in SPREADS]
     for growth in (1.0, 1.3, 1.5, 2.0):
         with mock.patch("benchstudy.model.stopping._GROWTH", growth):
@@ -142,11 +143,9 @@ def report_growth(random: np.random.Generator, sessions: int) -> None:
 
 def report_savings(random: np.random.Generator, sessions: int) -> None:
     wide = Stopping(6, 90, UNTIL)
+    print(f"\nmean blocks until ±{100 * UNTIL:g} %, and the fixed number that suffices in {100 * SURE:g} % of sessions")
     print(
-        f"\nblocks on average until ±{100 * UNTIL:g} %, against the fixed number with which {100 * SURE:g} % reach it"
-    )
-    print(
-        f"{'spread':>8} {'adaptive':>9} {'fixed':>6} {'saved':>6}   sessions of ten cases alike: adaptive, fixed, saved"
+        f"{'spread':>8} {'adaptive':>9} {'fixed':>6} {'saved':>6}   sessions of ten equal cases: adaptive, fixed, saved"
     )
     for spread in (0.02, 0.04, 0.06, 0.08, 0.1):
         trials = lognormal(random, spread, (sessions, wide.most))
@@ -154,18 +153,18 @@ def report_savings(random: np.random.Generator, sessions: int) -> None:
         fixed = enough_fixed(trials, UNTIL)
         ten = _ten_cases(trials, wide)
         print(f"{100 * spread:6.0f} % {_saved(blocks.mean(), fixed)}   {_saved(*ten)}")
-    # Nobody knows the spread before: the fixed number has to be right for the noisiest host of those it may be.
+    # The spread is unknown in advance, so the fixed number has to be right for the noisiest host.
     spreads = np.exp(random.uniform(math.log(0.01), math.log(0.08), sessions))[:, None]
     trials = np.exp(spreads * random.standard_normal((sessions, wide.most)))
     blocks, _, _ = stopped(trials, looks(wide), UNTIL)
-    # The cases of a session share their host, and with it the spread.
+    # The cases of a session share their host, and thus its spread.
     alike = np.repeat(spreads[: sessions // 10], 10, axis=0)
     ten = _ten_cases(np.exp(alike * random.standard_normal((len(alike), wide.most))), wide)
     print(f"1 to 8 % {_saved(blocks.mean(), enough_fixed(trials, UNTIL))}   {_saved(*ten)}")
 
 
 def _ten_cases(trials: np.ndarray, rule: Stopping) -> tuple[float, int | None]:
-    """Sessions of ten cases each: the blocks that the last of them needs, and the fixed number for all ten."""
+    """Sessions of ten cases each: the blocks until the last case is precise, and the fixed number for all ten."""
     ten = trials[: len(trials) // 10 * 10].reshape(-1, 10, trials.shape[1])
     at, blocks = looks(rule), np.zeros(len(ten), int)
     for n in at:
@@ -185,7 +184,7 @@ def _saved(adaptive: float, fixed: int | None) -> str:
 
 def report_ratios(random: np.random.Generator, sessions: int) -> None:
     """Two cases that share a drift, in one session that stops when both are precise."""
-    print("\n95 % interval of a ratio covers the true one after the same stop, % (spread, shape)")
+    print("\n95 % interval of a ratio covers the true ratio after the same stop, % (by shape and spread)")
     for name in ("normal", "lognormal", "bimodal"):
         for spread in (0.05, 0.09):
             drift = 1 + 0.3 * (with_memory(random, spread, (sessions, RULE.most)) - 1)
@@ -206,15 +205,15 @@ def _ratio_covers(base: np.ndarray, other: np.ndarray) -> bool:
 
 
 def report_replay(tidy: Path, metric: str, random: np.random.Generator) -> None:
-    """A long real session, begun anew at each of its blocks: what follows keeps its order, and so its memory."""
+    """Replay a long real session from each of its blocks: later blocks keep their order, and so their memory."""
     import polars as pl
 
     rows = pl.read_parquet(tidy / "observations.parquet").filter(pl.col("metric") == metric).sort("block")
-    print(f"\n{metric} of {tidy}, each session begun at every block it could have begun at (once around)")
+    print(f"\n{metric} of {tidy}, replayed from every block, wrapping around at the end")
     for (case,), found in rows.group_by("case", maintain_order=True):
         values = found["value"].drop_nulls().to_numpy()
         if len(values) < 2 * RULE.most:
-            print(f"  {case}: {len(values)} trials, and a replay takes {2 * RULE.most}")
+            print(f"  {case}: {len(values)} trials, but a replay needs {2 * RULE.most}")
             continue
         around = np.concatenate([values, values[: RULE.most]])
         trials = np.stack([around[begin : begin + RULE.most] for begin in range(len(values))])
@@ -227,14 +226,16 @@ def report_replay(tidy: Path, metric: str, random: np.random.Generator) -> None:
             print(
                 f"  {case}: spread {100 * spread:.0f} %, memory {memory:.2f}, until ±{100 * until:g} %: "
                 f"{blocks.mean():.1f} blocks (fixed: {fixed or f'over {RULE.most}'}), covers "
-                f"{100 * covered(truth, low, high):.0f} %, as many fixed {100 * as_many:.0f} %"
+                f"{100 * covered(truth, low, high):.0f} %, as many fixed blocks cover {100 * as_many:.0f} %"
             )
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--sessions", type=int, default=20_000, help="simulated of each kind (default: %(default)s)")
-    parser.add_argument("--replay", nargs=2, metavar=("TIDY", "METRIC"), help="of a long real session instead")
+    parser.add_argument(
+        "--sessions", type=int, default=20_000, help="simulated sessions per kind (default: %(default)s)"
+    )
+    parser.add_argument("--replay", nargs=2, metavar=("TIDY", "METRIC"), help="replay a long real session instead")
     arguments = parser.parse_args()
     random = np.random.default_rng(20_240_229)
     if arguments.replay:

@@ -1,14 +1,14 @@
-"""Does the family command measure what hyperfine measures? Interleaved pairs of the two on the same commands.
+"""Does the family command measure what hyperfine measures? Interleaved pairs of both, on the same commands.
 
     python benchmarks/command_fidelity.py [--pairs 20] [--output fidelity.json]
 
-A pair: the same command, timed by `command_runs` as it runs on a host and by `hyperfine -N`, one right after the other
-in random order, both without a shell and with the same number of runs. The time of either is the fastest of its runs:
-on a machine that others use, the median run is one that waited for them. The ratio of median runs is printed beside it.
-The commands wait for 1 ms, 10 ms, 100 ms and 1 s: one that computes would take as long as its neighbours let it.
+Each pair times the same command by `command_runs`, as it runs on a host, and by `hyperfine -N`, directly one after the
+other in random order, both without a shell and with the same number of runs. The time of each side is its fastest run:
+on a shared machine, the median run is one that had to wait. The ratio of median runs is printed as well. The commands
+sleep for 1 ms, 10 ms, 100 ms and 1 s, because the time of a computing command would depend on other load.
 
-From 10 ms on, the median of the pairs' ratios (command_runs over hyperfine) must lie in 0.98–1.02. Exit status 1 if
-not. Where there is no hyperfine, a bare loop of `perf_counter` around `posix_spawn` and `waitpid` stands in its place.
+From 10 ms on, the median of the pairs' ratios (command_runs over hyperfine) must be in 0.98–1.02; otherwise the exit
+status is 1. Without hyperfine, a bare loop of `perf_counter` around `posix_spawn` and `waitpid` replaces it.
 """
 
 import argparse
@@ -33,14 +33,14 @@ from benchstudy.model import registry
 PROBE = Path(tempfile.mkdtemp(prefix="benchstudy-command-"))
 atexit.register(shutil.rmtree, PROBE)
 write_agent(PROBE, agent_sources(registry.get("command").extensions))
-# Seconds that the command waits, and runs of each side in a pair.
+# Seconds that the command sleeps, and the runs of each side per pair.
 WAITS = {"0.001": 40, "0.01": 30, "0.1": 10, "1": 3}
 JUDGED_FROM_S, RATIO = 0.01, (0.98, 1.02)
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Pairs of one command; medians of fastest runs in seconds, the interval of the median ratio at 95 %."""
+    """The pairs of one command: medians of fastest runs in seconds, and the 95 % interval of the median ratio."""
 
     wait: str
     against: str
@@ -66,7 +66,7 @@ class Comparison:
 
 
 def ours(argv: list[str], runs: int) -> list[float]:
-    """Every run in seconds, by what the family runs on a host."""
+    """Every run in seconds, as measured by the family's code for hosts."""
     spec = {
         "argv": argv, "empty": ["true"], "stdin": "", "prepare": [], "cleanup": [], "warm_up": {"runs": 1},
         "repeat": runs, "expect": [0], "discard": True, "max_bytes": 1 << 20, "collect": {}, "sizes": {},

@@ -1,7 +1,7 @@
-"""What a command costs with all processes that it starts: time, processor time, memory.
+"""What a command and all processes that it starts cost: time, processor time, memory.
 
-Its processes are kept together by a control group of version 1, which needs root; else processor time is that of
-descendants that were waited for, and memory that of the largest process.
+With root, a control group of version 1 holds its processes. Without root, processor time is that of descendants that
+were waited for, and memory is that of the largest process.
 """
 
 import os
@@ -20,7 +20,7 @@ _LOOK_EVERY_S = 0.5
 
 @dataclass(frozen=True)
 class Cost:
-    """`peak`: bytes that all processes held at once, what they share counted once."""
+    """`peak`: bytes that all processes held at the same time; shared pages count once."""
 
     wall_s: float
     busy_s: float
@@ -31,7 +31,7 @@ class Cost:
 
 
 def cost_of(argv: Sequence[str], cwd: Path, environment: Mapping[str, str]) -> Cost:
-    """Runs it. Ends this program with its last words when it fails."""
+    """Run the command. If it fails, end this program with the command's last output."""
     began, group = time.monotonic(), _Group()
     with tempfile.TemporaryFile() as said:
         started = subprocess.Popen(
@@ -71,7 +71,7 @@ class _Group:
             self._looking.start()
 
     def end(self) -> tuple[float, int] | None:
-        """Seconds of processor and the most bytes, when all processes are gone: some end a little later."""
+        """Seconds of processor time and the peak in bytes, when all processes are gone: some end a little later."""
         if not self._is_there:
             return None
         deadline = time.monotonic() + 10

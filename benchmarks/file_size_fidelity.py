@@ -1,17 +1,17 @@
-"""Does the file_size probe measure what fio measures? Interleaved pairs of the two doing the same I/O.
+"""Does the file_size probe measure what fio measures? Interleaved pairs of both, doing the same I/O.
 
     python benchmarks/file_size_fidelity.py --folder /mnt/disk [--pairs 100] [--output fidelity.json]
 
-A pair: the same file, the same calls (1 MiB each and a rest), the same fsync, one right after the other in random
-order, each in a process of its own on the same processor. fio replays a log of the very calls, and its time is the
-sum of its own latencies in nanoseconds, of writes or reads and of the fsync; the probe's is the sum of the same parts
-(transfer and sync). Opening and closing is in neither.
+Each pair uses the same file, the same calls (1 MiB each and a remainder) and the same fsync, directly one after the
+other in random order, each in a process of its own on the same processor. fio replays a log of exactly these calls, and
+its time is the sum of its own latencies in nanoseconds, of writes or reads and of the fsync. The probe's time is the
+sum of the same parts (transfer and sync). Neither includes opening and closing.
 
-Of warm reads each process makes a few, each after as many passes over the file as the probe makes, and its time is
-their median.
+For warm reads, each process makes a few, each after as many passes over the file as the probe makes. Its time is their
+median.
 
-From 1 MB on: the median of the pairs' ratios (probe over fio) must lie in 0.97–1.03 and its 95 % order-statistic
-interval in 0.95–1.05. For 100 KB: the median difference must be below 25 µs. Exit status 1 if not.
+From 1 MB on, the median of the pairs' ratios (probe over fio) must be in 0.97–1.03, and its 95 % order-statistic
+interval in 0.95–1.05. For 100 KB, the median difference must be below 25 µs. Otherwise, the exit status is 1.
 """
 
 import argparse
@@ -36,12 +36,12 @@ from benchstudy.hosts.line import agent_sources, write_agent
 from benchstudy.model import registry
 from benchstudy.model.units import Size
 
-# The agent with the family's probe, as it lies on a host.
+# The agent with the family's probe, as on a host.
 PROBE = Path(tempfile.mkdtemp(prefix="benchstudy-probe-"))
 atexit.register(shutil.rmtree, PROBE)
 write_agent(PROBE, agent_sources(registry.get("file_size").extensions))
 CHUNK = 1 << 20
-# Both on one: pages that a process has freed are at hand for the next on the same processor only.
+# Both run on one: pages that a process has freed are available to the next one only on the same processor.
 ON_PROCESSOR = ("taskset", "-c", "1")
 WARM_READS = 5
 SIZES = ("100KB", "1MB", "10MB", "100MB")
@@ -54,7 +54,7 @@ import file_size  # noqa: E402  (what runs on hosts lives in a folder, not in a 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Pairs of one operation and size; times in seconds, intervals of medians at 95 %."""
+    """Pairs of one operation and size. Times are in seconds, and the intervals of medians are at 95 %."""
 
     operation: str
     size: str
@@ -144,13 +144,14 @@ def time_fio(folder: Path, path: Path, operation: str, size: int) -> float:
     action = "write" if operation.startswith("write") else "read"
     calls = [f"{path} {action} {offset} {min(CHUNK, size - offset)}" for offset in range(0, size, CHUNK)]
     sync = [f"{path} sync 0 0"] if action == "write" else []
-    # The probe opens the file for each warm read and reads it through before; of a small one it rehearses all that.
+    # The probe opens the file for each warm read and reads it through first. It rehearses all of that if the file is
+    # small.
     passes = file_size.passes_before_warm_read(size) + 1
     warm_reads = (WARM_READS + (size <= file_size.REHEARSAL_BYTES)) * _opened(path, passes * calls)
     timed = warm_reads if operation == "read warm" else _opened(path, [*calls, *sync])
     with tempfile.TemporaryDirectory(prefix="fidelity-", dir="/dev/shm") as memory:
-        # Before the probe times anything its buffer is in place and its code warm; so it is with fio, by a call in
-        # memory. Before a write the probe rehearses one with its fsync; for fio a job of its own does.
+        # Before the probe times anything, its buffer is in place and its code is warm. For fio, a call in memory does
+        # this. Before a write, the probe rehearses one with its fsync; for fio, a separate job does.
         jobs = []
         beside = folder / "rehearsal"
         if sync:
@@ -161,9 +162,9 @@ def time_fio(folder: Path, path: Path, operation: str, size: int) -> float:
         in_memory = Path(memory, "file")
         in_memory.write_bytes(bytes(CHUNK))
         touch = f"{in_memory} {action} 0 {CHUNK}"
-        # It rests itself, as the probe does: a child that did, and ended just before, would leave freed pages at hand.
-        # fio can rest after each so many calls only: more of them before it than after it, or fio would rest once more
-        # between the last write and its fsync, and the disk with it.
+        # fio rests itself, as the probe does: a child that rested and ended just before would leave freed pages behind.
+        # fio can only rest after every so many calls. More of them come before the rest than after it; otherwise fio,
+        # and with it the disk, would rest once more between the last write and its fsync.
         rested = len(calls) + 2
         begins = _opened(in_memory, [touch] * (1 if operation == "read warm" else rested + 1))
         _write_log(Path(memory, "second"), [in_memory, path], [*begins, *timed])
@@ -172,13 +173,13 @@ def time_fio(folder: Path, path: Path, operation: str, size: int) -> float:
         if operation != "read warm":
             jobs += [f"--thinktime={round(file_size.REST_S * 1e6)}", f"--thinktime_blocks={rested}"]
         try:
-            # The probe, as an application would, gives the kernel no advice.
+            # Like an application, the probe gives the kernel no advice.
             plain = ["--ioengine=psync", "--invalidate=0", "--fadvise_hint=0", "--output-format=json"]
-            # The probe's buffer begins with a page. From and to one that does not, as fio's own choice, copies of what
-            # is in memory take a sixth longer.
-            # Nor does it change its data before each write, 30 µs a MiB that fio counts as the write's.
+            # The probe's buffer begins at a page boundary. With fio's default, which does not, copies in memory take a
+            # sixth longer. Nor does the probe change its data before each write, for which fio counts 30 µs per MiB as
+            # part of the write.
             plain += [f"--iomem_align={mmap.PAGESIZE}", "--scramble_buffers=0"]
-            # Its report into a file: what it says of the prerun, in words, would stand before it on stdout.
+            # The report goes to a file, because on stdout the messages of the prerun would come before it.
             _run(["fio", *plain, "--output=report", *jobs], cwd=memory)
         finally:
             beside.unlink(missing_ok=True)
@@ -207,15 +208,15 @@ def _write_log(log: Path, files: Sequence[Path], lines: Sequence[str]) -> None:
 
 
 def _make_ready(folder: Path, rehearsal: Path, operation: str) -> str:
-    """What the probe does before each operation, as a shell command for fio to do just before its own.
+    """What the probe does before each operation, as a shell command that fio runs just before its own.
 
-    Done any earlier, fio would find another machine than the probe: pages that its own rehearsal still holds (a
-    virtual machine's memory is given to it as it is touched: 10 MB took 19 ms instead of 2 ms).
+    If fio ran it any earlier, it would find the machine in another state than the probe does: pages that its own
+    rehearsal still holds (a virtual machine gets its memory when it is touched: 10 MB took 19 ms instead of 2 ms).
     """
     settle = f"sync -f {shlex.quote(str(folder))}"
     return {
         "write+fsync": f"rm {shlex.quote(str(rehearsal))} && {settle}",
-        # fio sends the last command's words to a file of its own.
+        # fio sends the output of the last command to a separate file.
         "read cold": f"{settle} && echo 3 > /proc/sys/vm/drop_caches && true",
         "read warm": "true",
     }[operation]
@@ -229,11 +230,11 @@ def _prepare(folder: Path, size: int) -> Path:
 
 @contextmanager
 def processor_awake() -> Iterator[None]:
-    """Let the processor never sleep: it runs an empty loop, of a priority that gives way to the measured program.
+    """Keep the processor awake with an empty loop, whose priority gives way to the measured program.
 
-    How long a virtual machine's processor takes to wake when the disk answers depends on how long it had slept the
-    times before: 30 µs more or less of a cold read that said nothing about either program. For one call only: the
-    kernel's threads that an fsync or a long read waits for are in no hurry to take a processor from the loop.
+    How long a virtual machine's processor takes to wake up when the disk answers depends on how long it slept before:
+    up to 30 µs more or less for a cold read, which says nothing about either program. This works for single calls only:
+    the kernel threads that an fsync or a long read waits for do not take a processor from the loop quickly enough.
     """
     loop = ["chrt", "--idle", "0", "sh", "-c", "while :; do :; done"]
     with subprocess.Popen([*ON_PROCESSOR, "setpriv", "--pdeathsig", "KILL", *loop]) as spinning:
@@ -252,12 +253,12 @@ def _run(argv: Sequence[str], cwd: str | None = None) -> bytes:
 
 def main() -> int:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    options.add_argument("--folder", type=Path, required=True, help="on the file system to measure")
+    options.add_argument("--folder", type=Path, required=True, help="folder on the file system to measure")
     options.add_argument("--pairs", type=int, default=100)
     options.add_argument("--sizes", nargs="+", default=SIZES)
     options.add_argument("--operations", nargs="+", default=OPERATIONS, choices=OPERATIONS)
     options.add_argument("--seed", type=int, default=1)
-    options.add_argument("--output", type=Path, help="write the figures there as JSON")
+    options.add_argument("--output", type=Path, help="write the figures to this file as JSON")
     given = options.parse_args()
     rng = random.Random(given.seed)
     found = []

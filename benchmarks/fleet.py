@@ -49,7 +49,7 @@ def main() -> None:
     parser.add_argument("--rebooting", type=int, default=1)
     parser.add_argument("--dead", type=int, default=5)
     parser.add_argument("--trial", type=float, default=20.0, help="seconds that each trial takes")
-    parser.add_argument("--plan", type=int, default=1000, help="targets of the study that is only planned")
+    parser.add_argument("--plan", type=int, default=1000, help="targets of the study that it only plans")
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="fleet-") as folder, contextlib.ExitStack() as stack:
         project = copy_project(Path(folder, "project"))
@@ -87,13 +87,13 @@ def _described(place: Path, sshd: SshdHost) -> dict[str, Any]:
 
 
 def _pin(sshd: SshdHost, port: int) -> None:
-    """Have the host known at another port."""
+    """Make the host known under another port."""
     sshd.known_hosts.write_text(sshd.known_hosts.read_text().replace(f":{sshd.port} ", f":{port} "))
 
 
 @contextlib.contextmanager
 def _slow_link(port: int) -> Iterator[int]:
-    """A port on loopback from which everything reaches `port` late, and the other way round."""
+    """A port on loopback that forwards everything to `port` with a delay, and the answers, too."""
 
     async def pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         loop = asyncio.get_running_loop()
@@ -118,9 +118,9 @@ def _slow_link(port: int) -> Iterator[int]:
 
 
 def _reboot(place: Path, sshd: SshdHost, trial_s: float) -> None:
-    """Once its trial runs: everything that runs on the host ends, and it is away for a while."""
+    """Once its trial runs, kill everything that runs on the host, and keep it away for a while."""
     while not any(process.command.startswith(f"sleep {trial_s:g}") for process in running(str(place))):
-        time.sleep(0.5)  # to look at all processes takes time of a processor
+        time.sleep(0.5)  # looking at all processes takes processor time
     sshd.stop()
     for process in running(str(place)):
         with contextlib.suppress(ProcessLookupError):
@@ -156,8 +156,8 @@ def _run(project: Project, study: dict[str, Any], what: str) -> None:
     cpu_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     wall_s, least_s = time.monotonic() - began, (_busy_s() - busy) / psutil.cpu_count()
     print(
-        f"{what}: exit status {snakemake.returncode}, {wall_s:.0f} s, {wall_s / least_s:.2f} times what the machine's "
-        f"processor time takes, of which {cpu_s:.1f} s are the controller's, "
+        f"{what}: exit status {snakemake.returncode}, {wall_s:.0f} s, {wall_s / least_s:.2f} times the time that all "
+        f"processors need for it, {cpu_s:.1f} s of processor time on the controller, "
         f"at most {most / MEBI:.0f} MiB, with {len(of_forks)} forks of {median(of_forks or [0]) / MEBI:.1f} MiB "
         f"of their own; {_results(project)}",
         flush=True,
@@ -180,14 +180,14 @@ def _descendants(pid: int) -> list[psutil.Process]:
 
 
 def _is_fork(process: psutil.Process) -> bool:
-    """Of a group's process, for a host: it has the same command line."""
+    """Whether this is a group's process for one host; it has the same command line."""
     with contextlib.suppress(psutil.NoSuchProcess, AttributeError):
         return process.cmdline() == process.parent().cmdline()
     return False
 
 
 def _memory(process: psutil.Process) -> tuple[int, int]:
-    """Pss, and what is the process's own, in bytes."""
+    """Pss and the process's private memory, in bytes."""
     try:
         lines = Path(f"/proc/{process.pid}/smaps_rollup").read_text().splitlines()
     except OSError:  # it has just ended
@@ -212,7 +212,7 @@ def _plan(project: Project, count: int) -> None:
     text = done.stdout + done.stderr
     print(
         f"-n measure, {count} targets of {len(study['families'])} families: {time.monotonic() - began:.1f} s, "
-        f"{after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime:.1f} s of processor, "
+        f"{after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime:.1f} s of processor time, "
         f"{len(text.splitlines())} lines"
     )
 

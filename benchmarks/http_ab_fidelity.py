@@ -1,15 +1,15 @@
-"""Does a trial of http_concurrency say what ab says by hand? Interleaved pairs of the two on the same kind of server.
+"""Does a trial of http_concurrency give what ab gives by hand? Interleaved pairs of both on the same kind of server.
 
     python benchmarks/http_ab_fidelity.py [--pairs 30] [--concurrency 10] [--requests 50000] [--output fidelity.json]
 
-A pair, in random order: a whole session that measures one more trial of a study (server started under its limit of one
-CPU, answers looked at, warmed up, loaded by `ab -k -c N -n 50000 -g … -e …`, looked at again), whose `throughput` is
-read as the reports read it; and a person's way to the same figure: nginx with the same configuration started on the
-same CPU by taskset, `ab -k -c N -n 1000` to warm it up, then `ab -k -c N -n 50000` on the other CPU, "Requests per
-second" read off the screen.
+The two sides of a pair run in random order. One is a whole session that measures one more trial of a study (server
+started under its limit of one CPU, answers checked, warmed up, loaded by `ab -k -c N -n 50000 -g … -e …`, checked
+again), whose `throughput` is read as the reports read it. The other is how a person gets the same figure: nginx with
+the same configuration, started on the same CPU by taskset, `ab -k -c N -n 1000` to warm it up, then
+`ab -k -c N -n 50000` on the other CPU, "Requests per second" read off the screen.
 
-The ratio of the medians (session over hand) must lie in 0.97–1.03. Printed with it: its 95 % interval by bootstrap of
-the pairs (BCa, 9999). Exit status 1 if it does not hold. Needs ab, nginx and root, for the limit.
+The ratio of the medians (session over hand) must be in 0.97–1.03; otherwise the exit status is 1. Its 95 % interval by
+bootstrap of the pairs (BCa, 9999) is printed, too. Needs ab, nginx, and root for the limit.
 """
 
 import argparse
@@ -58,7 +58,7 @@ class Session:
         self.declared = http_study.declared(config, host)
 
     def measure(self) -> float:
-        """Requests a second, as a report's table has them."""
+        """Requests per second, as in a report's table."""
         self.blocks += 1
         study = http_study.parse_study({**self.declared, "blocks": self.blocks})
         *_, trial = sorted(http_study.measure(self.root, study), key=lambda stored: stored.record.block)
@@ -80,7 +80,7 @@ class ByHand:
         self.ab = [_program("ab"), "-k", "-c", str(concurrency)]
 
     def measure(self) -> float:
-        """Requests a second, as ab prints them."""
+        """Requests per second, as ab prints them."""
         with self._nginx() as url:
             self._run("-n", str(WARM_UP), url)
             said = self._run("-n", str(self.requests), url)
@@ -139,7 +139,7 @@ def _wait_for(port: int, server: subprocess.Popen) -> None:
 
 
 def ratio_of_medians(session: Sequence[float], by_hand: Sequence[float]) -> tuple[float, float, float]:
-    """(ratio, low, high), the interval by bootstrap of pairs."""
+    """(ratio, low, high); the interval is a bootstrap of pairs."""
 
     def ratio(one: np.ndarray, other: np.ndarray, axis: int = -1) -> np.ndarray:
         return np.median(one, axis=axis) / np.median(other, axis=axis)
@@ -156,7 +156,7 @@ def main() -> int:
     options.add_argument("--concurrency", type=int, default=10)
     options.add_argument("--requests", type=int, default=50_000)
     options.add_argument("--seed", type=int, default=1)
-    options.add_argument("--output", type=Path, help="write the figures there as JSON")
+    options.add_argument("--output", type=Path, help="write the figures to this file as JSON")
     given = options.parse_args()
     order = random.Random(given.seed)
     found: dict[str, list[float]] = {"session": [], "by hand": []}

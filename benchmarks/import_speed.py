@@ -1,7 +1,7 @@
 """How long `benchstudy import` takes for a folder of fio outputs, by the number of files.
 
-Copies of a captured output, each with a name, a time and a file of its own, so that none is a duplicate. What matters
-is that the time for a file does not grow with the number of files.
+The files are copies of a captured output, each a file with its own name and time, so that none is a duplicate.
+The time per file must not grow with the number of files.
 
     python benchmarks/import_speed.py [FILES …]
 """
@@ -21,7 +21,7 @@ STUDY = {
     "targets": {"machine": {"roles": {"sut": "here"}}},
     "families": {"fio": {}},
 }
-SETTINGS = 160  # cases; the others repeat them
+SETTINGS = 160  # distinct cases; the other files repeat them
 
 
 def main(counts: list[int]) -> None:

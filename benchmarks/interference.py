@@ -1,15 +1,16 @@
-"""How often a neighbour on the host is found beside a trial, and how often one that is not there.
+"""How often a neighbour on the host is detected during a trial, and how often one is reported that is not there.
 
     python benchmarks/interference.py [--families fio file_size] [--kinds cpu-25 writer] [--blocks 6] [--keep FOLDER]
 
-Holds sessions of every family, as the embedded study has it or else the first of config/studies for this machine, in
-the workflow as a user calls it, while neighbours come and go at random, within trials and between them: 10, 25 and 50 %
-of a processor, a writer of 50 MB/s, a hog of memory bandwidth.
-Each neighbour keeps a record of its own of what it used: so it is known for each window how much there was to find.
+Holds sessions of every family, as in the embedded study or else in the first of config/studies for this machine, in
+the workflow as a user runs it. Meanwhile neighbours come and go at random, within trials and between them: 10, 25 and
+50 % of a processor, a writer of 50 MB/s, a hog of memory bandwidth. Each neighbour records what it used, so it is known
+for each window how much there was to detect.
 
-Promised: found beside 95 % of the trials of half a second or more with a neighbour of 25 % of a processor all the time,
-and beside at most 2 % of those without one. The latter, and what is called quiet, ask for a machine that nobody else
-uses. For each kind it prints also the figure that a reader would have believed beside that of the undisturbed trials.
+The promise: a neighbour that uses 25 % of a processor all the time is detected in 95 % of the trials of half a second
+or more, and at most 2 % of the trials without a neighbour are called disturbed. The latter needs a machine that nobody
+else uses. For each kind, it also prints the figure that a reader would have believed next to that of the undisturbed
+trials.
 """
 
 import argparse
@@ -66,19 +67,19 @@ while True:
     time.sleep(max(0.0, slot - time.monotonic()))
 """
 KINDS = ("cpu-10", "cpu-25", "cpu-50", "writer", "memory")
-LONG_S, QUIET = 0.5, 0.002  # of a window; processors of a neighbour that is as good as absent
-COVERED = 0.8  # of a neighbour's full share, in the window: it was there all the time
+LONG_S, QUIET = 0.5, 0.002  # s of a window; processors below which a neighbour counts as absent
+COVERED = 0.8  # of a neighbour's full share in the window; above this it was there all the time
 
 
 @dataclass(frozen=True)
 class Visit:
-    """A neighbour's stay: moments of the wall clock, with processor seconds and bytes up to each."""
+    """A neighbour's stay: wall-clock times, with processor seconds and bytes up to each."""
 
     kind: str
     moments: tuple[tuple[float, float, float], ...]
 
     def used(self, begin: float, end: float) -> tuple[float, float]:
-        """Processor seconds and bytes between two moments, by straight lines between its own."""
+        """Processor seconds and bytes between two times, by linear interpolation between its records."""
         cpu_s = written = 0.0
         for (t0, c0, w0), (t1, c1, w1) in pairwise(self.moments):
             inside = max(0.0, min(end, t1) - max(begin, t0)) / (t1 - t0) if t1 > t0 else 0.0
@@ -111,14 +112,14 @@ class Visitors(threading.Thread):
 
 @dataclass(frozen=True)
 class Seen:
-    """A window of a trial: what there was of which neighbour, and whether the trial was called disturbed."""
+    """A window of a trial: how much of which neighbour there was, and whether the trial was called disturbed."""
 
     family: str
     kind: str
     seconds: float
-    cpus: float  # of the neighbour
-    rate: float  # B/s that it wrote
-    others: float  # processors, as the trial says
+    cpus: float  # processors that the neighbour used
+    rate: float  # bytes per second that it wrote
+    others: float  # processors, according to the trial
     disturbed: bool
 
 
@@ -145,14 +146,14 @@ def windows(root: Path, study: str, family: str, visits: list[Visit]) -> Iterato
 
 
 def full(kind: str, seen: Seen) -> bool:
-    """Whether the neighbour was there during all of the window."""
+    """Whether the neighbour was there during the whole window."""
     if kind == "writer":
         return seen.rate >= COVERED * 50e6
     return seen.cpus >= COVERED * (float(kind[4:]) / 100 if kind.startswith("cpu-") else 0.5)
 
 
 def believed(root: Path, study: str, family: str) -> Iterator[str]:
-    """Medians of all trials beside those of the undisturbed ones, where they differ most."""
+    """Medians of all trials next to those of the undisturbed ones, where they differ most."""
     results = Results(root / "data" / "tidy" / study / family, study=study, family=family)
     lines = []
     for metric in results.primary_metrics:
@@ -182,11 +183,15 @@ def study_of(family: str) -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--families", nargs="+", default=registry.names(), choices=registry.names())
-    parser.add_argument("--kinds", nargs="*", default=list(KINDS), choices=KINDS, help="none: false alarms alone")
+    parser.add_argument(
+        "--kinds", nargs="*", default=list(KINDS), choices=KINDS, help="kinds of neighbours; empty: false alarms only"
+    )
     parser.add_argument("--blocks", type=int, default=6)
-    parser.add_argument("--longest", type=float, default=8.0, help="seconds of a neighbour's stay, and of a pause")
+    parser.add_argument(
+        "--longest", type=float, default=8.0, help="longest stay of a neighbour, and longest pause, in s"
+    )
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--keep", type=Path, help="folder that keeps the project, with all raw data")
+    parser.add_argument("--keep", type=Path, help="keep the project with all raw data in this folder")
     options = parser.parse_args()
     use_common_tool_store()
     found: list[Seen] = []
@@ -230,7 +235,7 @@ def main() -> None:
     off = [seen.others - seen.cpus for seen in found if seen.seconds >= LONG_S]
     if off:
         low, middle, high = statistics.quantiles(off, n=4) if len(off) > 1 else off * 3
-        print(f"others_cpu less the neighbour's own count: median {middle:+.3f}, quartiles {low:+.3f} to {high:+.3f}")
+        print(f"others_cpu minus the neighbour's own count: median {middle:+.3f}, quartiles {low:+.3f} to {high:+.3f}")
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
-"""How many leaves a second logbench itself can write: against a log that does next to nothing.
+"""How many leaves per second logbench itself can write, against a log that does next to nothing.
 
     python benchmarks/log_writer_ceiling.py [RATE [SECONDS]]
 
-The writer has one processor for itself and the null log another. More is offered than can be done; what is accepted is
-the ceiling, and a result of half of it or less was not limited by the writer. Prints JSON.
+The writer has one processor for itself, and the null log has another. The offered rate is higher than both can do. What
+is accepted is the ceiling: the writer did not limit a result of half of it or less. Prints JSON.
 """
 
 import json

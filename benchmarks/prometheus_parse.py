@@ -1,9 +1,9 @@
-"""How long it takes, and how much memory, to make tables of what a Prometheus saw at 1 s of 500 series.
+"""Time and memory that it takes to make tables of what a Prometheus saw: 500 series at 1 s.
 
     python benchmarks/prometheus_parse.py [MINUTES …]
 
-A history is given to a real Prometheus by its own tool, fetched from it by the agent, and parsed and written as Parquet
-in a process of its own, with 2 processors. Prints JSON, a row for each duration: memory must not grow with it.
+A real Prometheus gets a history through its own tool, and the agent fetches it. A process of its own, with 2
+processors, parses it and writes Parquet. Prints JSON with one row per duration. Memory must not grow with the duration.
 """
 
 import json

@@ -1,14 +1,14 @@
-"""How long a study's reports take, from raw files to all pages, and how that grows with the number of trials.
+"""How long a study's reports take, from raw files to all pages, and how this grows with the number of trials.
 
 python benchmarks/report_speed.py [TRIALS] [--times 10] [--cores 2] [--raw PROJECT] [--keep FOLDER]
 
-Trials are copies of those that `make report` has measured in this checkout or in PROJECT, block for block, put through
-the store's own door into a scratch copy of this project with PROJECT's study; the study there does not measure. What is
-printed: wall and processor time of `snakemake --cores 2 report` from nothing but raw files, of the same command once
-more, after an edit of a notebook, and the largest pages. The same with `--times` as many trials, and the ratio of both.
+Trials are copies of those that `make report` has measured in this checkout or in PROJECT, block for block. They go
+through the store's own code into a scratch copy of this project with PROJECT's study, where nothing is measured. It
+prints wall and processor time of `snakemake --cores 2 report` from raw files only, of the same command once more, and
+after an edit of a notebook, and the largest pages. It repeats this with `--times` as many trials, and prints the ratio.
 
-Exit status 1 when a promise does not hold, or when a family of the study was not measured there: its page would be
-missing from the sum. Raw of 10 000 trials of five families takes 1 GB for the time of the run.
+The exit status is 1 if a promise does not hold, or if a family of the study was not measured there, because its page
+would be missing from the sum. Raw files of 10 000 trials of five families take 1 GB while it runs.
 """
 
 import argparse
@@ -35,11 +35,11 @@ from benchstudy.model import paths
 from benchstudy.model.study import SessionPlan, load_study
 
 CHECKOUT = Path(__file__).resolve().parents[1]
-_SUBREAPER = 36  # of prctl: what loses its parent becomes this process's child
-# Seconds for so many trials, bytes of the largest page of any number of trials, and how much more than in proportion to
-# their number a larger study may take: ten times the trials twelve times the time.
+_SUBREAPER = 36  # of prctl: processes that lose their parent become children of this one
+# Seconds for this many trials, bytes of the largest page at any number of trials, and growth: ten times the trials may
+# take twelve times the time.
 PROMISED_S, PROMISED_TRIALS, PROMISED_BYTES, PROMISED_GROWTH = 40, 1_000, 3_000_000, 1.2
-# Seconds of the command that has nothing to do, whatever the number of trials up to 10 000.
+# Seconds of the command when there is nothing to do, at any number of trials up to 10 000.
 PROMISED_AGAIN_S = 3
 # Seconds after an edit of one notebook, at 1 000 trials.
 PROMISED_EDITED_S = 12
@@ -47,8 +47,10 @@ PROMISED_EDITED_S = 12
 
 @dataclass(frozen=True)
 class Run:
-    """One study: its trials, wall and processor seconds of the first report, seconds of one with nothing to do and of
-    one after an edit of a notebook, bytes of its pages by name.
+    """One study.
+
+    Its trials, wall and processor seconds of the first report, seconds with nothing to do and after an edit of a
+    notebook, and bytes of its pages by name.
     """
 
     trials: int
@@ -65,11 +67,18 @@ class Run:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("trials", nargs="?", type=int, default=1_000, help="at least so many (default: %(default)s)")
-    parser.add_argument("--times", type=int, default=10, help="the larger study; 0: none (default: %(default)s)")
+    parser.add_argument(
+        "trials", nargs="?", type=int, default=1_000, help="copy at least this many (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--times",
+        type=int,
+        default=10,
+        help="size of the larger study as a multiple; 0 for none (default: %(default)s)",
+    )
     parser.add_argument("--cores", type=int, default=2)
     parser.add_argument("--raw", type=Path, default=CHECKOUT, help="the project whose trials are copied")
-    parser.add_argument("--keep", type=Path, help="a folder to work in, which stays")
+    parser.add_argument("--keep", type=Path, help="work in this folder and keep it")
     arguments = parser.parse_args()
     ctypes.CDLL(None).prctl(_SUBREAPER, 1)
     print(f"load average before: {os.getloadavg()[0]:.1f}")
@@ -79,12 +88,12 @@ def main() -> None:
         runs.append(run(arguments, arguments.trials * arguments.times))
     broken = [f"no trial of {name} in {arguments.raw}: its page is not in these figures" for name in missing]
     broken += broken_promises(runs)
-    print("\n".join(f"NOT HELD: {text}" for text in broken) or "all that was promised holds")
+    print("\n".join(f"BROKEN PROMISE: {text}" for text in broken) or "all promises hold")
     sys.exit(bool(broken))
 
 
 def broken_promises(runs: list[Run]) -> list[str]:
-    """What does not hold, in words; prints how the larger study stands to the first."""
+    """The promises that do not hold, in sentences. Prints how the larger study compares with the first."""
     first, *larger = runs
     found = []
     if first.seconds > PROMISED_S and first.trials <= 1.1 * PROMISED_TRIALS:
@@ -103,7 +112,7 @@ def broken_promises(runs: list[Run]) -> list[str]:
     for each in runs:
         if each.again_s > PROMISED_AGAIN_S:
             found.append(
-                f"nothing to do at {each.trials} trials took {each.again_s:.1f} s, more than {PROMISED_AGAIN_S} s"
+                f"{each.trials} trials with nothing to do took {each.again_s:.1f} s, more than {PROMISED_AGAIN_S} s"
             )
         name, size = each.largest
         if size > PROMISED_BYTES:
@@ -114,13 +123,13 @@ def broken_promises(runs: list[Run]) -> list[str]:
 
 
 def run(arguments: argparse.Namespace, trials: int) -> Run:
-    """Makes the study and reports it."""
+    """Make the study and its reports."""
     with folder(arguments.keep, trials) as root:
         made = make_project(root, arguments.raw, trials)
         seconds, busy = report(root, arguments.cores)
         print(f"{made} trials: {seconds:.1f} s, {busy:.1f} s of processor time (promised for 1 000: {PROMISED_S} s)")
         again = min(report(root, arguments.cores)[0] for _ in range(3))
-        print(f"  again, the best of three: {again:.1f} s (promised: {PROMISED_AGAIN_S} s)")
+        print(f"  nothing to do, best of three: {again:.1f} s (promised: {PROMISED_AGAIN_S} s)")
         notebook = root / "notebooks" / "file_size.ipynb"
         notebook.write_text(notebook.read_text().replace("## The answer", "## An answer"))
         edited, _ = report(root, arguments.cores)
@@ -147,7 +156,7 @@ def folder(keep: Path | None, trials: int) -> Iterator[Path]:
 
 
 def make_project(root: Path, source: Path, trials: int) -> int:
-    """A copy of the project with a study of at least so many trials; returns how many there are."""
+    """A copy of the project with a study of at least `trials` trials; returns how many there are."""
     for name in ("workflow", "notebooks", "config", "envs", "src", "data/published"):
         shutil.copytree(CHECKOUT / name, root / name, ignore=shutil.ignore_patterns("__pycache__"))
     declared = study_of(source)
@@ -158,15 +167,15 @@ def make_project(root: Path, source: Path, trials: int) -> int:
         sys.exit(f"{source}: no trial of its study; run `make report` there first")
     blocks = math.ceil(trials / cases)
     study = yaml.safe_load(declared.read_text()) | {"measure": False, "blocks": blocks}
-    # A family that was not measured there would make its page of nothing, and each of the others' share larger.
+    # A family that was not measured there would have an empty page, and the others would get larger shares.
     measured = {plan.family_name for plan in stored}
     if missing := [name for name in study["families"] if name not in measured]:
         for name in missing:
             del study["families"][name]
-        # They may speak of a family that is left out.
+        # They may name a family that is left out.
         study = {key: value for key, value in study.items() if key not in ("ceilings", "acknowledge")}
     (root / "config" / "config.yaml").write_text(yaml.safe_dump(study, sort_keys=False))
-    os.fsync = lambda descriptor: None  # what a power failure would spare is of no interest here
+    os.fsync = lambda descriptor: None  # surviving a power failure does not matter here
     for plan in load_study(root / "config" / "config.yaml").sessions():
         of_family = next(found for p, found in stored.items() if p.family_name == plan.family_name)
         _multiply(root, source, plan, of_family, blocks)
@@ -212,7 +221,7 @@ def _multiply(root: Path, source: Path, plan: SessionPlan, stored: dict, blocks:
 
 
 def report(root: Path, cores: int) -> tuple[float, float]:
-    """Wall and processor seconds of the command, as a user types it."""
+    """Wall and processor seconds of the command, as a user runs it."""
     search = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     before, started = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
     done = subprocess.run(
@@ -233,7 +242,7 @@ def report(root: Path, cores: int) -> tuple[float, float]:
 
 
 def _wait_for_the_rest() -> None:
-    """For what outlives the command by a moment, whose processor time counts too."""
+    """Wait for processes that outlive the command by a moment, because their processor time counts, too."""
     try:
         while True:
             os.wait()

@@ -1,14 +1,14 @@
-"""What a study of very many trials costs where nothing is measured: adopt, list, verify, tables, one more block.
+"""What a study of very many trials costs if nothing is measured: adopt, list, verify, tables, one more block.
 
     python benchmarks/scale.py [TRIALS …] [--targets N] [--pages] [--keep FOLDER]
     python benchmarks/scale.py --fleet [TARGETS …] [--keep FOLDER]
 
-Trials are copies of the captured ones in tests/data/store-b9a61cf, put through the store's own door into a scratch
-project: six cases of `fio`, as many blocks as it takes. Each command is a process of its own, as users start it.
-Printed are wall and processor seconds of all its processes and the most memory that they held at once (cost.py), and
-of two numbers or more the exponent: 1 is in proportion to their number. `--pages` makes the page of all of them, too.
-`--fleet` has five families on each target, some 100 trials: planned, adopted, and from raw to all pages. Its
-trials share their files on disk, so that none of them is read from a disk twice.
+Trials are copies of the captured ones in tests/data/store-b9a61cf, put through the store's own code into a scratch
+project: six cases of `fio`, with as many blocks as needed. Each command is a process of its own, as users start it. It
+prints wall and processor seconds of all its processes and their peak memory (cost.py), and for two or more numbers the
+exponent: 1 means in proportion to the number. `--pages` also makes the page of all of them. `--fleet` has five families
+on each target, some 100 trials: planned, adopted, and from raw to all pages. Its trials share their files on disk, so
+none of them is read from disk twice.
 """
 
 import argparse
@@ -30,7 +30,7 @@ from many_trials import FAMILY, FIO, STUDY, ManyTrials
 _FAMILIES = ("file_size", "fio", "http_concurrency", "log_write", "load_test")
 
 _HOLD = "from benchstudy.measuring.session import hold_session\nfor plan in plans: hold_session(root, plan)"
-# Of cases that were captured once only for a failure there is no trial, which a session would measure.
+# Cases that were captured only once, as a failure, have no trial here; a session would measure them.
 _INDEX = (
     "from benchstudy.measuring.raw import TrialStore\nfrom benchstudy.measuring.session import write_index\n"
     "from benchstudy.model import paths\nfor plan in plans:\n"
@@ -47,11 +47,11 @@ _LOAD = (
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("trials", nargs="*", type=int, default=[1_000, 10_000])
-    parser.add_argument("--targets", type=int, default=1, help="among which they are shared out")
+    parser.add_argument("--targets", type=int, default=1, help="targets that share the trials")
     parser.add_argument("--pages", action="store_true")
-    parser.add_argument("--keep", type=Path, help="a folder to work in, which stays")
-    parser.add_argument("--fleet", action="store_true", help="numbers are of targets")
-    parser.add_argument("--push", action="store_true", help="with --fleet: push all of it to an S3 server here, too")
+    parser.add_argument("--keep", type=Path, help="work in this folder and keep it")
+    parser.add_argument("--fleet", action="store_true", help="the numbers count targets, not trials")
+    parser.add_argument("--push", action="store_true", help="with --fleet: also push everything to a local S3 server")
     asked = parser.parse_args()
     seen: dict[str, list[tuple[int, float]]] = {}
     for number in asked.trials:
@@ -63,11 +63,11 @@ def main() -> None:
     for what, points in seen.items():
         if len(points) > 1:
             (few, first), (many, last) = points[0], points[-1]
-            print(f"{what}: exponent {math.log(last / first) / math.log(many / few):.2f} of processor time")
+            print(f"{what}: exponent of processor time {math.log(last / first) / math.log(many / few):.2f}")
 
 
 class Scale:
-    """A project whose study was measured to its end."""
+    """A project whose study is completely measured."""
 
     is_linked = False
 
@@ -78,10 +78,10 @@ class Scale:
         (root / "config" / "config.yaml").unlink()
         self._study = ManyTrials(root, targets, most_blocks)
         self._study.is_linked = self.is_linked
-        os.fsync = lambda descriptor: None  # what a power failure would spare is of no interest here
+        os.fsync = lambda descriptor: None  # surviving a power failure does not matter here
         began = time.monotonic()
         self._study.add(blocks or math.ceil(trials / targets / self._study.cases))
-        print(f"{self.trials} trials of {targets} targets generated in {time.monotonic() - began:.0f} s", flush=True)
+        print(f"{self.trials} trials on {targets} targets generated in {time.monotonic() - began:.0f} s", flush=True)
 
     @property
     def trials(self) -> int:
@@ -92,7 +92,7 @@ class Scale:
         yield "adopt, nothing known", self._python(_HOLD)
         yield "adopt", self._python(_HOLD)
         yield "benchstudy cases", self._command("benchstudy", "cases")
-        # A session wrote its index anew, which has to be compared with the sums of every trial once.
+        # A session wrote its index anew, so it is compared once with the sums of every trial.
         self._command("benchstudy", "verify")
         yield "benchstudy verify", self._command("benchstudy", "verify")
         yield "verify --read", self._command("benchstudy", "verify", "--read")
@@ -112,7 +112,7 @@ class Scale:
 
 
 class Fleet(Scale):
-    """Five families on `targets` targets: four blocks, one of what takes longest to read."""
+    """Five families on `targets` targets: four blocks, and one block of the family that takes longest to read."""
 
     is_linked = True
 

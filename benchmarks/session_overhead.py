@@ -2,10 +2,10 @@
 
     python benchmarks/session_overhead.py [--trials 1 20] [--pairs 3] [--runtime 10]
 
-One loopback host, provisioned before; then in turn: `snakemake --cores 8 measure` of a study with N fio trials, and a
-shell that runs the very same fio command N times, each by `ssh host fio …`. Prints the ratio of wall times for each N,
-pair by pair, with the time of the session's job alone. The project promises at most 1.4 for one trial of 10 s, and at
-most 1.05 for 20.
+It uses one loopback host, provisioned before. In turn it runs `snakemake --cores 8 measure` of a study with N fio
+trials, and a shell that runs exactly the same fio command N times by `ssh host fio …`. For each N it prints the ratio
+of wall times, pair by pair, and the time of the session's job alone. The project promises at most 1.4 for one trial of
+10 s, and at most 1.05 for 20.
 """
 
 import argparse
@@ -47,7 +47,7 @@ def study(name: str, trials: int, runtime_s: int) -> dict:
 
 
 def fio_argv(declared: dict) -> list[str]:
-    """What the study's only case runs, on a file and an output of the baseline's own."""
+    """The command of the study's only case, with the baseline's own file and output."""
     plan = parse_study(declared).sessions()[0]
     (case,) = registry.get("fio").cases(plan.config)
     placed = [argument.replace("{file}", "/var/tmp/benchstudy-baseline") for argument in case.definition["argv"]]
@@ -55,7 +55,7 @@ def fio_argv(declared: dict) -> list[str]:
 
 
 def by_ssh(ssh: list[str], argv: list[str], trials: int) -> float:
-    """Wall seconds of `trials` times: run fio, remove its file, as a careful person's loop does."""
+    """Wall seconds of running fio and removing its file `trials` times, as a careful person's loop does."""
     remove = "rm -f /var/tmp/benchstudy-baseline*"
     begun = time.perf_counter()
     for _ in range(trials):

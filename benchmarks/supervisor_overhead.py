@@ -1,9 +1,9 @@
-"""What a supervised command costs over the same command by plain ssh, and what its supervisor costs while it runs.
+"""What a supervised command costs over the same command by plain ssh, and what its supervisor costs meanwhile.
 
     python benchmarks/supervisor_overhead.py [PAIRS]
 
 Both go to one sshd on this machine, over one connection each (ssh shares its own through ControlMaster), in
-interleaved pairs. Prints JSON; the project promises less than 0.15 s a command.
+interleaved pairs. Prints JSON. The project promises less than 0.15 s per command.
 """
 
 import json
@@ -50,7 +50,7 @@ def supervised(agent: HostAgent, into: Path) -> None:
 
 
 def cost_while_asleep(agent: HostAgent) -> dict[str, float]:
-    """Of the supervisor of a command that runs for ASLEEP_S, as it saw itself at the command's end."""
+    """The cost of the supervisor of a command that runs for ASLEEP_S, as measured by itself at the command's end."""
     look = "cat /proc/$PPID/status /proc/$PPID/schedstat"
     execution = agent.execute("overhead", Command(["sh", "-c", f"{look}; sleep {ASLEEP_S}; {look}"]))
     with tempfile.TemporaryDirectory() as folder:

@@ -1,10 +1,10 @@
-"""Moving files: the SSH door against scp on the same link, and whether re-keying stalls a stream.
+"""Moving files: benchstudy's SSH against scp on the same link, and whether re-keying stalls a stream.
 
     python benchmarks/transfers.py [--pairs 5] [--folder DIR]
 
-Both sides are this machine, over a real sshd on loopback. Each pair is our transfer and scp's (as a user has it, with
-its default cipher) one after the other, in alternating order; what is reported is the median of the pairs' ratios.
-Ours includes SHA-256 on both sides; scp verifies nothing. Targets: files 1.1, trees 5, longest stall 1 s.
+Both sides are this machine, over a real sshd on loopback. A pair is our transfer and scp's (with its default cipher),
+one after the other, in alternating order. The result is the median of the pairs' ratios. Our transfer includes SHA-256
+on both sides; scp verifies nothing. Targets: files 1.1, trees 5, longest stall 1 s.
 """
 
 import argparse
@@ -32,7 +32,7 @@ STREAM = 1280 * MIB
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--pairs", type=int, default=5)
-    # In memory, since it is the link that is compared and not the disk.
+    # In memory, because this compares the link, not the disk.
     parser.add_argument("--folder", type=Path, default=Path("/dev/shm"), help="where the files lie")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=options.folder) as name:
@@ -82,12 +82,12 @@ def compare_with_scp(folder: Path, server: SshdHost, remote: Remote, pairs: int)
 
 
 def report(label: str, ours: Callable, scps: Callable, out: Path, pairs: int, amount: float, unit: str) -> None:
-    """Print the medians of `pairs` interleaved pairs; `amount` is what one transfer moves."""
+    """Print the medians of `pairs` interleaved pairs; one transfer moves `amount`."""
     durations: dict[Callable, list[float]] = {ours: [], scps: []}
     for number in range(pairs):
         for transfer in (ours, scps) if number % 2 else (scps, ours):
             remove(out)
-            # Nobody pays for writing back what the other one left.
+            # So that neither side pays for writing back what the other left.
             os.sync()
             started = time.monotonic()
             transfer()
@@ -110,7 +110,7 @@ def remove(path: Path) -> None:
 
 
 def longest_stalls(remote: Remote) -> tuple[float, float]:
-    """The longest time in which a stream did not advance, in seconds: to the host, from the host."""
+    """The longest time in seconds in which a stream did not advance: to the host, from the host."""
     block = bytes(MIB)
     to_host = from_host = 0.0
     with remote.open(["sh", "-c", "cat > /dev/null"]) as process:

@@ -1,15 +1,14 @@
-"""Whether the simulated users of Mattermost do what those of its own load test do, by what the server itself counts.
+"""Do Mattermost's simulated users do what those of its own load test do? The server's own counters decide.
 
     python benchmarks/users_fidelity.py [RELEASE …] [--seconds 300]      # ours, against the recorded counters
-    python benchmarks/users_fidelity.py 9.9 --serve WHOSE --record FILE  # of another load generator, run by hand
+    python benchmarks/users_fidelity.py 9.9 --serve WHOSE --record FILE  # another load generator, run by hand
 
-A server with a data set of its own is started for each release (root, the tools of `mattermost-releases.yaml`). 40
-users with 2 s to think in the mean; when all are connected they go on for 30 s, and then the counters of `/metrics`
-are read at the beginning and at the end. Printed: the total variation distance (half the sum of what shares differ by)
-of the mix of API handlers, and of store methods, to the recorded runs of the release which are as long; requests per
-user and second.
-With `--serve` the server waits for users of any other kind (its address and their accounts are printed), and what it
-counts is added to FILE.
+For each release, it starts a server with a data set of its own (needs root and the tools of
+`mattermost-releases.yaml`). 40 users think for 2 s on average. When all are connected they go on for 30 s, and then the
+counters of `/metrics` are read at the beginning and at the end. It prints the total variation distance (half the sum of
+the differences of shares) of the mix of API handlers, and of store methods, to the recorded runs of the release with
+the same length, and requests per user and second. With `--serve`, the server waits for users of any other kind (it
+prints its address and their accounts), and adds what it counts to FILE.
 """
 
 import argparse
@@ -45,10 +44,10 @@ from benchstudy.model import registry
 from benchstudy.model.errors import TrialFailed
 
 RECORDED = Path(__file__).with_name("users_of_the_original.json")
-SIZES = {"users": 160, "teams": 2, "channels": 10, "posts": 5000, "direct-posts": 500}  # as mattermost-this-machine
+SIZES = {"users": 160, "teams": 2, "channels": 10, "posts": 5000, "direct-posts": 500}  # as in mattermost-this-machine
 SERVERS = {"9.9": SERVER, "10.2": NEWER_SERVER}
 SETTLE_S = 30.0
-SAME_LENGTH = 0.1  # what runs that are compared may differ by
+SAME_LENGTH = 0.1  # by which the lengths of compared runs may differ
 COUNTED = {
     "api": ("mattermost_api_time_count", "handler"),
     "store": ("mattermost_db_store_time_count", "method"),
@@ -84,7 +83,7 @@ def counters(url):
 
 
 def watched(url, users, seconds):
-    """What is counted in so many seconds, from 30 s after all users are connected."""
+    """What is counted in this many seconds, from 30 s after all users are connected."""
     while counters(url)["sockets"] < users:
         time.sleep(0.5)
     print(f"{users} users are connected", flush=True)
@@ -99,7 +98,7 @@ def watched(url, users, seconds):
 
 
 def distance(one, other):
-    """Total variation distance of two mixes: 0 of equal shares, 1 of mixes that have nothing in common."""
+    """Total variation distance of two mixes: 0 for equal shares, 1 for mixes that have nothing in common."""
     totals = sum(one.values()), sum(other.values())
     return sum(abs(one.get(n, 0) / totals[0] - other.get(n, 0) / totals[1]) for n in one.keys() | other.keys()) / 2
 
@@ -150,18 +149,18 @@ def ours(trial, up, url, options):
             over.set()
 
     threading.Thread(target=watch, daemon=True).start()
-    # A login takes the server a tenth of a second of a processor.
+    # A login takes a tenth of a second of the server's processor.
     load = Load(name="bounded", users=options.users, ramp=options.users / 2, duration=options.seconds + 600)
     try:
         run_load(trial, load, Behaviour(think_time={"least": "1s", "mean": options.think}, seed=options.seed), site)
     except TrialFailed:
-        if not seen:  # else it was ended as planned
+        if not seen:  # otherwise it ended as planned
             raise
     return seen
 
 
 def record(path, run):
-    """Add a run to the file, a line each."""
+    """Add a run to the file, one per line."""
     known = json.loads(path.read_text()) if path.exists() else {"runs": []}
     runs = ",\n".join(json.dumps(one) for one in [*known.pop("runs"), run])
     about = "".join(f"{json.dumps(name)}: {json.dumps(text, ensure_ascii=False)},\n" for name, text in known.items())
@@ -169,18 +168,18 @@ def record(path, run):
 
 
 def compare(run):
-    """With what was recorded of the original, all of its runs together."""
+    """Compare a run with all recorded runs of the original together."""
     known = json.loads(RECORDED.read_text())["runs"]
     same = [
         one
         for one in known
         if all(one[key] == run[key] for key in ("release", "think_s", "users"))
-        # The longer a run, the fewer of its requests are those of users who see a channel for the first time.
+        # The longer a run, the smaller the share of requests by users who see a channel for the first time.
         and isclose(one["seconds"], run["seconds"], rel_tol=SAME_LENGTH)
     ]
-    print(f"\n{run['release']}, {run['think_s']:g} s to think: {rate(run):.2f} requests per user and second")
+    print(f"\n{run['release']}, {run['think_s']:g} s think time: {rate(run):.2f} requests per user and second")
     if not same:
-        print("  of the original nothing is recorded that this could be compared with")
+        print("  no comparable run of the original is recorded")
         return
     together = pooled(same)
     apart = {kind: distance(run[kind], together[kind]) for kind in COUNTED}
@@ -191,11 +190,11 @@ def compare(run):
     for one, other in combinations(same, 2):
         own = {kind: distance(one[kind], other[kind]) for kind in COUNTED}
         print(
-            f"  two of these runs: API {own['api']:.3f}, store {own['store']:.3f}, "
+            f"  two of those runs: API {own['api']:.3f}, store {own['store']:.3f}, "
             f"requests {rate(one) / rate(other) - 1:+.1%}"
         )
     for kind in COUNTED:
-        print(f"  {kind}, what differs most (here/there): {', '.join(largest(run[kind], together[kind]))}")
+        print(f"  {kind}, largest differences (here/there): {', '.join(largest(run[kind], together[kind]))}")
 
 
 def pooled(runs):
@@ -204,7 +203,7 @@ def pooled(runs):
 
 
 def largest(one, other):
-    """What differs most, as shares of ours and of theirs."""
+    """The largest differences, as shares of our requests and of theirs."""
     totals = sum(one.values()), sum(other.values())
     shares = {n: (one.get(n, 0) / totals[0], other.get(n, 0) / totals[1]) for n in one.keys() | other.keys()}
     ordered = sorted(shares.items(), key=lambda item: -abs(item[1][0] - item[1][1]))
@@ -216,13 +215,9 @@ def main():
     parser.add_argument("releases", nargs="*", default=list(SERVERS))
     parser.add_argument("--users", type=int, default=40)
     parser.add_argument("--seconds", type=float, default=300.0)
-    parser.add_argument(
-        "--seed", type=int, default=1, help="of what ours choose: with another one a run is another one"
-    )
-    parser.add_argument("--think", type=float, default=2.0, help="mean time to think in s")
-    parser.add_argument(
-        "--serve", metavar="WHOSE", help="wait for users of another kind, such as those of load-test v1.19.0"
-    )
+    parser.add_argument("--seed", type=int, default=1, help="seed of what our users choose")
+    parser.add_argument("--think", type=float, default=2.0, help="mean think time in s")
+    parser.add_argument("--serve", metavar="WHOSE", help="wait for other users, such as those of load-test v1.19.0")
     parser.add_argument("--record", type=Path, help="add what was counted to this file")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder, session(Path(folder)) as state:

@@ -1,4 +1,4 @@
-"""What a wheel carries beside the modules, so that a user's own project needs no checkout. hatchling calls this.
+"""What a wheel contains besides modules, so that a user's own project needs no checkout. hatchling calls this.
 
 An editable installation finds all of it in the checkout.
 """

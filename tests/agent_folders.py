@@ -1,4 +1,4 @@
-"""The agent as it lies on a host, with what families run beside it."""
+"""The agent as it is on a host, with the code that families run next to it."""
 
 import atexit
 import importlib
@@ -16,7 +16,7 @@ from benchstudy.model import registry
 
 @cache
 def agent_folder(family: str) -> Path:
-    """A folder to run as `python3 -I -S FOLDER COMMAND`; it is gone when the tests are."""
+    """A folder to run as `python3 -I -S FOLDER COMMAND`; it is removed after the tests."""
     folder = Path(tempfile.mkdtemp(prefix="benchstudy-test-agent-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     write_agent(folder, agent_sources(registry.get(family).extensions))
@@ -24,7 +24,7 @@ def agent_folder(family: str) -> Path:
 
 
 class OnHosts:
-    """Modules that run on hosts, where each imports the others by their bare names."""
+    """Modules that run on hosts, where they import each other by their bare names."""
 
     def __init__(self) -> None:
         families = [folder for name in registry.names() for folder in registry.get(name).extensions]
@@ -32,7 +32,7 @@ class OnHosts:
         self._known: dict[str, ModuleType] = {}
 
     def module(self, name: str) -> ModuleType:
-        """Imported beside nothing else: what other packages call by such a name stays theirs."""
+        """Import a module by its bare name; other packages' modules of these names stay in place."""
         ours = {path.stem for folder in self._folders for path in Path(folder).glob("*.py") if path.stem != "__main__"}
         theirs = {known: sys.modules.pop(known) for known in ours & sys.modules.keys()}
         sys.modules.update(self._known)

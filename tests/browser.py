@@ -1,4 +1,4 @@
-"""A headless Chromium that has no network at all: what a page shows, says and does in it."""
+"""A headless Chromium without any network: what a page shows, prints and does in it."""
 
 import os
 import re
@@ -19,30 +19,30 @@ _FLAGS = (
     "--disable-component-update",
     "--disable-sync",
     "--disable-extensions",
-    # A page may look into a frame with another file only with this.
+    # Only with this option, a page may read a frame that shows another file.
     "--allow-file-access-from-files",
     "--enable-logging=stderr",
     "--v=0",
     "--virtual-time-budget=20000",
 )
-# The browser's own pages complain about the missing network too; only what our file says or asks for counts.
+# The browser's own pages complain about the missing network, too. Only what our file prints or requests counts.
 _OUR_CONSOLE = re.compile(r"CONSOLE.*(?:source: file://|net::ERR)|ERR_[A-Z_]+.*file://")
 
 
 @dataclass(frozen=True)
 class Visit:
-    """The document after all scripts ran, and every line that the page wrote to the console."""
+    """The document after all scripts have run, and every line that the page wrote to the console."""
 
     dom: str
     console: list[str]
 
 
 def visit(page: Path, *, fragment: str = "", width: int = 1440, scripts: bool = True) -> Visit:
-    """Opens a page in a network namespace of its own, in which nothing can be reached."""
+    """Opens a page in a network namespace of its own, from which nothing can be reached."""
     chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     assert chromium, "these tests look at the pages in a browser: apt-get install chromium"
     namespace = ["unshare", "--net"] if os.geteuid() == 0 else ["unshare", "--user", "--map-root-user", "--net"]
-    # The profile is put away whatever happens; Chromium may still be closing files in it.
+    # The profile is removed in any case, even if Chromium is still closing files in it.
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
         switches = [*_FLAGS, f"--user-data-dir={profile}", f"--window-size={width},2000", "--dump-dom"]
         if not scripts:
@@ -60,13 +60,13 @@ def visit(page: Path, *, fragment: str = "", width: int = 1440, scripts: bool = 
 def ask(page: Path, script: str, *, fragment: str = "", width: int = 390) -> str:
     """What `script` (the body of an async function of `window` and `document`) returns in a frame `width` pixels wide.
 
-    Chromium's own window does not become narrower than 500 pixels; a frame does.
+    Chromium's own window cannot be narrower than 500 pixels, but a frame can.
     """
     return told(page, script, fragment=fragment, width=width)[0]
 
 
 def told(page: Path, script: str, *, fragment: str = "", width: int = 390) -> tuple[str, list[str]]:
-    """What `script` returns, as `ask`, and every line that the page wrote to the console."""
+    """What `script` returns, as in `ask`, and every line that the page wrote to the console."""
     holder = page.with_name(f"ask-{os.getpid()}.html")
     holder.write_text(
         f"""<body><iframe style="width:{width}px;height:2000px;border:0" src="{page.name}{fragment}"></iframe>

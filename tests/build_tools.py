@@ -1,6 +1,6 @@
-"""Builds the programs that tests start: `python tests/build_tools.py`, from the start of `make test` on (builds.py).
+"""Build the programs that tests start: `python tests/build_tools.py`. `make test` starts with it (builds.py).
 
-What is there already takes seconds.
+If everything is already built, this takes seconds.
 """
 
 import logging
@@ -16,8 +16,8 @@ from sshd_hosts import SshdHost
 from benchstudy.model.study import Study, parse_study, with_systems
 from benchstudy.provisioning.target import provision_target
 
-# Together they start everything that a deploy of ours builds. Of a family that both have, the later one starts all that
-# the earlier does.
+# Together these studies start everything that our deploys build. If two of them have a family, the later one starts all
+# that the earlier one does.
 STUDIES = ("config/config.yaml", "config/studies/tessera-log.yaml")
 
 
@@ -27,16 +27,16 @@ def main() -> None:
     os.chdir(CHECKOUT)
     with tempfile.TemporaryDirectory(prefix="benchstudy-build-") as folder, SshdHost(Path(folder, "sshd")) as sshd:
         here = {**sshd.host.model_dump(exclude_none=True, exclude_defaults=True), "work_dir": f"{folder}/work"}
-        # What cannot be had is said, and is the tests' own affair, each in its words.
+        # A program that cannot be built is reported; the tests that need it say so themselves.
         provision_target(one_study(here), "all", Path(folder, "facts.json"))
     try:
-        built_versitygw()  # no study starts it
+        built_versitygw()  # started by no study
     except AssertionError as error:
         logging.warning("versitygw: %s", error)
 
 
 def one_study(host: dict[str, str]) -> Study:
-    """All families on one target in every role: a study of each would compile anew what they have in common."""
+    """All families on one target in every role. One study per family would compile their common parts again."""
     declared = [with_systems(yaml.safe_load((CHECKOUT / file).read_text())) for file in STUDIES]
     families = {name: {**block, "targets": None} for each in declared for name, block in each["families"].items()}
     roles = sorted({role for each in declared for target in each["targets"].values() for role in target["roles"]})

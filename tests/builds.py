@@ -1,8 +1,7 @@
-"""The programs that tests start are built first. Tests that start none run meanwhile: builds wait for the network now
-and then.
+"""The programs that tests start are built first; tests that start none run meanwhile, because builds may wait.
 
-A real server that meets its memory limit, or a real load its rate, fails beside compilers for reasons that are not its
-own. So all other tests wait for the last build.
+During a compilation, a real server at its memory limit, or a real load that must reach its rate, may fail because of
+the compiler. So all other tests wait for the last build.
 """
 
 import fcntl
@@ -16,13 +15,13 @@ from pathlib import Path
 import pytest
 from waiting import until
 
-# The process that builds, told to pytest's workers; where nothing has to be built there is none.
+# The process that builds, as announced to pytest's workers; none if nothing has to be built.
 BUILDER = "BENCHSTUDY_TEST_BUILDER"
 SCRIPT = Path(__file__).with_name("build_tools.py")
 
 
 class Builds:
-    """Of the process that deals the tests. A build that fails fails the run."""
+    """Start the builds, in the process that deals the tests. A build that fails fails the run."""
 
     def __init__(self, store: Path) -> None:
         self.process = subprocess.Popen([sys.executable, SCRIPT])
@@ -38,7 +37,7 @@ class Builds:
 
 
 def _is_building(store: Path) -> bool:
-    """By the lock that whoever builds in the store holds."""
+    """Whether a build is under way, judged by the lock that every build in the store takes."""
     try:
         with (store / ".lock").open() as file:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -55,7 +54,7 @@ def pending() -> bool:
 
 @cache
 def wait() -> None:
-    """Until everything is built."""
+    """Wait until everything is built."""
     if pending():
         try:
             builder = os.pidfd_open(int(os.environ[BUILDER]))

@@ -1,4 +1,4 @@
-"""A study that measures for as long as a test wants, and leaves the machine to other tests meanwhile."""
+"""A study that measures for as long as a test wants, and hardly loads the machine meanwhile."""
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -10,7 +10,7 @@ FAMILY = "fio"
 
 
 def calm(folder: Path, **changes: Any) -> dict[str, Any]:
-    """The family's block: two cases whose trials take a second and read ten times."""
+    """The family's block: two cases whose trials take a second and make ten reads."""
     folder.mkdir(exist_ok=True)
     job = {"rw": "randread", "engine": "psync", "direct": False, "extra": {"rate_iops": 10}}
     block = {
@@ -30,6 +30,6 @@ def asleep(names: Iterable[str] = ("one", "two")) -> dict[str, Any]:
 
 
 def sealed(project: Project, study: Mapping[str, Any], target: str) -> set[Path]:
-    """Folders of its trials that are complete."""
+    """Folders of its complete trials."""
     raw = project.root / "data" / "raw" / study["study"] / target
     return {record.parent for record in raw.glob("*/*=*/[!.]*/trial.json")}

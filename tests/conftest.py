@@ -1,4 +1,4 @@
-"""Fixtures that every test may use, and the check that the tests leave nothing behind."""
+"""Fixtures for every test, and the check that the tests leave nothing behind."""
 
 import os
 import shutil
@@ -22,30 +22,30 @@ import yaml
 from machine import shared_or_alone
 
 CHECKOUT = Path(__file__).resolve().parents[1]
-# Inherited by whatever a test starts; what an sshd starts for it is known by its folder instead.
+# Everything that a test starts inherits this mark, except what an sshd starts; that is recognised by its folder.
 TEST_RUN = "BENCHSTUDY_TEST_RUN"
 TOOL_STORE = "BENCHSTUDY_TOOL_STORE"
 
-# Containers set it. Then each process of the suite would compile anew all that it imports from tests/ and from copies.
+# Containers set this variable. With it, each process would compile again what it imports from tests/ and from copies.
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
-# sshd and ip live where a plain user's path does not look.
+# The PATH of a plain user does not contain the folder of sshd and ip.
 os.environ["PATH"] = f"{Path(sys.executable).parent}:{os.environ['PATH']}:/usr/sbin:/sbin"
 
 
 @dataclass(frozen=True)
 class Project:
-    """A copy of the project to run the workflow in: nothing a test does reaches the checkout's data."""
+    """A copy of the project to run the workflow in: nothing that a test does reaches the checkout's data."""
 
     root: Path
 
     @property
     def environment(self) -> dict[str, str]:
-        """Of commands in the copy: they use the copy's own package."""
+        """The environment of commands in the copy: they use the copy's own package."""
         return {**os.environ, "PYTHONPATH": str(self.root / "src")}
 
     def run(self, *argv: str | Path, check: bool = True, timeout_s: float = 600) -> subprocess.CompletedProcess[str]:
-        """A command in the copy, with its output in text. `check`: fail the test when it fails."""
+        """Run a command in the copy and return its output as text. `check`: the test fails if the command does."""
         done = subprocess.run(
             [str(part) for part in argv],
             cwd=self.root,
@@ -60,12 +60,12 @@ class Project:
     def snakemake(
         self, *arguments: str | Path, check: bool = True, timeout_s: float = 600
     ) -> subprocess.CompletedProcess[str]:
-        """`snakemake --cores 8 …`, as a user types it."""
+        """Run `snakemake --cores 8 …`, as a user types it."""
         done = warm_snakemake.run(["--cores", "8", *map(str, arguments)], self.root, self.environment, timeout_s)
         return _succeeded(done) if check else done
 
     def start(self, *arguments: str | Path) -> warm_snakemake.Started:
-        """`snakemake --cores 8 …`, not waited for, in a process group of its own as a shell starts it."""
+        """Start `snakemake --cores 8 …` without waiting for it, in a process group of its own, as a shell does."""
         return warm_snakemake.Started(["--cores", "8", *map(str, arguments)], self.root, self.environment)
 
     def write_study(self, study: Mapping[str, Any], name: str = "study.yaml") -> Path:
@@ -82,13 +82,13 @@ def _succeeded(done: subprocess.CompletedProcess[str]) -> subprocess.CompletedPr
 
 @pytest.fixture
 def bare_project(tmp_path, monkeypatch):
-    """A folder that counts as a project, and the one that notebooks run in."""
+    """A folder that counts as a project, and in which notebooks run."""
     monkeypatch.chdir(as_project(tmp_path))
     return tmp_path
 
 
 def as_project(root: Path) -> Path:
-    """Let `root`, made where it is missing, count as a project."""
+    """Make `root` count as a project; create it if it is missing."""
     (root / "workflow").mkdir(parents=True)
     (root / "workflow" / "Snakefile").touch()
     return root
@@ -96,7 +96,7 @@ def as_project(root: Path) -> Path:
 
 @contextmanager
 def pages_made_in(root: Path) -> Iterator[None]:
-    """Notebooks executed within run in `root`, a project with the published figures, on this checkout's code."""
+    """Execute notebooks in `root`, a project with the published figures, with this checkout's code."""
     shutil.copytree(CHECKOUT / "data" / "published", as_project(root) / "data" / "published")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(root)
@@ -113,7 +113,7 @@ def project(tmp_path: Path) -> Project:
 def copy_project(root: Path) -> Project:
     """A copy at `root`, for tests that need it for longer than one test."""
     root.mkdir(parents=True)
-    # With the compiled modules: else each copy's first commands would spend seconds on them.
+    # Includes the compiled modules; without them, each copy's first commands would spend seconds on compiling.
     ignore = shutil.ignore_patterns(".ipynb_checkpoints")
     for folder in ("workflow", "notebooks", "config", "envs", "setup", "src", "data/published"):
         if (CHECKOUT / folder).is_dir():
@@ -125,7 +125,7 @@ def copy_project(root: Path) -> Project:
 
 @pytest.fixture(scope="session")
 def bare_debian(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The file system of a bare machine, without Python and fio; changes to it stay for later tests."""
+    """The file system of a bare machine, without Python and fio. Changes to it remain for later tests."""
     folder = tmp_path_factory.mktemp("debian")
     yield two_hosts.make_debian(folder, Path(os.environ[TOOL_STORE]))
     shutil.rmtree(folder)
@@ -133,19 +133,19 @@ def bare_debian(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def bare_host(bare_debian: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[two_hosts.BareHost]:
-    """That machine, up and reachable by SSH."""
+    """That bare machine, up and reachable by SSH."""
     with two_hosts.running(bare_debian, tmp_path_factory.mktemp("bare-host")) as host:
         yield host
 
 
 def use_common_tool_store() -> None:
-    """Builds of k6 and the like take minutes: once on this machine, whatever work folders the tests have."""
+    """Share builds of k6 and the like, which take minutes, among all tests on this machine."""
     os.environ.setdefault(TOOL_STORE, str(CHECKOUT / ".benchstudy" / "tools"))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--build-tools", action="store_true", help="first build the programs that tests start")
-    parser.addoption("--fault-table", type=Path, help="write the results of tests marked `fault` there")
+    parser.addoption("--fault-table", type=Path, help="write the results of tests marked `fault` to this file")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -174,7 +174,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
-    """A test marked `alone` has the machine for itself, its fixtures included; a fast one starts no server."""
+    """Give a test marked `alone` the whole machine, with its fixtures; keep a fast test from starting a server."""
     fast = not any(item.get_closest_marker(mark) for mark in tiers.DOORS)
     if not fast:
         builds.wait()
@@ -188,10 +188,10 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
 
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
-    """A suite that leaves processes, mounts or network devices behind has failed, whatever its tests say."""
+    """Fail the suite if it leaves processes, mounts or network devices behind, even if all tests passed."""
     warm_snakemake.end()
     if hasattr(session.config, "workerinput"):
-        return  # one of several pytest-xdist workers: the others may still be at work
+        return  # one of several pytest-xdist workers: others may still be running
     base = session.config._tmp_path_factory.getbasetemp()  # pytest offers no public way outside a fixture
     left = [*left_processes(str(base)), *nothing_lost.mounts_below(base), *left_cables()]
     if left:
@@ -201,14 +201,14 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
 
 
 def left_processes(base: str) -> set[str]:
-    """Processes with this run's mark, or with one of its folders in their command, environment or place."""
+    """Processes that have this run's mark, or one of its folders in their command, environment or working directory."""
     found = {*nothing_lost.processes(f"{TEST_RUN}={os.environ[TEST_RUN]}"), *nothing_lost.processes(base)}
-    # Python's own helpers of multiprocessing go when pytest does.
+    # Python's own multiprocessing helpers end with pytest.
     return {process for process in found if "from multiprocessing." not in process}
 
 
 def left_cables() -> list[str]:
-    """Network devices that tests/two_hosts.py made, of this process or of one that is gone."""
+    """Network devices that tests/two_hosts.py made, in this process or in one that has ended."""
     return [
         f"network device {device.name}"
         for device in Path("/sys/class/net").glob(f"{two_hosts.CABLE}*")

@@ -1,4 +1,4 @@
-"""The project of a stored study; its reports are placeholders."""
+"""The project of a stored study, with placeholders for reports."""
 
 import json
 from pathlib import Path

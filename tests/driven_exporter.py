@@ -1,7 +1,7 @@
-"""A program with metrics: `driven_exporter.py PORT` serves /metrics and does what each line on stdin says.
+"""A program with metrics: `driven_exporter.py PORT` serves /metrics and obeys each line on stdin.
 
 {"observe": histogram, "value": s, "times", "labels"}, {"count": counter, "value", "labels"},
-{"gauge": name, "value": number or null, "labels"}. It answers each line with "done", and ends with its input.
+{"gauge": name, "value": number or null, "labels"}. It answers each line with "done", and ends when its input ends.
 """
 
 import json

@@ -1,8 +1,8 @@
-"""docs/faults.md: which fault costs what, by which test, and how that test ended last.
+"""docs/faults.md: what each fault costs, which test causes it, and how that test ended last.
 
-Faults and promises are in faults.toml. A test says `@pytest.mark.fault(7, 9)`. `make faults` runs those that do, and
-writes the table; so does any run of tests with `--fault-table=docs/faults.md`. Of a test that did not run this time,
-the table keeps what it said before.
+faults.toml lists faults and promises. A test is marked `@pytest.mark.fault(7, 9)`. `make faults` runs the marked tests
+and writes the table; so does any run of tests with `--fault-table=docs/faults.md`. For a test that did not run this
+time, the table keeps its previous result.
 """
 
 import ast
@@ -34,13 +34,13 @@ measures only what is missing; and the report tells what failed. `tests/nothing_
 
 
 def faults() -> dict[int, dict[str, str]]:
-    """Of each number, `fault` and `promise`."""
+    """`fault` and `promise` for each number."""
     rows = tomllib.loads((TESTS / "faults.toml").read_text())
     return {int(number): row for number, row in rows.items()}
 
 
 def marked() -> dict[str, list[int]]:
-    """By id, such as "tests/test_raw.py::test_x": the numbers that a test's mark names. Nothing is imported for it."""
+    """The numbers in each test's mark, by id such as "tests/test_raw.py::test_x". It imports nothing for this."""
     return {
         f"tests/{file.name}::{name}": numbers
         for file in sorted(TESTS.glob("test_*.py"))
@@ -59,12 +59,12 @@ def _marked_in(tree: ast.Module | ast.ClassDef, prefix: str = "") -> Iterator[tu
 
 
 def results_in(text: str) -> dict[str, str]:
-    """What a table says of each test that it names."""
+    """What an existing table says about each test in it."""
     return {f"{entry['file']}::{entry['name']}": entry["result"] for entry in _ENTRY.finditer(text)}
 
 
 def table(results: dict[str, str]) -> str:
-    """The page, with these results by test."""
+    """The page, with these results per test."""
     tests = marked()
     lines = []
     for number, row in faults().items():
@@ -88,7 +88,7 @@ class FaultTable:
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         if hasattr(session.config, "workerinput"):
-            return  # a worker of pytest-xdist: its reports go to the process that writes
+            return  # a worker of pytest-xdist sends its reports to the process that writes
         ran = f"{datetime.now(UTC):%Y-%m-%d}, {_commit(session.config.rootpath, self._file)}"
         before = results_in(self._file.read_text()) if self._file.exists() else {}
         now = {test: f"{_outcome(reports)}, {ran}" for test, reports in self._reports.items()}
@@ -96,7 +96,7 @@ class FaultTable:
 
 
 def _outcome(reports: list[pytest.TestReport]) -> str:
-    """Of a test with all of its parameters: failed where any of them did."""
+    """The result of a test with all of its parameters: failed if any of them failed."""
     if any(report.failed for report in reports):
         return "failed"
     reasons = {report.longrepr[2].removeprefix("Skipped: ") for report in reports if isinstance(report.longrepr, tuple)}

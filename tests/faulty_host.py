@@ -1,4 +1,4 @@
-"""A host that tests unplug, restart and put another time on: an sshd in namespaces of its own, which needs root."""
+"""A host that tests can unplug, restart and set the clock of: an sshd in namespaces of its own. It needs root."""
 
 import contextlib
 import os
@@ -25,12 +25,12 @@ int clock_gettime(clockid_t id, struct timespec *now) {
     return failed;
 }
 """
-# The first process of the host: another boot id, then sshd.
+# The first process of the host: sets another boot id, then runs sshd.
 _BOOT = 'mount --bind "$1" /proc/sys/kernel/random/boot_id && shift && exec "$@"'
 
 
 class FaultyHost(SshdHost):
-    """In `folder`, behind a network cable to the namespace of the process `network`; `host.lock` is its lock."""
+    """The host in `folder`, with a network cable to the namespace of the process `network`. `host.lock` is its lock."""
 
     def __init__(self, folder: Path, address: str, network: int):
         self.lock, self._ahead, self._boot_id = folder / "host.lock", folder / "ahead", folder / "boot-id"
@@ -55,17 +55,17 @@ class FaultyHost(SshdHost):
         return super().start()
 
     def stop(self) -> None:
-        """As when its power goes: with the first process of their namespace, the kernel kills all others."""
+        """Stop it like a power failure: when the namespace's first process is killed, the kernel kills all others."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
             self._process = None
 
     def session_pids(self) -> list[int]:
-        return super().session_pids()[1:]  # the first is the listener: its parent is unshare
+        return super().session_pids()[1:]  # the first is the listener, whose parent is unshare
 
     def unplug(self) -> None:
-        """From now on the network swallows what is sent to it, without a word."""
+        """From now on, the network silently drops what is sent to the host."""
         subprocess.run([*self.inside, "ip", "link", "set", "bare", "down"], check=True)
 
     def plug(self) -> None:
@@ -77,7 +77,7 @@ class FaultyHost(SshdHost):
 
 @contextlib.contextmanager
 def faulty_host(folder: Path) -> Iterator[FaultyHost]:
-    """One that runs; gone afterwards with all that was in it, whatever happened."""
+    """A running host. Afterwards it is removed with everything that was in it, whatever happened."""
     ours, theirs = two_hosts.free_addresses()
     holding = [*two_hosts.DIE_WITH_TESTS, "unshare", "--net", "sh", "-c", "echo separated; exec sleep infinity"]
     with subprocess.Popen(holding, stdout=subprocess.PIPE) as network:

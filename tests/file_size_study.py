@@ -1,4 +1,4 @@
-"""The embedded storage study's services and backends, and a way to hold a session of it."""
+"""The embedded storage study's services and backends, and a function that holds a session of it."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,7 +14,7 @@ from benchstudy.measuring.session import hold_session
 from benchstudy.model import paths
 from benchstudy.model.study import Study, parse_study, with_systems
 
-# As the embedded study has them: every server is real, each on a free port of loopback, gone with the session.
+# As in the embedded study: every server is real, uses a free port of loopback, and ends with the session.
 _EMBEDDED = with_systems(yaml.safe_load((CHECKOUT / "config" / "config.yaml").read_text()))["families"]["file_size"]
 SERVICES: dict[str, Any] = _EMBEDDED["services"]
 BACKENDS: dict[str, Any] = {
@@ -24,7 +24,7 @@ BACKENDS: dict[str, Any] = {
 
 
 def file_size_study(backends: Sequence[str], path: Path | None = None, **changed: Any) -> dict[str, Any]:
-    """A family block with some of the three embedded backends, small."""
+    """A small family block with some of the three embedded backends."""
     known = {**BACKENDS, "local": {"name": "local", "kind": "path", "path": str(path)}}
     return {
         "backends": [dict(known[name]) for name in backends],
@@ -54,7 +54,7 @@ def measure(root: Path, host: SshdHost, config: dict[str, Any]) -> list[StoredTr
     """Hold one session and return its trials, verified."""
     plan = study_of(host, config, root / "work").session("server", "file_size")
     with pytest.MonkeyPatch.context() as environment:
-        # A lock of this host alone: whatever else measures on the machine is not in the way of a test.
+        # A lock for this host alone, so that other measurements on the machine do not block a test.
         environment.setenv("BENCHSTUDY_HOST_LOCK", str(root / "host-lock"))
         hold_session(root, plan)
     return TrialStore(paths.family_raw(root, "storage", "server", "file_size")).trials()

@@ -1,6 +1,6 @@
-"""What is fuzzed: every parser, importer and reader, each with real inputs. Families and captures are found.
+"""What is fuzzed: every parser, importer and reader, each with real inputs. It finds families and captures itself.
 
-What peers say (hosts, Prometheus, S3) is in fuzz_peers.py.
+fuzz_peers.py has what peers say (hosts, Prometheus, S3).
 """
 
 import gzip
@@ -27,15 +27,15 @@ from benchstudy.provenance.reproduce import _study as study_of_crate
 DATA = Path(__file__).parent / "data"
 STORES = DATA / "store-b9a61cf"
 STUDIES = DATA.parents[1] / "config"
-_LARGEST = 1 << 17  # of a capture: a longer one has more of the same
-_SERIES = 3  # of each answer of Prometheus in a trial: more are read the same way
+_LARGEST = 1 << 17  # of a capture: a longer one has only more of the same
+_SERIES = 3  # of each answer of Prometheus in a trial: further ones are read in the same way
 
 
 @dataclass(frozen=True)
 class Door:
-    """One parser or reader with a real input: `attempt` is given a damaged one, and may raise what is `declared`.
+    """One parser or reader with a real input: `attempt` gets a damaged one, and may raise what is `declared`.
 
-    `kind`: what it is counted with. `read`: whether the original is opened at all.
+    `kind`: the kind of door that it counts for. `read`: whether the original is opened at all.
     """
 
     kind: str
@@ -47,7 +47,7 @@ class Door:
 
 
 def doors(work: Path, stores: Iterable[str] = ("embedded", "endings")) -> list[Door]:
-    """All of them, with the trials of these stores; `work` takes the files that they read."""
+    """All doors, with the trials of these stores. `work` is a folder for the files that they read."""
     from fuzz_peers import peers
 
     trials = work / "trials"
@@ -63,7 +63,7 @@ def doors(work: Path, stores: Iterable[str] = ("embedded", "endings")) -> list[D
 
 
 def _measured(work: Path, trials: Path) -> Iterator[Door]:
-    """Each file of one good trial of each case of the stores that an older version measured."""
+    """Each file of one good trial per case, of the stores that an older version measured."""
     seen = set()
     for record in sorted(work.glob("*/data/raw/*/*/*/*/*/trial.json")):
         told = TrialRecord.model_validate_json(record.read_bytes())
@@ -76,7 +76,7 @@ def _measured(work: Path, trials: Path) -> Iterator[Door]:
 
 
 def _captured(trials: Path) -> Iterator[Door]:
-    """Of what the stores do not have: a trial of a study's own metrics, and what two real servers' Prometheus saw."""
+    """What the stores lack: a trial with a study's own metrics, and what the Prometheus of two real servers saw."""
     study = load_study(STUDIES / "studies" / "compressors.yaml")
     plan = next(plan for plan in study.sessions() if plan.family_name == "command")
     folder = trials / "command"
@@ -100,7 +100,7 @@ def _of_trial(family: Family, case: str, levels: dict[str, str], folder: Path) -
         path.write_bytes(gzip.compress(b"\n".join(map(_shortened, gzip.decompress(path.read_bytes()).split(b"\n")))))
     files = sorted(p for p in folder.rglob("*") if p.is_file() and p.name not in (sealed.SUMS, "trial.json"))
     for path in files:
-        os.utime(path, (0, 1))  # the first reading moves the time of the last access
+        os.utime(path, (0, 1))  # the first read changes the access time
     family.parse(levels, folder)
     family.notes(folder)
     read = {path for path in files if path.stat().st_atime}
@@ -130,7 +130,7 @@ def _parsing(
 
 
 def _shortened(line: bytes) -> bytes:
-    """An answer of Prometheus with its first series: reading all of them takes most of the time, and finds no more."""
+    """An answer of Prometheus with only its first series: reading all takes most of the time and finds no more."""
     head, separator, answer = line.partition(b',"answer":')
     if not separator or not answer.startswith(b'{"status"'):
         return line
@@ -147,7 +147,7 @@ def _shortened(line: bytes) -> bytes:
 
 
 def _imports(work: Path) -> Iterator[Door]:
-    """Every capture that a family takes for an output of its tools, also when only to refuse it."""
+    """Every capture that a family recognises as an output of its tools, even if only to refuse it."""
     own = _own_definitions()
     captures = [p for p in sorted(DATA.glob("*/**/*")) if p.is_file() and p.stat().st_size < _LARGEST]
     for name in registry.names():
@@ -171,7 +171,7 @@ def _imports(work: Path) -> Iterator[Door]:
 
 
 def _own_definitions() -> Family:
-    """The family `command` as a study has it that says itself what it looks for."""
+    """The family `command` of a study that defines itself what to look for."""
     metrics = {
         "tps": {"regex": "tps = ([0-9.]+)", "unit": "1/s"},
         "latency": {"regex": "latency average = ([0-9.]+) ms", "unit": "ms"},
@@ -234,7 +234,7 @@ def _finite_study(study: Study) -> None:
 
 
 def _store(work: Path) -> None:
-    """A small one, with one good trial, its session and everything else that may lie in one."""
+    """A small store, with one good trial, its session and everything else that can be in one."""
     source = next(iter(sorted(work.glob("*/data/raw/*/*/fio"))))
     record = next(iter(sorted(source.glob("*job=short*/*/trial.json"))), None) or next(source.glob("*/*/trial.json"))
     store = work / "store" / "data/raw/s/t/fio"
@@ -254,7 +254,7 @@ def _store(work: Path) -> None:
 
 
 def _in_store(work: Path) -> Iterator[Door]:
-    """What a raw store is read with, each time with one of its files damaged, and sealed again where it is sealed."""
+    """Everything that reads a raw store, each time with one file damaged, and sealed again if it is sealed."""
     root = work / "store"
     store = root / "data/raw/s/t/fio"
     trial = next(store.glob("[!.]*/*/trial.json")).parent
@@ -294,13 +294,13 @@ def _in_store(work: Path) -> Iterator[Door]:
 
 
 def _finite_record(record: TrialRecord) -> None:
-    """What the record itself says; what it quotes of others is data."""
+    """What the record itself says; what it quotes is data."""
     quoted = {"definition": True, "verified": True, "commands": {"__all__": {"limits"}}}
     json.dumps(record.model_dump(mode="json", exclude=quoted), allow_nan=False)
 
 
 def _beside(kind: str, path: Path, look: Callable[[], object], *, resealed: bool = True) -> Door:
-    """`look` at what lies around a damaged file. `resealed`: whoever damaged it wrote its new sum as well."""
+    """Call `look` on what is around a damaged file. `resealed`: whoever damaged it also wrote its new sum."""
     original, sums = path.read_bytes(), path.with_name(sealed.SUMS)
     listed = sums.read_text() if resealed and sums.is_file() else None
     digest = hashlib.sha256(original).hexdigest()
@@ -327,7 +327,7 @@ def _record(content: bytes) -> None:
 
 
 def _crates(work: Path) -> Iterator[Door]:
-    """A small crate, as a folder and as the zip file of it."""
+    """A small crate, as a folder and as its zip file."""
     crate = work / "crate"
     store = work / "store"
     names = [p for p in sorted(store.glob("data/raw/**/*")) if p.is_file()]

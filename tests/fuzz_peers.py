@@ -1,7 +1,7 @@
-"""What peers say, fuzzed: hosts to the controller, the controller to the agent, Prometheus and S3 to whoever asks them.
+"""Fuzzing of what peers say: hosts to the controller, the controller to the agent, Prometheus and S3 to their clients.
 
-An HTTP answer comes over a real connection, from a server that says what it is told to say. What a host says comes
-through the controller's own end of a command, without the SSH below it: that takes a thousand times as long.
+An HTTP answer comes over a real connection from a server with given answers. What a host says comes through the
+controller's own end of a command, without SSH, which would take a thousand times as long.
 """
 
 import contextlib
@@ -49,7 +49,7 @@ def peers(work: Path) -> Iterator[Door]:
 
 
 class Answers:
-    """A server on loopback that answers a request by its path, or else each in its turn, and hangs up."""
+    """A server on loopback that answers a request by its path, or else in order, and then hangs up."""
 
     def __init__(self) -> None:
         self.by_path: Mapping[str, bytes] = {}
@@ -100,7 +100,7 @@ _ERRORS = {
 
 
 def _of_prometheus(work: Path, on_hosts: OnHosts) -> Iterator[Door]:
-    """Answers as a real one gave them: to the parser here, and to the client on a host that fetches them."""
+    """Answers as a real Prometheus gave them: to the parser here, and to the client on a host that fetches them."""
     kind = "answer of Prometheus"
     raw = next(DATA.glob("prometheus/*/metrics/files/metrics.ndjson.gz"))
     lines = [line.partition(b',"answer":') for line in gzip.decompress(raw.read_bytes()).splitlines()]
@@ -115,7 +115,7 @@ def _of_prometheus(work: Path, on_hosts: OnHosts) -> Iterator[Door]:
 
     def read_pages(content: bytes) -> None:
         spool.write_bytes(gzip.compress(content, 1))
-        with damaged("this file"):  # as parsers call it
+        with damaged("this file"):  # called like a parser
             for found in pages(spool):
                 [series.labels for series in found.series]
 
@@ -229,7 +229,7 @@ def _of_s3(work: Path, on_hosts: OnHosts) -> Iterator[Door]:
 
 
 class _Channel:
-    """The end of a command's streams, as paramiko's channel is to the one who reads it: all that was said is there."""
+    """The end of a command's streams, as paramiko's channel is for its reader: everything is already there."""
 
     class _Buffer:
         def set_event(self, event: threading.Event) -> None:
@@ -266,7 +266,7 @@ class _Channel:
 
 
 class _Host(Remote):
-    """A host each of whose commands says the same."""
+    """A host on which each command prints the same."""
 
     usable = True
 
@@ -308,7 +308,7 @@ def _of_hosts(work: Path) -> Iterator[Door]:
     def read_host() -> None:
         about = {"boot_id": None, "controller": None, "readings": [agent.read_host("s")] * 2}
         document = {"commands": [{"hosts": {"host": about}}]}
-        with contextlib.suppress(ArithmeticError, LookupError, TypeError):  # which is how Neighbours.keep takes it
+        with contextlib.suppress(ArithmeticError, LookupError, TypeError):  # the way in which Neighbours.keep takes it
             interference.seen(document)
 
     asked: dict[str, Callable[[], object]] = {
@@ -364,7 +364,7 @@ def _of_hosts(work: Path) -> Iterator[Door]:
 
 @contextlib.contextmanager
 def _spoken(said: bytes) -> Iterator[None]:
-    """Standard input has what was `said`, and standard output goes nowhere: the agent talks through both."""
+    """Give standard input what was `said`, and discard standard output: the agent talks through both."""
     kept = os.dup(0), os.dup(1)
     given = os.memfd_create("said")
     os.write(given, said)
@@ -472,7 +472,7 @@ def _to_hosts(work: Path, on_hosts: OnHosts) -> Iterator[Door]:
 
 
 class _Pipe:
-    """Lines of a pipe, which can be waited for as a file cannot."""
+    """Lines of a pipe, because the agent can wait for a pipe and not for a file."""
 
     def __new__(cls, wire: ModuleType, content: bytes) -> Any:
         reader, writer = os.pipe()

@@ -1,12 +1,12 @@
-"""Fuzzing by mutation: real captures, damaged in the ways in which files are, given to every parser and reader.
+"""Fuzzing by mutation: every parser and reader gets real captures, damaged in the ways in which files get damaged.
 
-`make test-long` runs it for as many inputs as one likes; a sample is in the suite (test_fuzzing.py). What it found
-lies in tests/data/fuzz as it was, and is tried each time. fuzz_doors.py says what is given to whom.
+`make test-long` runs it for any number of inputs; the suite has a sample (test_fuzzing.py). Its findings are in
+tests/data/fuzz as they were, and are tried each time. fuzz_doors.py says what is given to which code.
 
     python tests/fuzzing.py --inputs 100000 --seed 7 --only fio --jobs 2
 
-Every kind of door gets the same number of inputs. An input follows from the seed, its kind and its number alone. A
-Ctrl-C or SIGTERM ends the run with what it has seen so far; another seed goes on with other inputs.
+Every kind of door gets the same number of inputs. An input depends only on the seed, its kind and its number. After
+Ctrl-C or SIGTERM, the run reports what it has found so far; another seed continues with other inputs.
 """
 
 import argparse
@@ -44,8 +44,8 @@ MOST_S = 3
 MOST_BYTES = 500 << 20
 _TURN_S = 3.0  # how long a worker stays with one kind of door
 _LONGEST_TURN_S = 10.0
-_STUCK_S = 60.0  # of a worker that waits for what never comes, which takes no processor time
-_UNREAD_SHARE = 0.05  # of a trial's inputs: files that its parser does not open as long as all is well
+_STUCK_S = 60.0  # for a worker that waits forever, which uses no processor time
+_UNREAD_SHARE = 0.05  # of a trial's inputs: files that its parser does not open in the normal case
 _NUMBER = re.compile(rb"-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?")
 _WORD = re.compile(rb'"[^"\n]{0,80}"')
 _NUMBERS = (
@@ -124,7 +124,7 @@ _DAMAGES: tuple[Callable[[random.Random, bytes], bytes], ...] = (
 
 
 def fault(door: Door, content: bytes) -> str | None:
-    """What is wrong with how a damaged file was taken; None when it was read, or refused in the declared way."""
+    """What is wrong with the handling of a damaged file; None if it was read, or refused in the declared way."""
     try:
         with _within(MOST_S):
             found = door.attempt(content)
@@ -134,7 +134,7 @@ def fault(door: Door, content: bytes) -> str | None:
         return f"took longer than {MOST_S} s"
     except (KeyboardInterrupt, SystemExit):
         raise
-    except BaseException as error:  # a panic of a library's is no Exception
+    except BaseException as error:  # a panic of a library is not an Exception
         place = traceback.extract_tb(error.__traceback__)[-1]
         return f"{type(error).__name__}: {str(error)[:200]} ({Path(place.filename).name}:{place.lineno})"
     for parsed in found if isinstance(found, list) else [found]:
@@ -144,7 +144,7 @@ def fault(door: Door, content: bytes) -> str | None:
 
 
 def _for_memory(error: BaseException | None) -> bool:
-    """Whether an error came of memory that was not to be had, whatever was made of it since."""
+    """Whether an error is due to a lack of memory, even if it was replaced by another error since."""
     while error is not None and not isinstance(error, MemoryError):
         error = error.__cause__ or error.__context__
     return error is not None
@@ -173,7 +173,7 @@ def _wrong(name: str, value: object) -> bool:
 
 
 class _within:
-    """Raises Hang in the middle of whatever takes longer, in processor time: a busy machine finds no faults."""
+    """Raise Hang inside anything that takes too long, by processor time, so a busy machine finds no faults."""
 
     def __init__(self, seconds: float):
         self._seconds = seconds
@@ -195,9 +195,9 @@ class _within:
 
 @dataclass
 class Seen:
-    """What came of some inputs, in so many seconds of processor time.
+    """The results of some inputs, and the processor time they took.
 
-    `found`: kind of fault to how often it was, and the door and input that showed it.
+    `found`: for each kind of fault its count, and the door and input that showed it.
     """
 
     given: int = 0
@@ -221,11 +221,11 @@ class Seen:
 def run(
     chosen: Sequence[Door], numbers: Iterable[int], seed: str, before: Callable[[int], object] = lambda number: None
 ) -> Seen:
-    """Give the inputs of these `numbers` to these doors; `before` is told each number before it is given."""
+    """Give the inputs with these `numbers` to these doors; `before` is called with each number first."""
     seen, begun, used = Seen(), time.monotonic(), time.process_time()
     read, unread = [d for d in chosen if d.read], [d for d in chosen if not d.read]
     for number in numbers:
-        if time.monotonic() - begun > _LONGEST_TURN_S:  # of a rate that was misjudged; the rest comes in another turn
+        if time.monotonic() - begun > _LONGEST_TURN_S:  # the rate was misjudged; the rest comes in another turn
             break
         before(number)
         door, content = made(read, unread, seed, number)
@@ -237,7 +237,7 @@ def run(
 
 
 def made(read: Sequence[Door], unread: Sequence[Door], seed: str, number: int) -> tuple[Door, bytes]:
-    """The door and the input of this number: of these alone, so that any input can be made again."""
+    """The door and the input of this number. They depend on nothing else, so any input can be made again."""
     rng = random.Random(f"{seed}/{number}")
     door = rng.choice(unread if unread and (not read or rng.random() < _UNREAD_SHARE) else read)
     return door, damaged(rng, door.original)
@@ -247,11 +247,11 @@ def made(read: Sequence[Door], unread: Sequence[Door], seed: str, number: int) -
 
 
 class Worker:
-    """A process with all doors and files of its own, which takes turns: a kind of door and numbers of inputs."""
+    """A process with its own doors and files, which takes turns: a kind of door and numbers of inputs."""
 
     def __init__(self, only: str, seed: int):
         self._only, self._seed = only, seed
-        self._number = mmap.mmap(-1, 8)  # of the input that is being read, for when it ends its reader
+        self._number = mmap.mmap(-1, 8)  # of the input that is being read, in case it ends its reader
         self.turn: tuple[str, range] | None = None
         self._start()
 
@@ -263,7 +263,7 @@ class Worker:
         self.kinds: dict[str, int] = self.said.recv()
 
     def _work(self, said: Connection) -> None:
-        for number in (signal.SIGINT, signal.SIGTERM):  # the turn is ended first
+        for number in (signal.SIGINT, signal.SIGTERM):  # the turn ends first
             signal.signal(number, signal.SIG_IGN)
         _remember_what_stays()
         with tempfile.TemporaryDirectory(prefix="benchstudy-fuzz-", dir=_memory_disk()) as folder:
@@ -290,7 +290,7 @@ class Worker:
         self.said.send(self.turn)
 
     def seen(self) -> Seen:
-        """What came of the turn. One that ended its process, or stuck, is itself what was found."""
+        """The results of the turn. A turn that ended its process, or got stuck, is itself a finding."""
         assert self.turn is not None
         kind, numbers = self.turn
         self.turn = None
@@ -301,7 +301,7 @@ class Worker:
             return self._ended(kind, numbers, f"ended its process with status {self._process.exitcode}")
 
     def stuck(self) -> Seen | None:
-        """None as long as it goes on."""
+        """None while the turn is running."""
         number, now = struct.unpack_from("q", self._number)[0], time.monotonic()
         if number != self._last[0]:
             self._last = number, now
@@ -320,13 +320,13 @@ class Worker:
         return seen
 
     def close(self) -> None:
-        with contextlib.suppress(OSError):  # it may be gone
+        with contextlib.suppress(OSError):  # it may have ended
             self.said.send(None)
         self._process.join(2 * _LONGEST_TURN_S)
 
 
 def _remember_what_stays() -> None:
-    """Packages and systems stay as they are: looking for them took two thirds of the time of a study."""
+    """Keep packages and systems as they are: searching for them took two thirds of the time of a study."""
     importlib.metadata.entry_points = functools.cache(importlib.metadata.entry_points)
     catalogue = functools.cache(expansion.Catalogue)
     expansion.Catalogue = lambda folders: catalogue(tuple(folders))
@@ -335,7 +335,7 @@ def _remember_what_stays() -> None:
 def _received(said: Connection) -> tuple[str, range] | None:
     try:
         return said.recv()
-    except EOFError:  # the driver is gone
+    except EOFError:  # the driver has ended
         return None
 
 
@@ -348,7 +348,7 @@ def _address_space() -> int:
 
 
 class Run:
-    """All kinds of doors, shared out over workers: who had the least time is next, until each had its inputs."""
+    """All kinds of doors, shared out over workers: the kind that had the least time is next, until all are done."""
 
     def __init__(self, only: str, inputs: int, seed: int, jobs: int, minutes: float):
         self._deadline = time.monotonic() + 60 * minutes
@@ -397,10 +397,10 @@ def main(arguments: Iterable[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--inputs", type=int, default=100_000)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--only", default="", help="doors whose kind or name holds this")
-    parser.add_argument("--minutes", type=float, default=math.inf, help="and no longer than this")
-    parser.add_argument("--jobs", type=int, default=1, help="so many processes")
-    parser.add_argument("--keep", type=Path, help="a folder for one input of each kind of fault")
+    parser.add_argument("--only", default="", help="only doors whose kind or name contains this text")
+    parser.add_argument("--minutes", type=float, default=math.inf, help="stop after this many minutes")
+    parser.add_argument("--jobs", type=int, default=1, help="number of processes")
+    parser.add_argument("--keep", type=Path, help="folder that keeps one input per kind of fault")
     told = parser.parse_args(list(arguments))
     begun = time.monotonic()
     whole = Run(told.only, told.inputs, told.seed, told.jobs, told.minutes)

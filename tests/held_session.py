@@ -1,4 +1,4 @@
-"""A session that is held in a process of its own, which a test may kill."""
+"""A session in a process of its own, which a test can kill."""
 
 import json
 import subprocess

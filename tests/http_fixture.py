@@ -1,6 +1,6 @@
 """Tidy tables of the family http_concurrency with plausible values and every kind of trouble, for layouts and tests.
 
-Drawn from a fixed seed; never to be published.
+The values come from a fixed seed and must never be published.
 """
 
 import math
@@ -34,7 +34,7 @@ def levels_of(server: str, limits: str, endpoint: str, generator: str, **load: s
 
 
 class HttpTables(Tables):
-    """Trials of load tests, added by what their throughput and latency were."""
+    """Trials of load tests, added by throughput and latency."""
 
     def __init__(self, root: Path, study: str = "embedded", seed: int = 5):
         super().__init__(root, study, "http_concurrency", seed)
@@ -44,7 +44,7 @@ class HttpTables(Tables):
         self, levels: Mapping[str, str], block: int, throughput: float, *, generator_cpu: float = 0.3,
         length: int = 1_000, little: float = 0.002, errors: int = 0, requests: int = 5_000, **fields: Any,
     ) -> str:  # fmt: skip
-        """A closed loop: its mean latency is what Little's law asks for, but for `little`."""
+        """A closed loop. Its mean latency follows Little's law, except for the relative deviation `little`."""
         n = int(levels["concurrency"])
         mean = n * (1 - little) / throughput
         values = self._latencies(mean) | {

@@ -1,4 +1,4 @@
-"""Small studies of the family http_concurrency: real servers, good ones and bad ones, and a way to hold a session."""
+"""Small studies of the family http_concurrency with real servers, good and bad ones, and a way to hold a session."""
 
 import http.server
 import os
@@ -16,8 +16,8 @@ from benchstudy.model import paths
 from benchstudy.model.study import Study, parse_study
 
 FAMILY = "http_concurrency"
-PAGE_BYTES = 11_413  # of the page that Filestash's own figures are about
-WRONG_OF_FLAKY = 150  # answers, of any load that is long enough
+PAGE_BYTES = 11_413  # of the page to which Filestash's own figures refer
+WRONG_OF_FLAKY = 150  # answers, in any load that is long enough
 PASSWORD = 'an open sesame, "of nobody" é'  # for the environment variable PASSWORD_ENV
 PASSWORD_ENV = "BENCHSTUDY_TEST_HTTP_PASSWORD"
 
@@ -35,7 +35,7 @@ http {
   }
 }
 """
-# A small server that does by path what servers do to a benchmark. Kept to what a user's own server could do as well.
+# A small server whose paths do what servers do to a benchmark. It does only what a user's own server could do, too.
 SERVER = r"""
 import itertools, json, os, secrets, sys, threading, urllib.parse
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -158,7 +158,7 @@ class Server(ThreadingHTTPServer):
 
 Server((address, port), Handler).serve_forever()
 """
-# Writes down which port it was given, and goes on when somebody else has taken it: see ForeignServers.
+# Writes down the port that it was given, and goes on if another process has taken it: see ForeignServers.
 LET_TAKE = [
     "sh",
     "-c",
@@ -167,7 +167,7 @@ LET_TAKE = [
     "{{dir}}",
     "{{port.http}}",
 ]
-# Its own port is gone, and it goes on with another one: many a server takes that lightly.
+# Its own port is taken, and it goes on with another one, as many servers do.
 LIGHT_HEARTED = """
 import http.server, sys
 address, port, admin = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
@@ -243,13 +243,13 @@ NULL_SERVER = server(
     "null", endpoint("null", "/null", expect={"length": 4}), service="nginx", ceiling=True, ceiling_time="1s"
 )
 AB = {"name": "ab", "tool": "ab", "requests": 1500, "warm_up": 100}
-# Without a warm-up, so that what a generator did is what a test counts.
+# Without a warm-up, so that a test counts exactly what a generator did.
 WRK = {"name": "wrk", "tool": "wrk", "duration": "1s", "warm_up": "0s"}
 K6 = {"name": "k6", "tool": "k6", "duration": "1s", "warm_up": "0s", "max_in_flight": 200}
 
 
 def block(servers: Sequence[Mapping[str, Any]], **more: Any) -> dict[str, Any]:
-    """A family block with these servers and the services that they are."""
+    """A family block with these servers and their services."""
     used = {described["service"] for described in servers}
     services = {name: service for name, service in SERVICES.items() if name in used}
     return {
@@ -264,7 +264,7 @@ def block(servers: Sequence[Mapping[str, Any]], **more: Any) -> dict[str, Any]:
 
 
 def declared(config: Mapping[str, Any], host: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """A study as its file would say it, on one host that serves and loads."""
+    """A study as its file would have it, on one host that serves and generates the load."""
     return {
         "study": "http",
         "blocks": 1,
@@ -294,9 +294,9 @@ def trials_of(root: Path) -> list[StoredTrial]:
 
 
 class ForeignServers:
-    """Whenever a service asks for it (LET_TAKE), its port goes to another server: one here, with right answers.
+    """When a service asks for it (LET_TAKE), its port goes to another server: one here, with right answers.
 
-    `asked`: every request that one of them got.
+    `asked`: every request that such a server got.
     """
 
     def __init__(self, work_dir: Path):
@@ -348,7 +348,7 @@ class ForeignServers:
 
 
 def path_without(folder: Path, *missing: str) -> str:
-    """A PATH that has every program of this machine but the `missing` ones, in `folder`."""
+    """A PATH with every program of this machine except the `missing` ones, in `folder`."""
     folder.mkdir()
     for place in ("/usr/local/bin", "/usr/bin", "/bin"):
         for program in Path(place).iterdir():
@@ -359,7 +359,7 @@ def path_without(folder: Path, *missing: str) -> str:
 
 
 def python_with_few_files(folder: Path, number: int) -> str:
-    """A Python for a host whose user may have `number` files open, and may not raise that as root otherwise may."""
+    """A Python for a host whose user may have `number` files open and, unlike root, cannot raise the limit."""
     python = folder / "python3-with-few-files"
     drop = "setpriv --inh-caps=-sys_resource --bounding-set=-sys_resource" if os.getuid() == 0 else ""
     python.write_text(f'#!/bin/sh\nulimit -n {number}\nexec {drop} python3 "$@"\n')

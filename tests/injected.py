@@ -1,4 +1,4 @@
-"""A command with one fault: one of the system calls that it makes on a project's files fails, or kills it."""
+"""A command with one fault: one of its system calls on a project's files fails, or kills it."""
 
 import ctypes
 import errno
@@ -23,11 +23,11 @@ MOST_S = 120
 ARMED = "BENCHSTUDY_TEST_INJECTION"
 PRELOADED = "BENCHSTUDY_TEST_SHIM"
 
-# As injections.c numbers them.
+# The numbers are those in injections.c.
 MODES = ONCE, LASTING, SHORT, KILL = ("once", "lasting", "short", "kill")
 ERRORS = ("ENOSPC", "EDQUOT", "EROFS", "EIO")
-# What fails from then on: w(rite) s(ync) r(ename) (mk)d(ir) c(reate) l(ink) u(nlink) t(runcate) (ch)m(od), o(pen) and
-# i(nput) of what is there, x: close. A full disk can still be tidied up.
+# The calls that fail from then on: w(rite) s(ync) r(ename) (mk)d(ir) c(reate) l(ink) u(nlink) t(runcate) (ch)m(od),
+# o(pen) and i(nput) of what is there, x: close. Files on a full disk can still be removed.
 LASTING_KINDS = {"ENOSPC": "wsdclt", "EDQUOT": "wsdclt", "EROFS": "wsrdclutm", "EIO": "wsrdclutmoix"}
 READS = "oi"
 _PLAN = struct.Struct("@1024s32sqqii1024s")
@@ -35,7 +35,7 @@ _PLAN = struct.Struct("@1024s32sqqii1024s")
 
 @dataclass(frozen=True)
 class Injection:
-    """`at`: of the calls on files of the project, the one that fails; `call` is what it was when they were counted."""
+    """`at`: the number of the failing call on the project's files; `call` is its kind when they were counted."""
 
     at: int
     call: str
@@ -48,7 +48,7 @@ class Injection:
 
 @dataclass(frozen=True)
 class Ended:
-    """How a command ended. `code` is negative for a signal, None where it did not end in time."""
+    """How a command ended. `code` is negative for a signal, and None if it did not end in time."""
 
     code: int | None
     said: str
@@ -65,9 +65,9 @@ def shim(folder: Path) -> Path:
 def run(
     root: Path, command: Callable[[], object], injection: Injection | None, plan: Path, *, of_many: bool = False
 ) -> Ended:
-    """`command` in a fork, in the folder `root`. Without an injection its calls are listed in `plan`'s neighbour.
+    """Run `command` in a fork, in the folder `root`. Without an injection, list its calls in the file next to `plan`.
 
-    `of_many`: it becomes a program, in whose processes the shim is armed as they start.
+    `of_many`: the command becomes a program, in whose processes the shim is armed as they start.
     """
     at, error, mode = (0, 0, 0) if injection is None else (injection.at, injection.error, injection.mode)
     number = getattr(errno, error) if error else 0
@@ -87,13 +87,13 @@ def run(
         os.kill(pid, signal.SIGKILL)
     _, status = os.waitpid(pid, 0)
     if of_many:
-        until(lambda: not working_in(root), MOST_S)  # what it started ends by itself
+        until(lambda: not working_in(root), MOST_S)  # its children end by themselves
     hit = _PLAN.unpack(plan.read_bytes())[-1].split(b"\0")[0].decode(errors="replace")
     return Ended(os.waitstatus_to_exitcode(status) if in_time else None, said.read_text(errors="replace"), hit)
 
 
 def working_in(root: Path) -> bool:
-    """Whether a process has its place in this folder."""
+    """Whether a process has its working directory in this folder."""
     for place in Path("/proc").glob("[0-9]*/cwd"):
         try:
             if Path(os.readlink(place)).is_relative_to(root):
@@ -112,7 +112,7 @@ def _work(root: Path, command: Callable[[], object], plan: Path, said: Path, of_
             os.dup2(stream, number)
         os.chdir(root)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        # What is read-only is so for root too, once it has no capability.
+        # Without capabilities, read-only files are read-only for root, too.
         if os.geteuid() == 0 and ctypes.CDLL(None).capset((ctypes.c_uint32 * 2)(0x20080522), (ctypes.c_uint32 * 6)()):
             os._exit(125)
         os.environ[ARMED] = str(plan)

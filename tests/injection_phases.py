@@ -1,4 +1,4 @@
-"""Commands whose system calls are failed one by one, and the projects that they begin with."""
+"""Commands whose system calls are failed one by one, and the projects in which they start."""
 
 import json
 import os
@@ -22,10 +22,10 @@ _ARCHIVE_URL = "BENCHSTUDY_TEST_ARCHIVE"
 
 @dataclass(frozen=True)
 class Phase:
-    """`command` is called in the project that `prepare` made, and ends as a script does.
+    """`command` is called in the project that `prepare` made, and ends like a script.
 
-    `finished`: what the same command may say, with a failing status, where nothing is left to do.
-    `same`: files that are to have the same bytes as without any fault. `most`: injections at random; None for all.
+    `finished`: what the same command may print, with a failing status, if nothing is left to do. `same`: files that
+    must have the same bytes as without a fault. `most`: number of random injections; None for all.
     """
 
     name: str
@@ -35,7 +35,7 @@ class Phase:
     finished: str | None = None
     same: Sequence[str] = ()
     patience_s: float = 0.0
-    of_many: bool = False  # a command of several processes: one that is killed is not the command itself
+    of_many: bool = False  # a command of several processes: if one is killed, this is not the command itself
 
 
 # --- what is run --------------------------------------------------------------------------------------------------
@@ -71,7 +71,7 @@ def benchstudy(*argv: object) -> int:
 
 
 def measure() -> None:
-    """As the workflow does: it begins, the session is held, and then it is told whether it could be."""
+    """As in the workflow: it begins, the session is held, and then it is told whether the session succeeded."""
     begin()
     script("measure_session", target="near", family="command", study="small", log="logs/measure.log")
     told = {"held": "data/held.txt"}
@@ -79,7 +79,7 @@ def measure() -> None:
 
 
 def seal() -> None:
-    """What a session does here for the trials that are missing, with the files of one that was measured on a host."""
+    """What a session does here for the missing trials, with the files of a trial that was measured on a host."""
     from benchstudy.jobs.job import job
     from benchstudy.measuring.raw import TrialStore
     from benchstudy.measuring.session import missing_trials, write_index
@@ -115,7 +115,7 @@ def begin() -> None:
     try:
         declared = yaml.safe_load(Path("config/study.yaml").read_text())
         begin_command(parse_study(declared), declared, [("tidy_family", {})], print)
-    except (BenchstudyError, OSError) as error:  # of ours, OSErrors are those of the first line alone
+    except (BenchstudyError, OSError) as error:  # for our own errors; for OSErrors, only the first line counts
         sys.exit(str(error))
 
 
@@ -143,7 +143,7 @@ def crate() -> None:
 
 
 def workflow() -> None:
-    """The whole command, in whose processes the shim is armed as they start."""
+    """The whole command. The shim is armed in its processes as they start."""
     os.environ["LD_PRELOAD"] = os.environ[PRELOADED]
     os.environ["PYTHONPATH"] = "src"
     argv = ["snakemake", "--cores", "2", "measure", "--configfile", "config/study.yaml"]
@@ -153,7 +153,7 @@ def workflow() -> None:
 def at_archive(*words: str) -> int:
     from benchstudy.archive import bucket
 
-    bucket.REQUESTS = 1  # in several threads the same call would be another one each time
+    bucket.REQUESTS = 1  # with several threads, the same number would be another call each time
     access = {"ACCESS_KEY_ID": s3_server.ACCESS, "SECRET_ACCESS_KEY": s3_server.SECRET, "CONFIG_FILE": "/dev/null"}
     os.environ |= {f"AWS_{name}": value for name, value in access.items()}
     return benchstudy(*words, "s3://data/archive", "--endpoint-url", os.environ[_ARCHIVE_URL])
@@ -168,9 +168,9 @@ def pull_all() -> int:
 
 
 def reproduce() -> int:
-    """Without Snakemake's part, whose jobs are other phases: pages and tables are copied from where they were made.
+    """The command without Snakemake, whose jobs are other phases. Pages and tables are copied instead of made.
 
-    Of the software, a folder stands for all of it: one file is copied as the other.
+    One folder stands for all software, because every file is copied in the same way.
     """
     from benchstudy.commands.cli import main
     from benchstudy.provenance import reproduce as command
@@ -191,7 +191,7 @@ def discard() -> int:
 
 
 class Lab:
-    """Makes what phases begin with, each once; `folder` is for all that it needs. `close` ends its host."""
+    """Makes what phases begin with, each once. `folder` is for everything that it needs. `close` ends its host."""
 
     def __init__(self, folder: Path):
         from sshd_hosts import SshdHost
@@ -208,19 +208,19 @@ class Lab:
             self._archive.stop()
 
     def run(self, root: Path, command: Callable[[], object]) -> str:
-        """The command without a fault; what it said."""
+        """Run the command without a fault, and return its output."""
         ended = run(root, command, None, self.folder / "plan", of_many=command is workflow)
         assert ended.code == 0, ended
         return ended.said
 
     def small(self, root: Path, **changes: object) -> None:
-        """A project with the study, of which nothing was measured."""
+        """A project with the study, of which nothing is measured yet."""
         host = self.host.host.model_dump(exclude_none=True, exclude_defaults=True)
         study = {**SMALL, "hosts": {"near": host | {"work_dir": str(self.folder / "work")}}, **changes}
         as_project(root, study)
 
     def measured(self, root: Path) -> None:
-        """The same, when it was measured; made once, so that its trials are the same ones everywhere."""
+        """The same project, measured. It is made once, so its trials are the same everywhere."""
         made = self.folder / "measured"
         if not made.exists():
             self.small(made)
@@ -228,7 +228,7 @@ class Lab:
         shutil.copytree(made, root)
 
     def interrupted(self, root: Path) -> None:
-        """The same, when its controller was killed in a further session before the look was taken."""
+        """The same project, whose controller was killed in a further session before the look was taken."""
         self.measured(root)
         store = root / STORE
         (store / "session.json").unlink()
@@ -245,7 +245,7 @@ class Lab:
         (case / ".partial-89abcdef" / "stdout").write_text("half of it")
 
     def one_more_block(self, root: Path) -> None:
-        """A study with one block measured that asks for two."""
+        """A study that asks for two blocks, one of which is measured."""
         self.small(root, blocks=1, until=None)
         self.run(root, measure)
         self.small(root, blocks=2, until=None)
@@ -281,7 +281,7 @@ class Lab:
         self.small(root, blocks=2, until=None)
 
     def pushed(self, root: Path) -> None:
-        """A study that an archive has, with a trial that failed; here is nothing of it."""
+        """A study that is in an archive, with a failed trial. Nothing of it is here."""
         bad = {"name": "bad", "argv": ["false"]}
         families = {"command": {"commands": [*SMALL["families"]["command"]["commands"], bad]}}
         changes = {"blocks": 1, "until": None, "families": families}
@@ -295,12 +295,12 @@ class Lab:
         self.small(root, **changes)
 
     def pulled(self, root: Path) -> None:
-        """The same, and here is what tables need."""
+        """The same study, with the files that tables need."""
         self.pushed(root)
         self.run(root, pull)
 
     def packed(self, root: Path) -> None:
-        """A project with a crate and its reports in another folder."""
+        """A project with a crate, whose reports are in another folder."""
         made = self.folder / "packed"
         if not made.exists():
             self.reported(made)
@@ -309,12 +309,12 @@ class Lab:
         shutil.copytree(made / "reports", root / "made")
 
     def reproduced(self, root: Path) -> None:
-        """Where that was reproduced before."""
+        """The folder in which the crate was reproduced before."""
         self.packed(root)
         self.run(root, reproduce)
 
     def archive(self, root: Path) -> None:
-        """A study with one output imported."""
+        """A study with one imported output."""
         as_project(root, ARCHIVE)
         self.run(root, lambda: benchstudy("import", OUTPUTS[0]))
 
@@ -345,7 +345,7 @@ PHASES = {
             lambda: benchstudy("import", *OUTPUTS),
             finished="already holds the same content",
         ),
-        Phase("discard", Lab.measured, discard, finished="is discarded already"),
+        Phase("discard", Lab.measured, discard, finished="are discarded already"),
         Phase("tidy", Lab.measured, tidy, 300, same=["data/tidy/**/*.parquet"]),
         Phase("page", Lab.tidied, page, 60, same=["reports/**/*"]),
         Phase("overview", Lab.paged, overview, 60, same=["reports/**/*"]),
@@ -360,7 +360,7 @@ PHASES = {
 
 
 def remove(folder: Path) -> None:
-    """Whatever its permissions."""
+    """Remove a folder, whatever its permissions."""
     if folder.exists():
         for path in (folder, *(p for p in folder.rglob("*") if p.is_dir() and not p.is_symlink())):
             path.chmod(0o755)

@@ -1,7 +1,7 @@
-/* Fails the N-th call that concerns files below one folder, or kills the process there. See injections.py.
+/* Fail the N-th call on files below one folder, or kill the process there. See injections.py.
  *
- * Loaded by LD_PRELOAD: Python and Rust's standard library both go through libc. What is to be done lies in a mapped
- * file, so that all processes of a command count together, and a killed one leaves what it was about to do.
+ * LD_PRELOAD loads this: Python and Rust's standard library both go through libc. A mapped file says what to do, so that
+ * all processes of a command count together, and a killed process leaves a record of what it was about to do.
  */
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -24,16 +24,16 @@
 enum { ONCE, LASTING, SHORT, KILL }; /* injections.py has the same order */
 
 struct plan {
-	char folder[1024];        /* calls on what lies below it count */
-	char lasting_kinds[32];   /* which kinds fail from then on */
-	_Atomic long calls;       /* that were counted */
-	long at;                  /* of them, the one to fail; 0 for none */
+	char folder[1024];        /* calls on files below it count */
+	char lasting_kinds[32];   /* kinds that fail from then on */
+	_Atomic long calls;       /* counted so far */
+	long at;                  /* number of the call that fails; 0 for none */
 	int error, mode;
-	char hit[1024];           /* what it was */
+	char hit[1024];           /* the call that failed */
 };
 
 static struct plan *plan;
-static int trace = -1; /* where each call is listed, in a run that only counts */
+static int trace = -1; /* lists each call, in a run that only counts */
 
 #define REAL(name) ({ static __typeof__(&name) real; if (!real) real = dlsym(RTLD_NEXT, #name); real; })
 
@@ -78,7 +78,7 @@ static const char *of_path(int dir, const char *path, char *out)
 	return out;
 }
 
-/* Whether this call is to fail: its errno, or 0. Snakemake's own notes and modules are nobody's results. */
+/* The errno with which this call fails, or 0. Snakemake's own notes and modules are not results. */
 static int fails(char kind, const char *call, const char *path, int half_can_be_done)
 {
 	size_t length;
@@ -124,7 +124,7 @@ static int fails_on(char kind, const char *call, int fd, int half)
 	return error;
 }
 
-/* How much of a write is still done when it fails: all (-1), nothing (0), or its first half, as on a disk that fills. */
+/* How much of a failing write is still done: all (-1), nothing (0), or its first half, as on a disk that fills up. */
 static ssize_t done_of(int fd, const char *call, size_t size)
 {
 	if (!fails_on('w', call, fd, 1))
@@ -165,7 +165,7 @@ ssize_t copy_file_range(int in, off64_t *from, int fd, off64_t *to, size_t size,
 #define AT(kind, name, dir, path, parameters, ...)                                                                     \
 	int name parameters { return fails_at(kind, #name, dir, path) ? -1 : REAL(name)(__VA_ARGS__); }
 
-/* Nothing here loses its power, so that nothing need reach the disk. */
+/* No power fails here, so nothing needs to reach the disk. */
 int fsync(int fd) { return fails_on('s', "fsync", fd, 0) ? -1 : plan ? 0 : REAL(fsync)(fd); }
 int fdatasync(int fd) { return fails_on('s', "fdatasync", fd, 0) ? -1 : plan ? 0 : REAL(fdatasync)(fd); }
 void sync(void) { if (!plan) REAL(sync)(); }

@@ -1,10 +1,10 @@
-"""Every system call that can fail, failed: a command is run once for each call that it makes on the project's files.
+"""Fail every system call that can fail: a command runs once for each of its calls on the project's files.
 
-The N-th call fails as on a disk that is full, broken, over its quota or read-only, for once or from then on; a write
-does its half before it fails; or the process is killed there. Afterwards nothing that was stored may be lost, altered,
-half or twice, the command says in words what to do, and the same command again completes what is missing.
+The N-th call fails as on a disk that is full, broken, over its quota or read-only, either once or from then on. A write
+writes half of its data before it fails. Or the process is killed there. Afterwards, nothing that was stored may be
+lost, altered, half there or there twice, the command says what to do, and running it again completes what is missing.
 
-`make test-long` runs all of it; a sample is in the suite (test_injections.py).
+`make test-long` runs all of it; the suite has a sample (test_injections.py).
 
     python tests/injections.py --phase import --only rename --seed 7
 """
@@ -44,13 +44,13 @@ _DRAWN = re.compile(r"(?<=[-/.])[0-9a-f]{8}(?=[/.]|$)")
 
 
 def sealed(root: Path, below: str = "data/raw/**") -> dict[str, dict[str, str]]:
-    """What is stored: SHA-256 of each file of each sealed folder."""
+    """What is stored: the SHA-256 of each file in each sealed folder."""
     found = {}
     for sums in sorted(root.glob(f"{below}/SHA256SUMS")):
         folder = sums.parent
         if not any(part.startswith(".partial") for part in folder.relative_to(root).parts):
             files = (path for path in folder.rglob("*") if path.is_file())
-            # What was just being replaced comes back with the next command; sorted before what is in its place.
+            # What was just being replaced comes back with the next command; it sorts before what is in its place.
             place = folder.with_name(folder.name.removeprefix(".replaced-")).relative_to(root)
             found[str(place)] = {str(path.relative_to(folder)): digest(path) for path in files}
     return found
@@ -61,7 +61,7 @@ def digest(path: Path) -> str:
 
 
 def broken(root: Path) -> Iterator[str]:
-    """Trials that others can see, and that are half."""
+    """Trials that are visible to others but incomplete."""
     for folder in root.glob("data/raw/*/*/*/*/*"):
         if not _TRIAL.fullmatch(folder.name):
             continue
@@ -81,7 +81,7 @@ def broken(root: Path) -> Iterator[str]:
 
 
 def twice(root: Path) -> Iterator[str]:
-    """Results of one case in one block, or of one content."""
+    """Number of results per case and block, or per content."""
     gone = {path.stem for path in root.glob("data/raw/*/*/*/discards/*.json")}
     seen = Counter()
     for record in root.glob("data/raw/*/*/*/*/[!.]*-*/trial.json"):
@@ -94,12 +94,12 @@ def twice(root: Path) -> Iterator[str]:
     yield from (f"{what} is there {count} times" for what, count in seen.items() if count > 1)
 
 
-# What is remembered of raw files is written where the disk takes it; nobody is told.
+# The record of what was seen of raw files is only written if the disk takes it; no message says so.
 _NO_MATTER = re.compile(r"\.snakemake|src|\.benchstudy/studies/[^/]+/(confirmed|read)/")
 
 
 def listing(root: Path) -> Counter[str]:
-    """How often each file is there; ids that are drawn are all the same. Aborted trials are evidence and no result."""
+    """How often each file is there; random ids count as the same. Aborted trials are evidence, not results."""
     aborted = set()
     for record in root.glob("data/raw/*/*/*/*/[!.]*-*/trial.json"):
         if json.loads(record.read_bytes())["status"] == "aborted":
@@ -116,7 +116,7 @@ def content(root: Path, patterns: Iterable[str]) -> dict[str, str]:
 
 @dataclass
 class Result:
-    """Of one injection. `how`: it was killed, it said it in words, or it went on to its end."""
+    """The result of one injection. `how`: the command was killed, ended with a message, or went on to its end."""
 
     phase: str
     injection: Injection
@@ -127,7 +127,7 @@ class Result:
 
 
 class Bench:
-    """A phase, prepared: `attempt` runs it with an injection and judges what is left."""
+    """A prepared phase: `attempt` runs it with an injection and checks what is left."""
 
     def __init__(self, phase: Phase, lab: Lab, folder: Path):
         self.phase, self._lab, self._folder = phase, lab, folder
@@ -142,13 +142,13 @@ class Bench:
         self._whole, self._content = listing(self._root), content(self._root, phase.same)
         again = self._again()
         assert again.code == 0 or self._has_finished(again), again
-        # What the command leaves when there is nothing to do may be more: such as an index that it removed before.
+        # A command that has nothing to do may leave more, such as an index that it removed before.
         self._whole_again = listing(self._root)
         problems = [*broken(self._root), *twice(self._root)]
         assert not problems, problems
 
     def injections(self) -> list[Injection]:
-        """All that the calls of the phase can meet."""
+        """All injections that the calls of the phase allow."""
         found = []
         for number, line in enumerate(self.calls, start=1):
             kind, call = line.split(" ", 1)
@@ -162,7 +162,7 @@ class Bench:
         return found
 
     def attempt(self, injection: Injection) -> Result | None:
-        """None where the command did not come to that call."""
+        """None if the command did not reach that call."""
         self._fresh()
         first = self._run(injection)
         if not first.hit:
@@ -194,7 +194,7 @@ class Bench:
             yield "does not say what to do"
 
     def _does_not_say(self, injection: Injection, said: str) -> bool:
-        """What is wrong and what to do; a file that cannot be read may have to be restored, which takes other words."""
+        """Whether the message says what is wrong and what to do. To restore an unreadable file takes other words."""
         reads = self.calls[injection.at - 1][0] in READS
         return (os.strerror(errno.EIO) if reads else "run the same command again") not in said
 
@@ -212,7 +212,7 @@ class Bench:
     def _lost(self) -> Iterator[str]:
         now = sealed(self._root)
         for place, files in self._before.items():
-            # Of one of which a part is in an archive, the whole may be here now.
+            # If a part of a trial is in an archive, the whole trial may be here by now.
             if {**now.get(place, {}), IN_ARCHIVE: ""} != {**now.get(place, {}), **files, IN_ARCHIVE: ""}:
                 yield f"{place} was lost or altered"
 
@@ -224,7 +224,7 @@ class Bench:
         return run(self._root, self.phase.command, injection, self._plan, of_many=self.phase.of_many)
 
     def _again(self) -> Ended:
-        """The same command, for as long as a host may still be held for the one that was killed."""
+        """Run the same command again, for as long as a host may still be locked by the killed one."""
         deadline = time.monotonic() + self.phase.patience_s
         while True:
             ended = self._run(None)
@@ -236,11 +236,11 @@ class Bench:
         return self.phase.finished is not None and self.phase.finished in ended.said
 
 
-# --- all of them --------------------------------------------------------------------------------------------------
+# --- all injections -------------------------------------------------------------------------------------------------
 
 
 def chosen(bench: Bench, told: argparse.Namespace) -> list[Injection]:
-    """Those that are asked for: in the order of their calls, at random where the phase has more than it takes."""
+    """The requested injections: in the order of their calls, or a random choice if the phase has too many."""
     found = [injection for injection in bench.injections() if told.only in str(injection)]
     most = min(filter(None, (told.most, bench.phase.most)), default=None)
     if most is None or len(found) <= most:
@@ -269,7 +269,7 @@ def work(number: int, told: argparse.Namespace, folder: Path, say: int) -> None:
 
 
 def run_all(told: argparse.Namespace, folder: Path) -> list[dict]:
-    """Results of all workers, as they come."""
+    """Results of all workers, as they arrive."""
     reading = []
     for number in range(told.workers):
         own, (read, write) = folder / f"{number}", os.pipe()
@@ -313,7 +313,7 @@ def run_all(told: argparse.Namespace, folder: Path) -> list[dict]:
 
 
 def print_table(results: Sequence[Mapping]) -> None:
-    """By phase and call; kinds of faults with an example of each."""
+    """Counts by phase and call, and the kinds of faults with an example of each."""
     rows: dict[tuple[str, str, str], Counter] = {}
     for result in results:
         injection = result["injection"]
@@ -321,7 +321,7 @@ def print_table(results: Sequence[Mapping]) -> None:
         row = rows.setdefault((result["phase"], result["hit"].split()[0], error), Counter())
         row.update([result["how"], "all", *(["faults"] if result["faults"] else [])])
     head = f"{'phase':10} {'call':16} {'error':8}"
-    print(f"\n{head} {'injections':>10} {'in words':>9} {'went on':>8} {'killed':>7} {'faults':>7}")
+    print(f"\n{head} {'injections':>10} {'message':>9} {'went on':>8} {'killed':>7} {'faults':>7}")
     for (phase, call, error), row in sorted(rows.items()):
         counts = f"{row['all']:10d} {row['in words']:9d} {row['went on']:8d} {row['killed']:7d} {row['faults']:7d}"
         print(f"{phase:10} {call:16} {error:8} {counts}")
@@ -336,7 +336,7 @@ def print_table(results: Sequence[Mapping]) -> None:
 
 
 def warm_up() -> None:
-    """Import and compute once what every injection would. Nothing that starts a thread: forks would be without it."""
+    """Import and compute once what every injection needs. Start no threads here: forks would lack them."""
     from benchstudy.measuring.instrument import instrument_sha256
 
     for module in (*_LIBRARIES, *(f"benchstudy.{module}" for module in _OURS)):
@@ -358,12 +358,12 @@ _OURS = (
 
 def main(arguments: Iterable[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--phase", action="append", choices=PHASES, help="may be repeated; all when left out")
-    parser.add_argument("--only", default="", help="calls whose name, path, error or mode holds this")
-    parser.add_argument("--most", type=int, help="so many injections of each phase, at random")
+    parser.add_argument("--phase", action="append", choices=PHASES, help="can be repeated; default: all phases")
+    parser.add_argument("--only", default="", help="only calls whose name, path, error or mode contains this text")
+    parser.add_argument("--most", type=int, help="at most this many random injections per phase")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--minutes", type=float, default=1e6, help="and no longer than this")
+    parser.add_argument("--minutes", type=float, default=1e6, help="stop after this many minutes")
     told = parser.parse_args(list(arguments))
     told.until = time.time() + 60 * told.minutes
     begun = time.monotonic()
@@ -379,7 +379,7 @@ def main(arguments: Iterable[str]) -> int:
 
 
 def under_shim(*options: str, **how: Any) -> subprocess.CompletedProcess[str]:
-    """This program in a process that has the shim; `how` is for subprocess.run."""
+    """This program in a process that has the shim; `how` is passed to subprocess.run."""
     with tempfile.TemporaryDirectory(prefix="benchstudy-shim-") as folder:
         made = str(shim(Path(folder)))
         environment = {**os.environ, PRELOADED: made, "LD_PRELOAD": made}
@@ -387,8 +387,8 @@ def under_shim(*options: str, **how: Any) -> subprocess.CompletedProcess[str]:
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # so that servers and folders go
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # to clean up servers and folders
     if PRELOADED not in os.environ:
         sys.exit(under_shim(*sys.argv[1:]).returncode)
-    del os.environ["LD_PRELOAD"]  # it is in this process, and servers need none
+    del os.environ["LD_PRELOAD"]  # it is in this process already, and servers do not need it
     sys.exit(main(sys.argv[1:]))

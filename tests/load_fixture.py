@@ -1,7 +1,8 @@
 """Tidy tables of the family load_test with plausible values and every kind of trouble, for layouts and tests.
 
-The store times are the seed's: one cheap, frequent method is no longer called, which makes the mean of all methods
-1.9 ms and its p99 14.7 ms worse although no method got slower. Drawn from a fixed seed; never to be published.
+The store times are the seed's: one cheap, frequent method is no longer called, which makes the mean of all methods 1.9
+ms and its p99 14.7 ms worse, although no method got slower. The values come from a fixed seed and must never be
+published.
 """
 
 import json
@@ -16,7 +17,7 @@ BASE, NEW, AGAIN = "9.11.0", "10.0.0-rc2", "9.11.0-again"
 DRIVER = "RoleStore.GetByNames"
 EDGES = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, float("inf"))
 STEADY_S, RAMP_S = 60.0, 12.0
-# Calls in a steady window of everything but the driver, which the base calls as often again.
+# Calls in a steady window except those of the driver, which the base calls the same number of times again.
 OTHERS = 1_000_000
 TAIL = "PostStore.Search"
 _METHODS = (
@@ -54,10 +55,13 @@ def levels_of(version: str, database: str = "postgres", load: str = "bounded") -
 
 
 def store_calls(*, new: bool, few: float = 0.0) -> dict[str, tuple[float, float, list[float]]]:
-    """Method to count, sum in s and cumulative buckets. `few`: calls of the driver that the new version still makes, of
-    another kind: 11 ms instead of 0.3 µs, as in the report behind the seed's page."""
+    """Map each method to its count, sum in s and cumulative buckets.
+
+    `few`: calls of the driver that the new version still makes, of another kind: 11 ms instead of 0.3 µs, as in the
+    report behind the seed's page.
+    """
     found = {}
-    # The tail's means and buckets are chosen so that all methods but the driver are 0.0525 ms faster in the mean and
+    # The tail's means and buckets are chosen so that all methods except the driver are 0.0525 ms faster in the mean and
     # 0.462 ms slower at the 99th percentile.
     tail_mean, tail_to_100_ms = (0.0337, 0.94745) if new else (0.0340, 0.9512)
     other_mean = (0.000505 - (0.0000225 if new else 0.0)) / 0.9
@@ -75,7 +79,7 @@ def store_calls(*, new: bool, few: float = 0.0) -> dict[str, tuple[float, float,
 
 
 def api_calls(*, new: bool) -> dict[str, tuple[float, float, list[float]]]:
-    """One handler a third slower, one that only the new version has, the others as they were."""
+    """One handler is a third slower, one exists only in the new version, and the others are unchanged."""
     found = {}
     for handler, mean in _HANDLERS.items():
         count = 20_000.0
@@ -92,7 +96,7 @@ def api_calls(*, new: bool) -> dict[str, tuple[float, float, list[float]]]:
 
 
 def _cumulative(count: float, shares: Mapping[float, float]) -> list[float]:
-    """Cumulative counts at all edges, from shares at some of them."""
+    """Cumulative counts at all edges, from the shares at some of them."""
     found, share = [], 0.0
     for edge in EDGES:
         share = shares.get(edge, share)
@@ -116,9 +120,9 @@ class LoadTables(Tables):
         facts: Mapping[str, Any] | None = None, same: bool = False, calls: Mapping[str, Any] | None = None,
         extra: Mapping[str, tuple[float, str]] | None = None, **fields: Any,
     ) -> str:  # fmt: skip
-        """One trial. `users`: what an unbounded load supported; `same`: as the base, whatever its name."""
+        """Add one trial. `users`: what an unbounded load supported; `same`: equal to the base, whatever its name."""
         new = levels["version"] == NEW and not same
-        # What the host did to a whole block, and what is this trial's own.
+        # First the effect of the host on the whole block, then the trial's own.
         drift = self._drift.setdefault(block, float(self.random.normal(0, 5 * self.noise)))
         speed = float(np.exp(drift + self.random.normal(0, self.noise)))
         groups = calls or {"store": store_calls(new=new, few=few), "api": api_calls(new=new)}
@@ -137,7 +141,7 @@ class LoadTables(Tables):
         return trial
 
     def _search(self, users: float | None, result: Mapping[str, Any]) -> None:
-        """What the load found. `result`: what it says itself, where it found nothing."""
+        """What the load found. `result`: its own message if it found nothing."""
         own = [r for r in self.series["users"] if r["trial"] == self.trials[-1]["trial"]]
         self.series["checks"] += [{**row, "judged": True} for row in own]
         window = [row["users"] for row in own if row["t_s"] > RAMP_S]
@@ -275,7 +279,7 @@ class LoadTables(Tables):
 def _quantile(
     histograms: Sequence[Sequence[float]], q: float = 0.99
 ) -> tuple[float | None, float | None, float | None]:
-    """As Prometheus' histogram_quantile; written once more, so that a test compares two ways to the same figure."""
+    """Prometheus' histogram_quantile, written a second time so that a test compares two ways to the same figure."""
     counts = [sum(column) for column in zip(*histograms, strict=True)]
     if not counts[-1]:
         return None, None, None

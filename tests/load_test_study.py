@@ -1,4 +1,4 @@
-"""Small studies of the family load_test, and a way to hold a session."""
+"""Small studies of the family load_test, and a function that holds a session."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
@@ -15,7 +15,7 @@ BOUNDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
 
 def moment(seconds: float) -> str:
-    """As a study writes it, of Unix seconds."""
+    """A time in Unix seconds, as a study writes it."""
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
@@ -35,7 +35,7 @@ WINDOWS = [
 
 
 def scraped(**changes: Any) -> dict[str, Any]:
-    """A good block of someone else's load, but for the changes."""
+    """A valid block for a load that somebody else runs, with these changes."""
     return {"windows": WINDOWS, "sources": [SOURCE], **changes}
 
 
@@ -57,7 +57,7 @@ def plan_of(block: Mapping[str, Any], host: Mapping[str, Any] | None = None) -> 
 
 
 def hold(root: Path, block: Mapping[str, Any], host: Mapping[str, Any]) -> list[StoredTrial]:
-    """A session to its end; its trials by case and block."""
+    """Hold a session to its end, and return its trials by case and block."""
     hold_session(root, plan_of(block, host))
     return stored(root)
 
@@ -67,7 +67,7 @@ def stored(root: Path) -> list[StoredTrial]:
 
 
 def history(spans: Mapping[str, tuple[float, float]], step_s: float = 1.0) -> Iterator[str]:
-    """OpenMetrics with times: a server under load (by the label `instance`) from a moment to another."""
+    """OpenMetrics with times: a server under load (with the label `instance`) between two times."""
     yield from _gauge("go_goroutines", spans, step_s, 100.0)
     yield from _gauge("mattermost_http_websockets_total", spans, step_s, 30.0)
     for group, label, by in (("db_store", "method", "UserStore.Get"), ("api", "handler", "getUser")):
@@ -88,7 +88,7 @@ def _gauge(name: str, spans: Mapping[str, tuple[float, float]], step_s: float, v
 def _histogram(
     name: str, label: str, by: str, spans: Mapping[str, tuple[float, float]], step_s: float
 ) -> Iterator[str]:
-    """Ten observations a second, of 7 ms each."""
+    """Ten observations per second, of 7 ms each."""
     yield f"# TYPE {name} histogram"
     for instance, span in spans.items():
         labels = f'instance="{instance}",{label}="{by}"'
@@ -101,7 +101,7 @@ def _histogram(
             yield f"{name}_count{{{labels}}} {count} {at:.3f}"
 
 
-# --- run here ---------------------------------------------------------------------------------------------------
+# --- loads run here ---------------------------------------------------------------------------------------------------
 
 LISTENS = {"argv": ["sleep", "infinity"], "ports": ["http", "metrics", "sql"], "ready": {"tcp": "http"}}
 PROMETHEUS = {
@@ -114,7 +114,7 @@ UNBOUNDED = {"name": "unbounded", "rule": {"max_users": 50, "window": "20s", "at
 
 
 def run_here(**changes: Any) -> dict[str, Any]:
-    """A block that is good as a description, but for the changes; its services only sleep."""
+    """A block whose description is valid, with these changes; its services only sleep."""
     return {
         "versions": [
             {"name": "old", "services": {"postgres": "server-old"}},

@@ -1,6 +1,6 @@
 """Tidy tables of the family log_write with plausible values and every kind of trouble, for layouts and tests.
 
-Drawn from a fixed seed; never to be published.
+The values come from a fixed seed and must never be published.
 """
 
 import json
@@ -16,7 +16,7 @@ from benchstudy.families.log_write.limits import Limit, LimitedBy
 
 RATES = (250, 500, 1000, 2000, 4000)
 WINDOW_S, WARM_UP_S = 30.0, 5.0
-# (backend, antispam): what it takes at most a second, with one core and 1 GB
+# (backend, antispam): what it takes at most per second, with one core and 1 GB
 CAPACITY = {
     ("posix", "no"): 2350.0,
     ("posix", "yes"): 1180.0,
@@ -52,7 +52,7 @@ def levels_of(backend: str, antispam: str, generator: str, rate: str, limits: st
 
 
 class LogTables(Tables):
-    """Trials of write tests, added by what was offered and what the log could take."""
+    """Trials of write tests, added by the offered rate and the log's capacity."""
 
     def __init__(self, root: Path, study: str = "embedded", seed: int = 11):
         super().__init__(root, study, "log_write", seed)
@@ -63,7 +63,7 @@ class LogTables(Tables):
         self, levels: Mapping[str, str], block: int, offered: float, capacity: float, *, pushback: float = 0.0,
         search: tuple[float, float | None] | None = None, **fields: Any,
     ) -> str:  # fmt: skip
-        """An open loop. Beyond the capacity the queue grows as long as the load lasts. `search`: (pass, fail)."""
+        """An open loop. Above the capacity, the queue grows as long as the load lasts. `search`: (pass, fail)."""
         taken = min(offered * (1 - pushback), capacity)
         qps = self.noisy(taken, 0.004)
         behind = max(offered * (1 - pushback) - capacity, 0.0) * WINDOW_S / capacity
@@ -103,7 +103,7 @@ class LogTables(Tables):
     def hammered(
         self, levels: Mapping[str, str], block: int, offered: float, capacity: float, *, apart: float = 0.004
     ) -> str:
-        """The hammer: offered at most what its writers can carry. `apart`: its Δ from the checkpoints."""
+        """The hammer, which offers at most what its writers carry. `apart`: its Δ's difference from the checkpoints."""
         qps = self.noisy(min(offered, capacity), 0.004)
         writers = round(offered * 2)
         queue = self.noisy(0.01 if offered < capacity else writers / qps * 0.97, 0.01)
@@ -233,7 +233,7 @@ class LogTables(Tables):
 
 
 def write_log(root: Path, *, study: str = "embedded", blocks: int = 6) -> Path:
-    """Three backends under a limit and one without, open, closed and searched, with every kind of failure."""
+    """Three backends with a limit and one without; open and closed loops and searches, with every kind of failure."""
     tables = LogTables(root, study)
     for block in range(1, blocks + 1):
         for (backend, antispam), capacity in CAPACITY.items():

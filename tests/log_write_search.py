@@ -1,4 +1,4 @@
-"""Capacity searches of real logs, held on a real host, and what they left."""
+"""Capacity searches of real logs, held on a real host, and what they leave."""
 
 import contextlib
 from collections.abc import Iterator
@@ -19,8 +19,8 @@ from benchstudy.measuring.raw import StoredTrial
 from benchstudy.model import registry
 from benchstudy.provisioning.target import provision_target
 
-# A rate at which leaves pile up on any machine: 10 000 are under way then, which take some 320 MB of the server; at a
-# tenth of that rate 50 MB.
+# A rate at which leaves pile up on any machine: 10 000 are then in flight, which take some 320 MB of the server; at a
+# tenth of that rate, 50 MB.
 TOO_MUCH, LIMIT = 20_000, {"name": "1-core-192MiB", "cpus": 1, "memory": "192MiB"}
 GENERATOR = {
     "name": "open",
@@ -31,7 +31,7 @@ GENERATOR = {
     "request_timeout": "5s",
     "proof_sample": 3,
 }
-# So low a bar that a machine with other work passes it, unless the server dies.
+# A bar so low that a busy machine passes it, unless the server dies.
 SEARCH = {
     "window": "5s",
     "warm_up": "0s",
@@ -83,7 +83,7 @@ class Searched:
 
 @dataclass(frozen=True)
 class Host:
-    """A real host, provisioned. `work`: its work folder; a path below it is what its programs are known by."""
+    """A real, provisioned host. `work`: its work folder; paths below it identify its programs."""
 
     described: dict[str, Any]
     work: Path
@@ -108,7 +108,7 @@ class Host:
 
 @contextmanager
 def provisioned(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
-    """A host that has what the searches start."""
+    """A host that has everything that the searches start."""
     folder = tmp_path_factory.mktemp("searches")
     with SshdHost(folder / "sshd") as sshd, pytest.MonkeyPatch.context() as patch:
         patch.setenv("BENCHSTUDY_HOST_LOCK", str(folder / "host.lock"))
@@ -119,4 +119,4 @@ def provisioned(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
             provision_target(log_write_study.study_of(block([LIMIT]), described), "bench", folder / "facts.json")
         made = Host(described, work, tmp_path_factory)
         yield made
-        until(lambda: not made.running(), 20)  # the agent ends when its connection does, a moment later
+        until(lambda: not made.running(), 20)  # the agent ends a moment after its connection

@@ -1,4 +1,4 @@
-"""Small studies of the family log_write: real logs, good ones and bad ones, and a way to hold a session."""
+"""Small studies of the family log_write: real logs, good ones and bad ones, and a function that holds a session."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -41,7 +41,7 @@ SERVICES = {"log": LOG, "posix": POSIX, "posix-antispam": POSIX_ANTISPAM}
 
 
 def family(**changes: Any) -> dict[str, Any]:
-    """A block of a study that is good, but for the changes."""
+    """A valid block of a study, with these changes."""
     block = {"backends": [BACKEND], "generators": [OPEN, HAMMER], "rates": ["200/s"], "services": SERVICES}
     return {**block, **changes}
 
@@ -63,7 +63,7 @@ def plan_of(**changes: Any) -> SessionPlan:
 
 
 def hold(root: Path, block: Mapping[str, Any], host: Mapping[str, Any]) -> list[StoredTrial]:
-    """A session to its end; its trials in the order of their cases."""
+    """Hold a session to its end, and return its trials in the order of their cases."""
     plan = study_of(block, host).session("bench", FAMILY)
     hold_session(root, plan)
     return TrialStore(paths.family_raw(root, "small", "bench", FAMILY)).trials()

@@ -1,6 +1,6 @@
-"""A study of any number of trials: captured ones, put through the store's own door, session by session.
+"""A study of any number of trials: captured ones, put through the store's own code, session by session.
 
-Each trial of a case is one of those that were captured of it, in turns that differ from target to target.
+Each trial of a case copies one that was captured for it, in an order that differs between targets.
 """
 
 import copy
@@ -27,12 +27,12 @@ _BESIDE = {"shares": {"others_cpu": 0.01}, "others_cpu": 0.02, "cpus": 2, "busie
 
 
 class ManyTrials:
-    """Of a project at `root`, whose study has been measured to its end; nobody ever contacts its hosts."""
+    """A project at `root`, whose study is measured to its end. Its hosts are never contacted."""
 
     def __init__(self, root: Path, targets: int = 1, most_blocks: Mapping[str, int | None] = FIO):
-        """`most_blocks`: of each family that is wanted, in so many blocks at most."""
+        """`most_blocks`: for each wanted family, the largest number of blocks."""
         self.root, self._blocks, self._most = root, 0, most_blocks
-        self.is_linked = False  # a file of a hundred thousand trials is one file, as all of a case's are the same
+        self.is_linked = False  # the same file of a hundred thousand trials is one file on disk
         self._targets = [f"t{number}" for number in range(targets)]
         self._originals = self._captured(root / "captured")
         self.file = root / "config" / "config.yaml"
@@ -61,7 +61,7 @@ class ManyTrials:
         return other
 
     def add(self, blocks: int) -> None:
-        """So many more of every target, in a session of its own."""
+        """Add this many blocks to every target, in a session of its own."""
         first, self._blocks = self._blocks + 1, self._blocks + blocks
         hosts = {target: {"address": "192.0.2.1"} for target in self._targets}
         families = {name: of | {"blocks": min(self._blocks, self._limit(name))} for name, of in self._families.items()}
@@ -81,13 +81,13 @@ class ManyTrials:
         return TrialStore(paths.family_raw(self.root, STUDY, plan.target, plan.family_name))
 
     def _captured(self, folder: Path) -> dict[str, dict[str, list[StoredTrial]]]:
-        """By family and case, the trials that gave figures."""
+        """The trials that gave figures, by family and case."""
         with tarfile.open(CHECKOUT / "tests" / "data" / "store-b9a61cf" / "embedded.tar.xz") as archive:
             raw = "data/raw/embedded/this-machine"
             wanted = [one for one in archive if any(f"{raw}/{name}/" in one.name for name in self._most)]
             archive.extractall(
                 folder, [*wanted, archive.getmember("study.yaml")]
-            )  # no filter: the Python of Debian 12 knows none
+            )  # no filter, because the Python of Debian 12 has none
         declared = yaml.safe_load((folder / "study.yaml").read_text())["families"]
         self._families = {name: declared[name] for name in self._most}
         found: dict[str, dict[str, list[StoredTrial]]] = {}
@@ -99,7 +99,7 @@ class ManyTrials:
         return found
 
     def _session(self, plan: SessionPlan, blocks: range) -> None:
-        """Sealed, with the trials of these blocks."""
+        """A sealed session with the trials of these blocks."""
         store = self.store(plan)
         store.folder.mkdir(parents=True, exist_ok=True)
         store.forget_index()

@@ -1,4 +1,4 @@
-"""The full study's system with one release, few rows and one host, provisioned: what tests of real loads stand on."""
+"""The full study's system with one release, few rows and one host, provisioned: the base for tests of real loads."""
 
 import os
 import re
@@ -21,12 +21,14 @@ from benchstudy.provisioning.target import provision_target
 
 _STUDY = CHECKOUT / "config" / "studies" / "mattermost-releases.yaml"
 SERVER, NEWER_SERVER = "mattermost-9.9", "mattermost-10.2"
-_SETTLE, _NEWER = "--settle", "--release=10.2"  # of the data set's making
+_SETTLE, _NEWER = "--settle", "--release=10.2"  # for making the data set
 
 
 def block_of(sizes: Mapping[str, int], *, newer: bool = False, **changes: Any) -> dict[str, Any]:
-    """The family's block but for versions and loads. `sizes`: of the data set, as seed.py calls them. `newer`: with the
-    newer release, and what releases do at first is awaited; else neither.
+    """The family's block without versions and loads.
+
+    `sizes`: of the data set, as seed.py calls them. `newer`: include the newer release, and wait for what releases do
+    at first; otherwise neither.
     """
     family = with_systems(yaml.safe_load(_STUDY.read_text()))["families"][FAMILY]
     left_out = () if newer else (_SETTLE, _NEWER)
@@ -48,7 +50,7 @@ def block_of(sizes: Mapping[str, int], *, newer: bool = False, **changes: Any) -
 
 @contextmanager
 def provisioned(root: Path, block: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """The host, as a study says it, with all that the block needs and a lock of its own; it works in `root`/work."""
+    """The host as in a study, with everything that the block needs and its own lock; it works in `root`/work."""
     if os.getuid() != 0:
         pytest.skip("only root may make control groups here")
     with SshdHost(root / "sshd") as sshd, pytest.MonkeyPatch.context() as patch:
@@ -61,7 +63,7 @@ def provisioned(root: Path, block: Mapping[str, Any]) -> Iterator[dict[str, Any]
 
 
 def load_site(trial: TrialContext, up: Any, cancelled: threading.Event) -> Site:
-    """Where a load meets the system that is `up` for this trial."""
+    """Where a load reaches the system that is `up` for this trial."""
     return Site(
         url=up.url,
         prometheus_url=up.prometheus_url,

@@ -1,8 +1,8 @@
-"""A pytest plugin of mutants.py: once all tests are collected, each mutant meets those that reach it, in a fork.
+"""A pytest plugin of mutants.py: after collecting, each mutant is tested in a fork by the tests that reach it.
 
-A fork has everything imported, so the mutant's functions are put in the place of what they were. Where a mutant is more
-than a function, and in what importing executes, a fresh pytest imports the mutated file. Processes that a test starts
-read that file, too.
+A fork has everything imported, so the mutant's functions replace the original ones. If a mutant is more than a
+function, or is executed by importing, a fresh pytest imports the mutated file. Processes that a test starts read that
+file, too.
 """
 
 import contextlib
@@ -27,7 +27,7 @@ KILLED, SURVIVED, TIMEOUT = "killed", "survived", "timeout"
 _OF_A_FUNCTION = 0x1  # CO_OPTIMIZED, which the code of modules and classes is not
 _MOST_BYTES = 6 << 30
 _LOOK_S = 0.02
-_WAITING = 6  # times as long on the clock: others compute, too
+_WAITING = 6  # times the processor time, as a limit of wall time, because other forks compute, too
 
 Order = Mapping[str, Any]
 Functions = Mapping[tuple[str, str, int], list[FunctionType]]
@@ -39,7 +39,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 class _Forks:
-    """`orders`: a mutant in each line, with path, text, imported, tests (ids in their order) and processor's most_s.
+    """`orders`: one mutant per line, with path, text, imported, tests (ids in order) and most_s of processor time.
 
     A line with the outcome of each goes to the pipe `results`.
     """
@@ -53,7 +53,7 @@ class _Forks:
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         items, functions = {item.nodeid: item for item in session.items}, _functions()
         gc.collect()
-        gc.freeze()  # a fork's collector would write to, and so copy, all of it
+        gc.freeze()  # a fork's garbage collector would write to all of it, and so copy it
         for number, line in enumerate(self._orders.read_text().splitlines(), start=1):
             order, begun = json.loads(line), time.monotonic()
             with _mutated(Path(order["path"]), order["text"], number) as original:
@@ -108,7 +108,7 @@ def _begin_alone(order: Order) -> None:
 def _mutated(path: Path, text: str, number: int) -> Iterator[str]:
     original, times = path.read_text(), path.stat()
     path.write_text(text)
-    # A compiled module is believed by size and second of its source.
+    # Python identifies a compiled module by size and mtime in seconds of its source.
     os.utime(path, (times.st_atime, times.st_mtime + number))
     try:
         yield original
@@ -118,7 +118,7 @@ def _mutated(path: Path, text: str, number: int) -> Iterator[str]:
 
 
 def _outcome(child: int, until: float) -> str:
-    """It and all that it started are gone afterwards."""
+    """End it and everything that it started."""
     ended, status = 0, 0
     while not ended and time.monotonic() < until:
         time.sleep(_LOOK_S)
@@ -136,7 +136,7 @@ def _outcome(child: int, until: float) -> str:
 
 
 def _functions() -> Functions:
-    """All that there are, by where their code comes from."""
+    """All functions that exist, by where their code comes from."""
     found: dict[tuple[str, str, int], list[FunctionType]] = {}
     for thing in gc.get_objects():
         if isinstance(thing, FunctionType):
@@ -149,9 +149,9 @@ def _place(code: CodeType) -> tuple[str, str, int]:
 
 
 def _swaps(path: str, original: str, text: str, functions: Functions) -> Swaps | None:
-    """Which functions become the mutant's; None where the mutant is more than functions that there are."""
+    """The functions that become the mutant's; None if the mutant changes more than existing functions."""
     if not any(getattr(module, "__file__", None) == path for module in list(sys.modules.values())):
-        return []  # a test imports it, and that reads the mutant
+        return []  # a test imports it, and the import reads the mutant
     swaps: Swaps = []
     for old, new in _changed(*(compile(each, path, "exec", dont_inherit=True) for each in (original, text))):
         mutated = functions.get(_place(old), ()) if old.co_flags & _OF_A_FUNCTION else ()
@@ -162,7 +162,7 @@ def _swaps(path: str, original: str, text: str, functions: Functions) -> Swaps |
 
 
 def _changed(old: CodeType, new: CodeType) -> Iterator[tuple[CodeType, CodeType]]:
-    """The outermost functions that differ, and a module or class that differs in itself."""
+    """The outermost functions that differ, and modules or classes that differ outside functions."""
     if old == new:
         return
     inner = [[each for each in code.co_consts if isinstance(each, CodeType)] for code in (old, new)]

@@ -1,4 +1,4 @@
-"""A pytest plugin of mutants.py: which lines each test executes, in whatever it starts, and what that takes."""
+"""A pytest plugin of mutants.py: which lines each test executes, in any process, and how long that takes."""
 
 import json
 import os
@@ -11,14 +11,14 @@ import pytest
 from coverage.control import process_startup
 
 FOLDER = "BENCHSTUDY_TEST_MUTANTS"
-_IMPORTED = ""  # the context of what no test executes: lines that importing does
+_IMPORTED = ""  # the context of lines that no test executes, only importing
 
 
 def settings(folder: Path, source: Iterable[Path]) -> dict[str, str]:
-    """Write what coverage is to look at; returns the environment in which pytest and whatever it starts are seen."""
+    """Write coverage's configuration, and return the environment in which pytest and its children are traced."""
     text = (
         "[run]\nparallel = true\npatch = fork, _exit\n"
-        # A process that a test starts says which one that is, because pytest tells it.
+        # A process that a test starts knows which test that is, because pytest tells it.
         "context = ${PYTEST_CURRENT_TEST-}\n"
         f"data_file = {folder / 'lines'}\ninclude =\n" + "".join(f"  {path}\n" for path in source)
     )
@@ -27,8 +27,9 @@ def settings(folder: Path, source: Iterable[Path]) -> dict[str, str]:
 
 
 def read(folder: Path) -> tuple[dict[Path, dict[int, set[str]]], dict[str, float]]:
-    """By file, as in the checkout, and line the tests that execute it, "" for importing; and what each test that passed
-    took of a processor, in s.
+    """The tests that execute each line of each file, and what passed tests took of a processor in s.
+
+    Files are as in the checkout. The test "" stands for importing.
     """
     told = json.loads((folder / "tests.json").read_text())
     took = {test: seconds for test, seconds in told["took_s"].items() if test not in told["failed"]}
@@ -76,13 +77,13 @@ class _Lines:
         (self._folder / "tests.json").write_text(json.dumps(told))
 
     def _forked(self) -> None:
-        """Of pytest's own process: what was seen before the fork is told by the parent."""
-        _SEEN._auto_save = False  # as coverage does after forks of processes that it started in by itself
+        """For pytest's own process: what was seen before the fork, the parent reports."""
+        _SEEN._auto_save = False  # as coverage does after forks, if it was started by itself
         _SEEN.stop()
         process_startup(force=True)
 
 
-# The process of pytest itself changes contexts from test to test. It begins before anything is imported.
+# pytest's own process changes the context from test to test. It begins before anything is imported.
 if _STARTED := getattr(process_startup, "coverage", None):
     _STARTED._auto_save = False
     _STARTED.stop()

@@ -1,7 +1,7 @@
-"""The tests' own test: mutants of what figures and raw results rest on, and whether the fast tests notice.
+"""The test of the tests: mutants of the code behind figures and raw results, and whether the fast tests notice.
 
-`make mutants` draws some, module by module, and gives each to the tests that execute its line, until one fails.
-A mutant that no test can notice is named in mutants.toml with the reason.
+`make mutants` draws some in each module, and runs the tests that execute the mutated line until one fails. mutants.toml
+names the mutants that no test can notice, with the reason.
 
     python tests/mutants.py --mutants 600 --seed 7 --modules 'statistics|growth' --tests tests/test_stats.py
 """
@@ -26,7 +26,7 @@ import mutant_forks
 
 from benchstudy.model import sources
 
-# In no lock: what else cosmic-ray brings would change the packages that users get.
+# In no lock, because cosmic-ray's dependencies would change the packages that users get.
 _NEEDED = "cosmic-ray==8.7.0 coverage==7.17.3"
 try:
     import mutant_lines
@@ -39,11 +39,11 @@ except ModuleNotFoundError as error:
 TESTS = Path(__file__).parent
 CHECKOUT = TESTS.parent
 NAMED = TESTS / "mutants.toml"
-FAST = ("-m", "not (server or build or slow)")  # as `make test-fast`
+FAST = ("-m", "not (server or build or slow)")  # as in `make test-fast`
 _PYTEST = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *FAST)
-# A mutant of a loop may never end it. Times were taken beside a tracer.
+# A mutant of a loop may never end. Times were measured with a tracer.
 _LEAST_S, _TIMES = 10.0, 2.0
-# A fork computes one thing at a time, and one that has threads must not fork.
+# A fork must compute on one thread, because a process with threads must not fork.
 _SINGLE = dict.fromkeys(("POLARS_MAX_THREADS", "OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"), "1")
 
 
@@ -58,7 +58,7 @@ class Named(NamedTuple):
 
 
 def named(file: Path = NAMED) -> Named:
-    """Raises ValueError for an entry without a reason, and for one that is no mutant of the code any more."""
+    """Raises ValueError for an entry without a reason, and for one that is no longer a mutant of the code."""
     told = tomllib.loads(file.read_text())
     mutants = {(e["module"], e["function"], e["was"], e["now"]): e["why"] for e in told.get("mutant", ())}
     for key, why in mutants.items():
@@ -71,7 +71,7 @@ _sites = cache(Sites)
 
 
 def draw(names: Iterable[str], count: int, seed: int, left_out: Named) -> list[Mutant]:
-    """About `count` mutants of these modules, from each as many as it has sites, and one at least."""
+    """About `count` mutants of these modules, in proportion to their sites, and at least one per module."""
     found, share = [], count / sum(len(_sites(name)) for name in names)
     for name in names:
         sites = _sites(name)
@@ -82,13 +82,13 @@ def draw(names: Iterable[str], count: int, seed: int, left_out: Named) -> list[M
 
 
 class Reached:
-    """Which tests reach a mutant, in a copy of the checkout. `executed`, `took_s`: what `mutant_lines.read` gives."""
+    """Which tests reach a mutant, in a copy of the checkout. `executed`, `took_s`: what `mutant_lines.read` returns."""
 
     def __init__(self, copy: Path, names: Iterable[str], executed: Mapping, took_s: Mapping[str, float]):
         self._copy, self._names, self._executed, self._took_s = copy, list(names), executed, took_s
 
     def order(self, mutant: Mutant) -> dict[str, Any]:
-        """For mutant_forks.py. Tests of a file lie together, as they share set-ups; what takes less comes first."""
+        """An order for mutant_forks.py. Tests of a file stay together, as they share set-ups; fast ones come first."""
         sites, lines = _sites(mutant.module), self._lines(mutant.module)
         body = sites.body_at(mutant.line)
         if body is None:
@@ -108,7 +108,7 @@ class Reached:
         }
 
     def _of_module(self, module: str) -> set[str]:
-        """Whatever executes something of it, or of a module that imports it."""
+        """Tests that execute something of it, or of a module that imports it."""
         package, _, name = module.rpartition(".")
         imports = re.compile(rf"from {module} import|from {package} import [^\n]*\b{name}\b")
         importing = [each for each in self._names if each == module or imports.search(_sites(each).text)]
@@ -130,7 +130,7 @@ def _file(test: str) -> str:
 
 
 def copied(copy: Path) -> None:
-    """What git knows of the checkout: mutants are written there, and never here."""
+    """A copy of what git knows of the checkout. Mutants are only written there."""
     files = subprocess.run(["git", "ls-files", "-z"], cwd=CHECKOUT, capture_output=True, check=True).stdout
     subprocess.run(["xargs", "-0", "cp", "--parents", "-t", copy], cwd=CHECKOUT, input=files, check=True)
 
@@ -141,7 +141,7 @@ def _environment(copy: Path, **more: str) -> dict[str, str]:
 
 
 def see_lines(copy: Path, folder: Path, names: Iterable[str], tests: Sequence[str]) -> None:
-    """Run the tests once, and keep in `folder` what each executes of these modules."""
+    """Run the tests once, and record in `folder` which lines of these modules each of them executes."""
     folder.mkdir(parents=True)
     files = [copy / _path(name) for name in names]
     environment = _environment(copy, **mutant_lines.settings(folder, files))
@@ -149,7 +149,7 @@ def see_lines(copy: Path, folder: Path, names: Iterable[str], tests: Sequence[st
 
 
 def meet(copy: Path, folder: Path, orders: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
-    """What became of each mutant, as soon as it is known. Those that no test reaches have survived."""
+    """The outcome of each mutant, as soon as it is known. Mutants that no test reaches have survived."""
     reached = [order for order in orders if order["tests"]]
     (folder / "orders").write_text("".join(json.dumps(order) + "\n" for order in reached))
     files = sorted({_file(test) for order in reached for test in order["tests"]})
@@ -196,11 +196,11 @@ def _diff(mutant: Mutant, said: str) -> str:
 
 def main(arguments: Iterable[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--mutants", type=int, default=600, help="how many are drawn, about")
+    parser.add_argument("--mutants", type=int, default=600, help="approximate number of mutants")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--modules", default="", help="a pattern: only modules in whose name it is found")
-    parser.add_argument("--tests", nargs="+", default=[], help="only fast tests of these files")
-    parser.add_argument("--lines", type=Path, help="keep here what tests execute, or take what was kept")
+    parser.add_argument("--modules", default="", help="only modules whose name matches this regular expression")
+    parser.add_argument("--tests", nargs="+", default=[], help="use only the fast tests in these files")
+    parser.add_argument("--lines", type=Path, help="folder that keeps which lines tests execute, for the next run")
     told = parser.parse_args(list(arguments))
     known = named()
     parts = {part: [n for n in names if re.search(told.modules, n)] for part, names in modules().items()}
@@ -223,7 +223,7 @@ def main(arguments: Iterable[str]) -> int:
 
 
 def told_of(met: Sequence[tuple[Mutant, str]], parts: Mapping[str, Sequence[str]], known: Named) -> int:
-    """Print it all; 1 where a survivor has no name, or a mutant that has one was noticed."""
+    """Print everything; 1 if a survivor has no entry, or a mutant with an entry was noticed."""
     survivors = [mutant for mutant, outcome in met if outcome == mutant_forks.SURVIVED]
     unnamed = [mutant for mutant in survivors if mutant.key not in known.mutants]
     noticed = [mutant for mutant, outcome in met if mutant.key in known.mutants and outcome != mutant_forks.SURVIVED]

@@ -1,7 +1,7 @@
-"""What is mutated, and how: every module of which a wrong sign would be a wrong figure or a lost trial.
+"""What is mutated, and how: every module in which a wrong sign would mean a wrong figure or a lost trial.
 
-Mutations are cosmic-ray's. Its own runs start a pytest for each mutant, which here takes longer in collecting than in
-testing; mutants.py runs them in forks instead. mutmut mutates functions alone, so no threshold of a module.
+The mutations are cosmic-ray's. Its own runs start one pytest per mutant, and collecting takes longer than testing here,
+so mutants.py uses forks instead. mutmut mutates only functions, and so misses the thresholds of a module.
 """
 
 import ast
@@ -17,8 +17,8 @@ from cosmic_ray.plugins import get_operator, operator_names
 
 from benchstudy.model import registry, sources
 
-# Replacements that are another calculation. Others, such as a shift of floats, end every test at once and prove
-# nothing; whether equal numbers and words are the same object is Python's affair.
+# Replacements that change a calculation. Others, such as a shift of floats, end every test at once and prove nothing.
+# Whether equal numbers and words are the same object is up to Python.
 _CALCULATIONS = ({"Add", "Sub", "Mul", "Div", "FloorDiv", "Mod"}, {"BitOr", "BitAnd", "BitXor"})
 _IDENTITY = {"Is", "IsNot"}
 _ARITHMETIC = set("+-*/%")
@@ -26,10 +26,10 @@ _ARITHMETIC = set("+-*/%")
 
 @dataclass(frozen=True)
 class Mutant:
-    """A module's text with one change: of `was`, the lines of `function` that changed, to `now`."""
+    """A module's text with one change: `was`, the changed lines of `function`, became `now`."""
 
     module: str
-    function: str  # with its classes, dotted; "" outside of all
+    function: str  # dotted, with its classes; "" outside of all functions
     line: int
     was: str
     now: str
@@ -37,11 +37,11 @@ class Mutant:
 
     @property
     def key(self) -> tuple[str, str, str, str]:
-        """The same wherever in its module the function stands."""
+        """A key that stays the same wherever in its module the function is."""
         return self.module, self.function, self.was, self.now
 
     def differs_from(self, text: str) -> bool:
-        """Whether it can be compiled, to something else."""
+        """Whether the text compiles to something else."""
         try:
             return compile(self.text, "", "exec") != compile(text, "", "exec")
         except SyntaxError:
@@ -49,7 +49,7 @@ class Mutant:
 
 
 def modules() -> dict[str, list[str]]:
-    """What is mutated, by what it is part of. Families are found, and so is what their parsers are made of."""
+    """What is mutated, by what it belongs to. Families are found, and so are the modules that their parsers use."""
     found = {
         "statistics": _package("benchstudy.statistics"),
         "comparisons": _package("benchstudy.report.comparisons"),
@@ -58,7 +58,7 @@ def modules() -> dict[str, list[str]]:
         ),
     }
     for family, package in registry.packages().items():
-        # What a study says of a family is read by its models, before there is any output to parse.
+        # What a study says about a family is read by its models, before there is any output to parse.
         others = sources.closure([f"{package}.config", f"{package}.metrics"])
         found[f"parser of {family}"] = sorted(_within(package, f"{package}.parse") - others)
     return found
@@ -74,7 +74,7 @@ def _within(package: str, root: str) -> set[str]:
 
 
 class Sites:
-    """The places of a module that can be mutated, each with the ways in which."""
+    """The places of a module that can be mutated, each with its possible mutations."""
 
     def __init__(self, module: str):
         self.module, self.text = module, sources.path_of(module).read_text()
@@ -94,7 +94,7 @@ class Sites:
         return len(self._ways)
 
     def drawn(self, rng: random.Random) -> Iterator[Mutant]:
-        """All sites in a random order, each mutated in one of its ways."""
+        """All sites in random order, each mutated in one of its ways."""
         for start in rng.sample(sorted(self._ways), len(self._ways)):
             yield self._mutant(start[0], *rng.choice(self._ways[start]))
 
@@ -108,21 +108,21 @@ class Sites:
     def _mutant(self, line: int, name: str, occurrence: int) -> Mutant:
         try:
             text = mutate_code(self.text, _operators()[name], occurrence) or self.text
-        except AttributeError:  # what cosmic-ray knows no way to change: exceptions with a dot in their name
+        except AttributeError:  # cosmic-ray cannot change these: exceptions with a dot in their name
             text = self.text
         was, now = _difference(self.lines, text.splitlines())
         function = ".".join(node.name for node in _around(self._tree, line))
         return Mutant(self.module, function, line, was, now, text)
 
     def body_at(self, line: int) -> range | None:
-        """Lines of the outermost function around a line; None outside of all, as in a class."""
+        """Lines of the outermost function around a line; None outside functions, as in a class."""
         for node in _around(self._tree, line):
             if isinstance(node, ast.FunctionDef):
                 return range(node.body[0].lineno, (node.end_lineno or 0) + 1)
         return None
 
     def statement_at(self, line: int) -> range:
-        """Lines of the innermost statement there, of which any may be what a tracer has seen; without its body."""
+        """Lines of the innermost statement there, without its body. A tracer may have seen any of them."""
         found = range(line, line + 1)
         for node in ast.walk(self._tree):
             if isinstance(node, ast.stmt) and node.lineno <= line <= (node.end_lineno or node.lineno):
@@ -152,7 +152,7 @@ def _around(tree: ast.AST, line: int) -> Iterator[ast.FunctionDef | ast.ClassDef
 
 
 def _annotations(tree: ast.AST) -> Iterator[tuple[tuple[int, int], tuple[int, int]]]:
-    """Where types are said, which only a checker reads."""
+    """Type annotations, which only a type checker reads."""
     for node in ast.walk(tree):
         for said in (getattr(node, "annotation", None), getattr(node, "returns", None)):
             if said is not None:
@@ -182,7 +182,7 @@ def _is_of_use(name: str) -> bool:
 
 
 def _positions(name: str, operator: Operator, node) -> Iterator[tuple[int, int] | None]:
-    """Where it begins; None, in its turn, for a place that is counted and not used: words are put together there."""
+    """Where it begins; None for a place that is counted but not used, because it builds a sentence."""
     for start, _ in operator.mutation_positions(node):
         words = name.startswith("ReplaceBinaryOperator") and node.value in _ARITHMETIC and _is_beside_words(node)
         yield None if words else start

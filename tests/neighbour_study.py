@@ -33,7 +33,7 @@ def spin(share, seconds):
         time.sleep(0.02 * (1 - share))
 
 """
-# The work is done by a child, which has ended before anybody looks.
+# A child does the work, and has ended before anybody looks.
 _IN_A_CHILD = """
 if sys.argv[3] == "nobody waits":
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
@@ -51,7 +51,7 @@ print(sys.argv[1])
 
 @contextmanager
 def neighbour(share: float = 1.0) -> Iterator[None]:
-    """Somebody else's process, for as long as the block lasts."""
+    """A process of somebody else, for as long as the block lasts."""
     process = subprocess.Popen([sys.executable, "-S", "-c", f"{_SPIN}spin({share}, 60)"])
     try:
         yield
@@ -69,7 +69,7 @@ class SpinConfig(FamilyConfig):
 
 
 class Spin(Family):
-    """`beside`: what happens around the command of each trial, or with `prepares` around one that only prepares."""
+    """`beside`: what happens around the command of each trial, or with `prepares`, around one that only prepares."""
 
     name, title, Config = "spin", "Spin", SpinConfig
     metrics: ClassVar = declare(Metric("duration", "s", "Duration", "lower", primary=True))
@@ -95,7 +95,7 @@ class Spin(Family):
 
 @dataclass
 class Lab:
-    """A host, and a project folder on which sessions are held one after another."""
+    """A host and a project folder, for sessions one after another."""
 
     root: Path
     host: SshdHost
@@ -117,7 +117,7 @@ class Lab:
         )
 
     def hold(self, spin: dict[str, Any] | None = None, **changes: Any) -> dict[str, Any]:
-        """One session; returns its index."""
+        """Hold one session and return its index."""
         plan = self.study(spin, **changes).session("t", "spin")
         return json.loads(hold_session(self.root, plan).read_text())
 
@@ -136,7 +136,7 @@ class Lab:
 
     @property
     def document(self) -> dict[str, Any]:
-        """What the only trial kept of its hosts."""
+        """What the only trial recorded about its hosts."""
         (trial,) = self.trials
         return json.loads((trial.folder / interference.FILE).read_text())
 

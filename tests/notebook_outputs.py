@@ -1,4 +1,4 @@
-"""What executed notebooks say, in a form in which two engines can be compared."""
+"""The outputs of executed notebooks, in a form in which two engines can be compared."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -13,8 +13,11 @@ def code_of(notebook: Path) -> list[NotebookNode]:
 
 
 def told(cells: Iterable[NotebookNode]) -> list[dict[str, Any]]:
-    """What code cells say. Prints that follow one another count as one, for a kernel sends them as they come; how
-    tracebacks are coloured and how much of the code stands in them is left out."""
+    """The outputs of code cells.
+
+    Consecutive prints count as one, because a kernel sends them as they come. The colours of tracebacks, and how much
+    code they show, are left out.
+    """
     said: list[dict[str, Any]] = []
     first = 0
     for cell in cells:

@@ -1,6 +1,6 @@
-"""Nothing lost: what must hold after a fault, whatever it was; and what sessions leave behind on a host.
+"""Nothing lost: what must hold after any fault, and what sessions leave behind on a host.
 
-A test calls `seen` when the fault has struck, runs the same command again to its end, and calls `nothing_lost`.
+A test calls `seen` after the fault, runs the same command again to its end, and calls `nothing_lost`.
 """
 
 import fcntl
@@ -15,13 +15,13 @@ from waiting import until
 
 from benchstudy.measuring import confirmed, sealed
 
-# So begin the names of the control groups and scratch folders that the agent makes.
+# Prefixes of the control groups and scratch folders that the agent makes.
 OURS = "benchstudy-"
 
 
 @dataclass(frozen=True)
 class Seen:
-    """What there was when a fault had struck: of a study's folder in data/raw, and of the work folders of its hosts."""
+    """What existed after a fault: a study's folder in data/raw, and the work folders of its hosts."""
 
     raw: Path
     works: tuple[Path, ...]
@@ -48,15 +48,15 @@ def nothing_lost(
     page: Path | None = None,
     says: str = "",
 ) -> None:
-    """Fails unless, now that the same command has run again:
+    """Fail unless the following holds, now that the same command has run again:
 
-    - every file of every trial that was sealed before is there, byte for byte, and all of raw is as it was sealed;
-    - each case has one good trial in each block, `good` in all: none lost, none twice, none measured again;
-    - nothing half-written is in raw, and hosts have no process, mount, group of processes, folder or lock (`lock`: its
-      file) of ours any more, nor a folder of ours in `scratch`, where trials had theirs;
-    - the report's `page` tells what happened, in the words `says`.
+    - Every file of every trial that was sealed before is there, byte for byte, and all of raw is as it was sealed.
+    - Each case has one good trial in each block, `good` in all: none is lost, there twice, or measured again.
+    - Nothing in raw is half-written, and hosts have no process, mount, process group, folder or lock (`lock`: its file)
+      of ours, nor a folder of ours in `scratch`, where trials had theirs.
+    - The report's `page` says what happened, in the words `says`.
 
-    A test without a page says nothing of the report; one whose trials run without limits has no groups to look for.
+    A test without a page checks no report; one whose trials run without limits has no groups to look for.
     """
     after = seen(before.raw)
     lost = [str(path) for path, digest in before.files.items() if after.files.get(path) != digest]
@@ -76,7 +76,7 @@ def nothing_lost(
     assert scratch is None or not list(scratch.glob(f"{OURS}*"))
     if lock is not None:
         with lock.open() as file:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # BlockingIOError: somebody holds it
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # BlockingIOError: some process holds the lock
     if page is not None:
         assert says in page.read_text()
 
@@ -88,7 +88,7 @@ def left_on_host(work: Path) -> list[str]:
 
 
 def processes(*words: str) -> list[str]:
-    """As "process PID: command" of each that has all of these words in its command, its environment or its place."""
+    """Processes with all of these words in their command, environment or working directory: "process PID: command"."""
     return [f"process {found.pid}: {found.command}" for found in running(*words)]
 
 
@@ -96,11 +96,11 @@ def processes(*words: str) -> list[str]:
 class Process:
     pid: int
     command: str
-    traces: str  # command, environment and place, with \0 between words
+    traces: str  # command, environment and working directory, with \0 between words
 
 
 def running(*words: str) -> Iterator[Process]:
-    """Processes with all of these words in their traces, but for this one and its parent."""
+    """Processes with all of these words in their traces, except this process and its parent."""
     own = {os.getpid(), os.getppid()}
     for folder in Path("/proc").glob("[0-9]*"):
         try:
@@ -109,7 +109,7 @@ def running(*words: str) -> Iterator[Process]:
             traces = os.fsdecode(b"\0".join([command, (folder / "environ").read_bytes(), place]))
             state = (folder / "stat").read_text().rpartition(")")[2].split()[0]
         except (FileNotFoundError, ProcessLookupError, PermissionError):
-            continue  # it ended meanwhile, or is another user's
+            continue  # it has ended meanwhile, or belongs to another user
         if int(folder.name) not in own and state != "Z" and all(word in traces for word in words):
             yield Process(int(folder.name), os.fsdecode(command).replace("\0", " "), traces)
 
@@ -120,7 +120,7 @@ def mounts_below(folder: Path | str) -> list[str]:
 
 
 def groups_of(work: Path) -> list[Path]:
-    """The control groups of what runs now on the host with this work folder."""
+    """The control groups of everything that runs now on the host with this work folder."""
     uuids = {folder.name for kind in ("runs", "services") for folder in (work / kind).glob("*")}
     points = [line.split()[1] for line in Path("/proc/self/mounts").read_text().splitlines() if " cgroup" in line]
     groups = [group for point in points for group in Path(point).rglob(f"{OURS}*")]

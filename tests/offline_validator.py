@@ -1,4 +1,4 @@
-"""The validator of RO-Crate profiles, with the one document it would fetch given to it beforehand: no network."""
+"""The validator of RO-Crate profiles without network: it gets the one document that it would fetch in advance."""
 
 import gzip
 import io
@@ -12,8 +12,8 @@ ADDRESS = "https://w3id.org/ro/crate/1.1/context"
 
 
 def problems(crate: Path, folder: Path, profile: str = "provenance-run-crate") -> tuple[list[str], int]:
-    """(what the profile's requirements are not met by, how many checks were made). `folder`: for its cache."""
-    # Seconds of imports, for one test.
+    """(the unmet requirements of the profile, the number of checks). `folder`: for its cache."""
+    # Imported here, because the import takes seconds and serves one test.
     from rocrate_validator import models, services
 
     _prepare_cache(folder / "cache")

@@ -1,4 +1,4 @@
-"""What tests look at in a page of the made-up study, all of it in one visit of a browser."""
+"""Everything that tests look at in a page of the made-up study, in one visit of a browser."""
 
 import html
 import json
@@ -48,7 +48,7 @@ OPENED = """
 """
 FIRST_TRIAL = "#trial-"
 CASE = "case-backend=local,op=write,size=1MB,sync=fsync"
-# By page: where it is opened (at the first trial), and what is looked at then.
+# By page: where it is opened (at the first trial), and what is looked at there.
 LOOKS = {
     "file_size": (
         f"#{CASE}",
@@ -87,10 +87,11 @@ LOOKS = {
 
 @dataclass(frozen=True)
 class Shown:
-    """A page in a browser, its folds opened: its widths, then its title and document once all scripts ran, and what
-    `LOOKS` saw. `least`: pixels of the smallest text in a chart on a phone; `wide`: tables that scroll sideways on a
-    wide screen.
-    `stops`: links of figures that the tab key stops at. `barriers`: what axe found, folded and unfolded.
+    """A page in a browser, with its folds opened.
+
+    Its widths, then its title and document after all scripts ran, and what `LOOKS` saw. `least`: pixels of the smallest
+    text in a chart on a phone; `wide`: tables that scroll sideways on a wide screen. `stops`: links of figures at which
+    the tab key stops. `barriers`: what axe found, folded and unfolded.
     """
 
     console: list[str]

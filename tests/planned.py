@@ -1,4 +1,4 @@
-"""The jobs that `snakemake -n` says it would do."""
+"""The jobs that `snakemake -n` would run."""
 
 import re
 from collections.abc import Iterable
@@ -11,7 +11,7 @@ _LISTED = re.compile(r"^    (input|output|wildcards): (.*)$", re.M)
 @dataclass(frozen=True)
 class Job:
     rule: str
-    of: str  # the family, page or target that it is for; "" for one of the study as a whole
+    of: str  # the family, page or target that it is for; "" for a job of the whole study
     inputs: frozenset[str]
     outputs: frozenset[str]
 
@@ -21,13 +21,13 @@ class Job:
 
 
 def jobs_in(printed: str) -> list[Job]:
-    """Each once: Snakemake prints some twice."""
+    """Each job once, because Snakemake prints some of them twice."""
     _, *parts = _BEGINS.split(printed)
     return list({job.name: job for job in map(_job, parts[::2], parts[1::2])}.values())
 
 
 def _job(rule: str, text: str) -> Job:
-    # An output that several studies write is marked.
+    # An output that several studies write has a mark.
     listed = {key: value.replace(" (update)", "").split(", ") for key, value in _LISTED.findall(text)}
     wildcards = dict(pair.split("=", 1) for pair in listed.get("wildcards", ()))
     of = " ".join(value for key, value in wildcards.items() if key != "study")
@@ -35,7 +35,7 @@ def _job(rule: str, text: str) -> Job:
 
 
 def following(jobs: Iterable[Job], file: str) -> set[str]:
-    """The names of the jobs that an edit of a file makes due: those that have it as input, and all that follow."""
+    """The names of the jobs that are due after an edit of a file: those with it as an input, and all that follow."""
     jobs, changed, found = list(jobs), {file}, set[str]()
     while due := [job for job in jobs if job.name not in found and job.inputs & changed]:
         found |= {job.name for job in due}

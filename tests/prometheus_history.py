@@ -1,4 +1,4 @@
-"""A load test as a Prometheus remembers it: made up of random calls, second by second, and written as OpenMetrics."""
+"""A load test as a Prometheus remembers it: random calls, second by second, written as OpenMetrics."""
 
 import math
 import random
@@ -10,7 +10,7 @@ EDGES = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 
 @dataclass
 class Calls:
-    """One label of a histogram: a second's `calls` take times around `median_s`. `when`: in which seconds any come."""
+    """One label of a histogram: `calls` per second take times around `median_s`. `when`: which seconds have calls."""
 
     metric: str
     label: str
@@ -23,7 +23,7 @@ class Calls:
 
 @dataclass
 class Instance:
-    """A server. `restarts`: seconds at which its counters begin anew; `away`: in these it is not scraped."""
+    """A server. `restarts`: seconds at which its counters start again at zero; `away`: seconds without a scrape."""
 
     name: str
     histograms: Sequence[Calls]
@@ -36,7 +36,7 @@ class Instance:
 def lines(
     instances: Sequence[Instance], start_s: float, seconds: int, interval_s: float = 1.0, seed: int = 1
 ) -> Iterator[str]:
-    """OpenMetrics text, metric by metric as the format wants it; the same for the same arguments."""
+    """OpenMetrics text, metric by metric as the format requires. The same arguments give the same text."""
     families: dict[str, tuple[str, list[str]]] = {}
     for number, instance in enumerate(instances):
         for name, kind, sample in _samples(instance, start_s, seconds, interval_s, random.Random(f"{seed} {number}")):
@@ -49,7 +49,7 @@ def lines(
 def _samples(
     instance: Instance, start_s: float, seconds: int, interval_s: float, rng: random.Random
 ) -> Iterator[tuple[str, str, str]]:
-    shift = rng.uniform(0, interval_s)  # Prometheus scrapes each target at an instant of its own
+    shift = rng.uniform(0, interval_s)  # Prometheus scrapes each target at its own offset.
     scrapes = [k * interval_s + shift for k in range(int(seconds / interval_s))]
     own = f'instance="{instance.name}",job="server"'
     shown = [t for t in scrapes if int(t) not in instance.away]

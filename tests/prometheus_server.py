@@ -24,12 +24,12 @@ from conftest import TOOL_STORE
 from waiting import until
 
 _SECRETS = ("TOKEN", "USER", "PASSWORD")
-# A folder with `prometheus` and `promtool` of another version than this machine's, for the tests to use instead.
+# A folder with `prometheus` and `promtool` in another version than the machine's, which the tests then use instead.
 PROGRAMS = "BENCHSTUDY_TEST_PROMETHEUS"
 
 
 def program(name: str) -> str:
-    """`prometheus` or `promtool`; where the machine has none, from Debian's package, which need not be installed."""
+    """`prometheus` or `promtool`; if the machine has none, from Debian's package, which need not be installed."""
     if found := shutil.which(name, path=os.environ.get(PROGRAMS) or None):
         return found
     store = Path(os.environ[TOOL_STORE]) / "prometheus"
@@ -51,7 +51,7 @@ def program(name: str) -> str:
 
 @dataclass(frozen=True)
 class Prometheus:
-    """`authorization`: the header that its users send, if it asks for one."""
+    """`authorization`: the header that its clients send, if it asks for one."""
 
     url: str
     process: subprocess.Popen[bytes]
@@ -66,7 +66,7 @@ class Prometheus:
             return json.load(response)["data"]
 
     def ask(self, query: str, at_s: float, by: str | None = None) -> dict[str, float]:
-        """What it says at a moment: {value of the label `by`: number}, or {"": number}."""
+        """Its answer for one time: {value of the label `by`: number}, or {"": number}."""
         result = self.get("/api/v1/query", query=query, time=f"{at_s:.3f}")["result"]
         return {row["metric"].get(by or "", ""): float(row["value"][1]) for row in result}
 
@@ -90,7 +90,7 @@ def prometheus(
     port: int | None = None,
     authorization: str | None = None,
 ) -> Iterator[Prometheus]:
-    """One that scrapes `jobs` (addresses by name), on a free port, with its data in `folder`/data."""
+    """A server that scrapes `jobs` (addresses by name), on a free port, with its data in `folder`/data."""
     folder.mkdir(parents=True, exist_ok=True)
     config = {
         "global": {"scrape_interval": interval, "scrape_timeout": interval},
@@ -128,7 +128,7 @@ def free_port() -> int:
 
 
 def backfill(folder: Path, samples: Iterator[str]) -> None:
-    """Lines of OpenMetrics with times become blocks in `folder`/data, for a server to be started there."""
+    """Turn lines of OpenMetrics with times into blocks in `folder`/data, for a server that starts there."""
     file = folder / "history.txt"
     folder.mkdir(parents=True, exist_ok=True)
     with file.open("w") as out:
@@ -147,7 +147,7 @@ def backfill(folder: Path, samples: Iterator[str]) -> None:
 
 @dataclass
 class Exporter:
-    """A process that serves what it is told to: its counters begin at nothing whenever it is started anew."""
+    """A process that serves the given metrics. Its counters start at zero whenever it starts."""
 
     process: subprocess.Popen[str]
     address: str
@@ -162,14 +162,14 @@ class Exporter:
         assert self.process.stdout.readline() == "done\n"
 
     def observe(self, metric: str, seconds: float, times: int = 1, **labels: str) -> None:
-        """So many observations of a histogram."""
+        """Add this many observations to a histogram."""
         self.do(observe=metric, value=seconds, times=times, labels=labels)
 
     def count(self, metric: str, by: float = 1, **labels: str) -> None:
         self.do(count=metric, value=by, labels=labels)
 
     def gauge(self, metric: str, value: float | None, **labels: str) -> None:
-        """None: the series is there no longer."""
+        """None removes the series."""
         self.do(gauge=metric, value=value, labels=labels)
 
 
@@ -189,13 +189,15 @@ def exporter(port: int = 0) -> Iterator[Exporter]:
         process.stdout.close()
 
 
-# --- what may stand between ------------------------------------------------------------------------------------
+# --- a proxy that spoils answers ------------------------------------------------------------------------------------
 
 
 @contextmanager
 def proxy(server: Prometheus, behave: Callable[[BaseHTTPRequestHandler, int], str | None]) -> Iterator[str]:
-    """Its URL. `behave(request, number)` says what becomes of each question: None to pass it on, "cut" to send half of
-    the answer, "503", "401", "gzip", or any other text as the answer; it may wait.
+    """A proxy; returns its URL.
+
+    `behave(request, number)` decides each request: None passes it on, "cut" sends half of the answer, "503", "401" and
+    "gzip" do what they say, and any other text is the answer. It may wait.
     """
     numbers = itertools.count()
 

@@ -1,4 +1,4 @@
-"""Trials of load_test made of a real Prometheus: fetched by the agent, with the facts that a session would write."""
+"""Trials of load_test from a real Prometheus: fetched by the agent, with the facts that a session would write."""
 
 import json
 from collections.abc import Mapping
@@ -32,7 +32,7 @@ def trial(
     facts: Mapping[str, Any] | None = None,
     **changes: Any,
 ) -> Path:
-    """The folder of a trial with everything that the server has of the window."""
+    """The folder of a trial with everything that the server has for the window."""
     given = {"margin_s": width_s, "scrape_interval_s": interval_s, "page_s": 120.0} | changes
     fetch(server, (folder / METRICS).parent, *window, **given)
     write_facts(folder, window, steady or window, width_s=width_s, interval_s=interval_s, **(facts or {}))
@@ -55,6 +55,6 @@ def write_facts(
 
 
 def parsed(folder: Path) -> tuple[dict[str, float], Parsed]:
-    """(observations by metric, everything)."""
+    """(observations by metric, the whole result)."""
     found = parse_trial({}, folder)
     return {observation.metric: observation.value for observation in found.observations}, found

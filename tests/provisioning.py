@@ -1,4 +1,4 @@
-"""Provisions this machine for one family."""
+"""Provision this machine for one family."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -18,10 +18,11 @@ def provision_here(
     target_roles: Sequence[str] = ("sut",),
     environment: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
-    """The facts of this machine, as the role `sut`, after envs/<family>.py of the project at `root`, if any, and what
-    systems need; without problems.
+    """The facts of this machine as the role `sut`, after provisioning; without problems.
 
-    `block`: the family's block of a study. `target_roles`: all roles of the target that this host is in.
+    It runs envs/<family>.py of the project at `root`, if there is one, and installs what systems need.
+
+    `block`: the family's block of a study. `target_roles`: all roles of the target that this host plays.
     """
     own = [root / "envs" / f"{family}.py"]
     request = {

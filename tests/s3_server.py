@@ -1,4 +1,4 @@
-"""A real S3 server on loopback, a proxy before it that records and spoils requests, and sessions that measure there."""
+"""A real S3 server on loopback, a recording proxy that spoils requests, and sessions that measure there."""
 
 import http.client
 import http.server
@@ -30,7 +30,7 @@ ACCESS, SECRET = "canary-access-key-1", "canary-secret-key-2"
 
 
 class S3Server:
-    """`rclone serve s3` on a free port, with a bucket `data` and an object in it that is not ours."""
+    """`rclone serve s3` on a free port, with a bucket `data` and a foreign object in it."""
 
     def __init__(self, folder: Path):
         self.folder = folder
@@ -56,7 +56,7 @@ class S3Server:
         self.client.put_object(Bucket="data", Key="benchstudy/sentinel", Body=b"not ours")
 
     def _command(self) -> tuple[list[str | Path], dict[str, str]]:
-        """What starts it, and what that has in its environment."""
+        """Its command, and its environment."""
         rclone = next(path for _, path in shipping._rclone_files())
         argv = [rclone, "serve", "s3", "--addr", f"127.0.0.1:{self.port}", str(self.folder)]
         return argv, {"RCLONE_AUTH_KEY": f'"{ACCESS},{SECRET}"', "RCLONE_CONFIG": ""}
@@ -84,7 +84,7 @@ class S3Server:
 
 
 class VersityServer(S3Server):
-    """versitygw: it keeps to conditions, and tells the checksums of its objects."""
+    """versitygw: it honours conditions, and returns the checksums of its objects."""
 
     def _command(self) -> tuple[list[str | Path], dict[str, str]]:
         keys = {"ROOT_ACCESS_KEY": ACCESS, "ROOT_SECRET_KEY": SECRET}
@@ -92,7 +92,7 @@ class VersityServer(S3Server):
 
 
 def built_versitygw() -> Path:
-    """The program, from pins; built first where it is not among the tools yet, which takes a minute."""
+    """The program, from pins. If it is not among the tools yet, it is built first, which takes a minute."""
     store = Path(os.environ[TOOL_STORE])
     tool = {
         "kind": "go",
@@ -111,7 +111,7 @@ def built_versitygw() -> Path:
         command = [sys.executable, toolbuilder.__file__]
         with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as builder:
             assert builder.stdin and builder.stdout
-            # Its input stays open: where that ends, so does the build.
+            # Its input stays open, because the build ends when the input ends.
             builder.stdin.write(request + "\n")
             builder.stdin.flush()
             told = [json.loads(line) for line in builder.stdout]
@@ -122,8 +122,8 @@ def built_versitygw() -> Path:
 class Proxy:
     """Passes requests on to a server, but answers the first `failures` uploads of measured objects with 503.
 
-    `bytes_per_s` slows what is uploaded down. `refuses`: how a header begins that this store does not know; `code` is
-    what it answers then.
+    `bytes_per_s` slows uploads down. `refuses`: the beginning of a header that this store does not know, for which it
+    answers `code`.
     """
 
     def __init__(
@@ -137,20 +137,20 @@ class Proxy:
         proxy = self
         self.refused = 0
         self.uploads: list[str] = []
-        # Method, path and headers of each request, in small letters.
+        # Method, path and headers of each request, in lower case.
         self.requests: list[tuple[str, str, dict[str, str]]] = []
 
         class Handler(http.server.BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
 
             def log_message(self, format: str, *args: Any) -> None:
-                """What it serves is not the test's business."""
+                """What it serves does not matter to the test."""
 
             def handle(self) -> None:
                 try:
                     super().handle()
                 except ConnectionError:
-                    self.close_connection = True  # the client was killed: that is one of the tests
+                    self.close_connection = True  # the client was killed: one of the tests does this
 
             def _pass_on(self) -> None:
                 left = int(self.headers.get("Content-Length", 0))
@@ -174,7 +174,7 @@ class Proxy:
                 upstream.putrequest(self.command, self.path, skip_host=True, skip_accept_encoding=True)
                 for name, value in self.headers.items():
                     if name.lower() not in ("expect", "connection"):
-                        upstream.putheader(name, value)  # Host stays: it is signed
+                        upstream.putheader(name, value)  # Host stays, because it is signed
                 upstream.endheaders(body)
                 answer = upstream.getresponse()
                 self._answer(answer.status, dict(answer.getheaders()), answer.read())
@@ -222,7 +222,7 @@ def backend(url: str, name: str = "s3", **changed: Any) -> dict[str, Any]:
 
 
 def measured(root: Path, host: SshdHost, backends: list[dict[str, Any]], **changed: Any) -> list[StoredTrial]:
-    """A session whose work folder keeps what was shipped before, as a host does."""
+    """A session whose work folder keeps files that were shipped before, as on a host."""
     raw = root / "data"
     shutil.rmtree(raw, ignore_errors=True)
     return measure(root, host, {**file_size_study([], **changed), "backends": backends})

@@ -1,4 +1,4 @@
-"""Slurm on this machine: a controller and two nodes, with ports, keys and folders of their own. Needs root."""
+"""Slurm on this machine: a controller and two nodes, with their own ports, keys and folders. It needs root."""
 
 import os
 import shutil
@@ -12,7 +12,7 @@ from waiting import until
 
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "squeue", "scontrol")
 NODES = ("node-a", "node-b")
-# Jobs have no SLURM_CONF: the executor takes such variables away.
+# Jobs have no SLURM_CONF, because the executor removes such variables.
 IN_PLACE = ("unshare", "--mount", "sh", "-c", 'mount --bind "$0" /etc/slurm && exec "$@"')
 CONFIGURATION = """
 ClusterName=tests
@@ -42,7 +42,7 @@ def missing() -> list[str]:
 
 @contextmanager
 def slurm_cluster(folder: Path) -> Iterator[dict[str, str]]:
-    """Up while the context lasts; gives the variables by which Slurm's commands find it."""
+    """A cluster that runs during the context; yields the variables by which Slurm's commands find it."""
     folder.mkdir(mode=0o755)
     (folder / "state").mkdir()
     host, ports = socket.gethostname(), iter(_free_ports(1 + len(NODES)))

@@ -1,4 +1,4 @@
-"""Two small tools of real pins, one of Go and one of Python, and a host that builds them."""
+"""Two small tools from real pins, one in Go and one in Python, and a host that builds them."""
 
 import json
 import logging
@@ -38,7 +38,7 @@ PYTHON_TOOL = (
 
 
 def with_pins(root: Path, patch: pytest.MonkeyPatch) -> Path:
-    """That project with the pins of both tools, and no deploy but the one a test writes; the current folder now."""
+    """Give the project the pins of both tools and no deploys, except those of a test, and change to its folder."""
     patch.chdir(root)
     patch.delenv(TOOL_STORE)
     envs = root / "envs"
@@ -66,7 +66,7 @@ def study_of(work_dir: Path, **host: Any) -> Study:
 
 
 def provision(root: Path, deploy: str, work_dir: Path, *, keep_downloads: bool = False, **host: Any) -> dict[str, Any]:
-    """What is known of the host after that deploy."""
+    """The facts of the host after that deploy."""
     (root / "envs" / "file_size.py").write_text(deploy)
     study = study_of(work_dir, **host)
     result = provision_target(study, "bench", root / "facts.json", ["file_size"], keep_downloads=keep_downloads)
@@ -76,7 +76,7 @@ def provision(root: Path, deploy: str, work_dir: Path, *, keep_downloads: bool =
 
 @dataclass(frozen=True)
 class Built:
-    """Both tools, built from nothing. `downloads`: what was fetched and compiled on the way, which was to be kept."""
+    """Both tools, built from scratch. `downloads`: everything that was fetched and compiled, which should be kept."""
 
     work: Path
     facts: dict[str, Any]
@@ -84,8 +84,10 @@ class Built:
     downloads: Path
 
     def lend_compiled(self, tools: Path) -> None:
-        """What Go has compiled to the builds below `tools`, each of which would compile the standard library for a
-        dozen processor seconds. What is pinned is downloaded again.
+        """Lend what Go has compiled to the builds below `tools`.
+
+        Otherwise each build would compile the standard library again, in a dozen processor seconds. Pinned files are
+        downloaded again.
         """
         shutil.copytree(
             self.downloads / "objects", tools / "cache" / "objects", copy_function=os.link, dirs_exist_ok=True
@@ -93,7 +95,7 @@ class Built:
 
 
 def build(root: Path) -> Built:
-    """Both, in `root`/work."""
+    """Both tools, in `root`/work."""
     log, said = logging.getLogger("benchstudy"), BufferingHandler(capacity=1_000)
     level = log.level
     with pytest.MonkeyPatch.context() as patch:
@@ -103,6 +105,6 @@ def build(root: Path) -> Built:
         facts = provision(project, GO_TOOL + PYTHON_TOOL, root / "work", keep_downloads=True)
         log.setLevel(level)
         log.removeHandler(said)
-    # Out of the way: what is there may be looked at as any later run finds it.
+    # Moved away: a test may look at what is there as any later run finds it.
     shutil.move(root / "work" / "tools" / "cache", root / "downloads")
     return Built(root / "work", facts, [record.getMessage() for record in said.buffer], root / "downloads")

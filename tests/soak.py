@@ -1,10 +1,10 @@
-"""Sessions that are killed at random moments and gone on with, for as long as one likes, against the same hosts.
+"""Sessions that are killed at random moments and continued, for any length of time, on the same hosts.
 
-Each worker has a host and a project. A round is a command as the workflow gives it: it begins, holds what is missing of
-a session, and ends; or one of its processes is killed, here or on the host. Every few rounds one is left alone. Then
-nothing that was stored may be lost, altered, half or twice, and there may be no file, process, connection, control
-group, descriptor or memory more than at one of the first stops. The last sessions are held by one process, which must
-not grow.
+Each worker has a host and a project. A round is a command as the workflow runs it: it begins, holds the missing part of
+a session, and ends; or one of its processes is killed, here or on the host. Every few rounds, one command is left
+alone. After that, nothing that was stored may be lost, altered, half there or there twice, and there may be no more
+files, processes, connections, control groups, descriptors or memory than at one of the first stops. One process holds
+the last sessions, and must not grow.
 
     python tests/soak.py --sessions 2000 --minutes 60 --seed 7
 """
@@ -36,9 +36,9 @@ from benchstudy.hosts.forks import exit_status
 
 _PR_SET_PDEATHSIG = 1
 _MOST_S = 120
-_STORE_OF = 40  # rounds: a session hashes what there is, and would take longer each time
+_STORE_OF = 40  # rounds: a session hashes what there is, so more rounds would take longer each time
 _RESIDENT = 24  # sessions at the end, held by one process
-_GROWN = 1.25  # of memory, that is not counted as growing
+_GROWN = 1.25  # of memory, below which it does not count as growing
 _STUDY = {
     "thresholds": {"lease": "2s", "reconnect": "2s"},
     "targets": {"near": {"roles": {"sut": "near"}}},
@@ -47,7 +47,7 @@ _STUDY = {
 
 
 class Soak:
-    """One worker's. `seen`: figures at each stop; `faults`: what should not be."""
+    """One worker's results. `seen`: figures at each stop; `faults`: what should not be."""
 
     def __init__(self, folder: Path, rng: random.Random, host: SshdHost):
         self.folder, self.rng, self.host = folder, rng, host
@@ -56,7 +56,7 @@ class Soak:
         self.faults: list[str] = []
         self.stops: list[dict[str, int]] = []
         self.rounds = self.generation = self.blocks = 0
-        self.takes_s = 1.0  # what the last command took that was left alone
+        self.takes_s = 1.0  # s that the last command took that was left alone
         self.good: dict[str, int] = {}
         self._said = folder / "said"
         self._before: dict[str, dict[str, str]] = {}
@@ -66,7 +66,7 @@ class Soak:
         return f"soak{self.generation}"
 
     def more(self) -> None:
-        """The study asks for more than it did."""
+        """Make the study ask for more."""
         if self.rounds >= self.generation * _STORE_OF:
             self.generation, self.blocks = self.generation + 1, 0
         self.blocks += self.rng.randint(1, 2)
@@ -103,7 +103,7 @@ class Soak:
         injection_phases.script("confirm_sessions", held="data/held.txt", study=self.study)
 
     def _fork(self, command: Callable[[], object]) -> int:
-        """As a job of its own: a Ctrl-C for it is for nobody else."""
+        """Start it as a separate job, so that a Ctrl-C reaches only this command."""
         if (pid := os.fork()) == 0:
             status = 1
             try:
@@ -131,7 +131,7 @@ class Soak:
         return pid
 
     def _kill(self, pid: int, descriptor: int) -> Iterator[str]:
-        """One process of ours, or two, at random moments, unless the command has ended before."""
+        """Kill one or two of our processes at random moments, unless the command has ended before."""
         for _ in range(self.rng.choice([1, 1, 1, 2])):
             if select.select([descriptor], [], [], self.rng.uniform(0.0, self.takes_s))[0]:
                 return
@@ -151,7 +151,7 @@ class Soak:
             yield f"{kind} {how}"
 
     def _compare(self) -> None:
-        """What was stored of the study before, with what is stored now."""
+        """Compare what was stored of the study before with what is stored now."""
         now = injections.sealed(self.root, f"data/raw/{self.study}/**")
         lost = [place for place, files in self._before.items() if place in now and now[place] != files]
         lost += [place for place in self._before.keys() - now.keys() if f"/{self.study}/" in place]
@@ -160,7 +160,7 @@ class Soak:
         self._before = now
 
     def stop(self) -> None:
-        """All is done, and then looked at."""
+        """Finish everything, and then check it."""
         self.round(alone=True)
         until(lambda: not nothing_lost.left_on_host(self.work), 60)
         good = dict(self.good)
@@ -178,7 +178,7 @@ class Soak:
         self.stops.append(self._figures())
 
     def _measured(self, raw: Path) -> int:
-        """Of the study that was already asked for more: what its index lists."""
+        """The number of results in the index of the study, which was already asked for more."""
         told = json.loads((raw / "near/command/session.json").read_text())
         return len({(t["case"], t["block"]) for t in told["trials"] if t["status"] == "ok"})
 
@@ -204,7 +204,7 @@ class Soak:
         print(f"  FAULT in {self.folder.name}, round {self.rounds}: {text}", flush=True)
 
     def resident(self) -> dict[str, list[int]]:
-        """Figures of one process that holds session after session, at four moments."""
+        """Figures of one process that holds session after session, at four times."""
         told = self.folder / "resident.json"
         pid = self._fork(lambda: self._hold(told))
         if os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]):
@@ -287,11 +287,11 @@ def sessions_in(root: Path) -> int:
 
 def main(arguments: Iterable[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--sessions", type=int, default=2000, help="of all workers (%(default)s)")
-    parser.add_argument("--minutes", type=float, default=60, help="and no longer than this (%(default)s)")
+    parser.add_argument("--sessions", type=int, default=2000, help="total of all workers (default: %(default)s)")
+    parser.add_argument("--minutes", type=float, default=60, help="stop after this many minutes (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--workers", type=int, default=2, help="each with a host of its own (%(default)s)")
-    parser.add_argument("--between", type=int, default=12, help="rounds between two stops (%(default)s)")
+    parser.add_argument("--workers", type=int, default=2, help="each has its own host (default: %(default)s)")
+    parser.add_argument("--between", type=int, default=12, help="rounds between two stops (default: %(default)s)")
     told = parser.parse_args(list(arguments))
     told.until, begun = time.time() + 60 * told.minutes, time.monotonic()
     print(f"seed {told.seed}", flush=True)
@@ -304,7 +304,7 @@ def main(arguments: Iterable[str]) -> int:
             own.mkdir()
             if (pid := os.fork()) == 0:
                 status = 1
-                # So that its server ends when whoever started all of this does.
+                # So that its server ends with the process that started all of this.
                 ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
                 try:
                     (own / "result.json").write_text(json.dumps(work(number, told, own)))
@@ -340,5 +340,5 @@ def main(arguments: Iterable[str]) -> int:
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # so that servers and folders go
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # to clean up servers and folders
     sys.exit(main(sys.argv[1:]))

@@ -1,4 +1,4 @@
-"""Real OpenSSH servers on loopback for tests: own keys, own port, own known_hosts, gone when the test is over."""
+"""Real OpenSSH servers on loopback for tests: own keys, port and known_hosts, removed when the test is over."""
 
 import contextlib
 import os
@@ -17,14 +17,14 @@ from benchstudy.model.host import Host
 
 
 class SshdHost:
-    """One sshd in `folder` (made if need be); a context manager.
+    """A context manager for one sshd in `folder`, which is created if needed.
 
     Args:
         folder: keys, configuration, log; use a tmp_path.
-        options: further lines of sshd_config, such as "RekeyLimit 64M".
-        address: where it listens.
-        environment: variables that commands on the host get.
-        prefix: put before the sshd command, such as ["nsenter", "--net=…"]; it must exec it, so that pids stay true.
+        options: more lines of sshd_config, such as "RekeyLimit 64M".
+        address: the address to listen on.
+        environment: variables for commands on the host.
+        prefix: precedes the sshd command, such as ["nsenter", "--net=…"]; it must exec it, to keep the pid.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class SshdHost:
         self.folder = Path(folder)
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         self.address, self.options, self.prefix = address, list(options), list(prefix)
-        # SHLVL keeps bash from reading the ~/.bashrc of whoever runs the tests.
+        # SHLVL keeps bash from reading the ~/.bashrc of the user who runs the tests.
         self.environment = {"SHLVL": "1"} | dict(environment or {})
         self.user = pwd.getpwuid(os.getuid()).pw_name
         self.identity_file = self.folder / "user_key"
@@ -50,13 +50,13 @@ class SshdHost:
             if not (self.folder / name).exists():
                 make_key(self.folder / name)
         shutil.copyfile(self.folder / "user_key.pub", self.folder / "authorized_keys")
-        # Behind a prefix it has a network of its own, where the usual port is free.
+        # With a prefix it has a network of its own, in which the usual port is free.
         self.port = _free_port(address) if not self.prefix else 22
         self.pin()
 
     @property
     def host(self) -> Host:
-        """The study's view of this host."""
+        """This host as a study describes it."""
         return Host(
             address=self.address,
             port=self.port,
@@ -70,12 +70,12 @@ class SshdHost:
         return self.address if self.port == 22 else f"[{self.address}]:{self.port}"
 
     def pin(self) -> None:
-        """Write the present host key to known_hosts."""
+        """Write the current host key to known_hosts."""
         key_type, blob = (self.folder / "host_key.pub").read_text().split()[:2]
         self.known_hosts.write_text(f"{self.key_name} {key_type} {blob}\n")
 
     def change_host_key(self) -> None:
-        """A new host key, not pinned; call restart() to have it shown."""
+        """Make a new host key that is not pinned; it takes effect after restart()."""
         for name in ("host_key", "host_key.pub"):
             (self.folder / name).unlink()
         make_key(self.folder / "host_key")
@@ -95,7 +95,7 @@ class SshdHost:
             "PasswordAuthentication no",
             "KbdInteractiveAuthentication no",
             "PermitRootLogin prohibit-password",
-            # One line: sshd takes the first and ignores others.
+            # One line, because sshd takes the first one and ignores others.
             "SetEnv " + " ".join(f"{name}={value}" for name, value in self.environment.items()),
             "UseDNS no",
             "MaxSessions 100",
@@ -107,7 +107,7 @@ class SshdHost:
         config.write_text("\n".join(lines) + "\n")
         self.log.unlink(missing_ok=True)
         argv = [*self.prefix, _sshd(), "-D", "-f", str(config), "-E", str(self.log)]
-        # Own session: a Ctrl-C at the tests must not reach it before stop() does.
+        # In a session of its own: a Ctrl-C at the tests must not reach it before stop() does.
         self._process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, start_new_session=True)
         deadline = time.monotonic() + 10
         while not self._listening():
@@ -133,7 +133,7 @@ class SshdHost:
         self.start()
 
     def drop_connections(self) -> int:
-        """Kill the processes that serve connections, as a broken path would; the listener stays. How many."""
+        """Kill the processes that serve connections, as if the path broke; the listener stays. Returns their number."""
         pids = self.session_pids()
         for pid in pids:
             with contextlib.suppress(ProcessLookupError):
@@ -141,7 +141,7 @@ class SshdHost:
         return len(pids)
 
     def session_pids(self) -> list[int]:
-        """Processes of the present connections, not those of the commands they run."""
+        """Processes of the current connections, without those of the commands that they run."""
         if self._process is None:
             return []
         found, parents = [], [self._process.pid]
@@ -158,21 +158,21 @@ class SshdHost:
         self.stop()
 
     def _listening(self) -> bool:
-        # Its log says so first when a prefix puts it into another network namespace.
+        # Its log says so, even if a prefix puts it into another network namespace.
         return self.log.exists() and f"Server listening on {self.address} port {self.port}" in self.log.read_text()
 
 
 def make_key(file: Path) -> None:
-    """A new ed25519 key without passphrase, and its .pub beside it."""
+    """Make an ed25519 key without passphrase, and its .pub file next to it."""
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "test", "-f", str(file)], check=True)
 
 
 @contextlib.contextmanager
 def host_of_its_own(folder: Path) -> Iterator[SshdHost]:
-    """One with a lock of its own in `folder`; when it is over, nothing that was started for it runs."""
+    """An sshd with its own lock in `folder`. Afterwards, nothing runs that was started for it."""
     with SshdHost(folder / "sshd", environment={"BENCHSTUDY_HOST_LOCK": str(folder / "host.lock")}) as host:
         yield host
-    # The desk on the host notices that its connection is gone, and goes.
+    # The agent's desk on the host notices that its connection is gone, and ends.
     until(lambda: subprocess.run(["pgrep", "-f", str(folder)], stdout=subprocess.DEVNULL).returncode == 1)
 
 

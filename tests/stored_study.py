@@ -1,4 +1,4 @@
-"""A small study with every kind of trial, stored through the store's own door."""
+"""A small study with every kind of trial, stored through the store's own code."""
 
 from pathlib import Path
 from typing import Any
@@ -39,9 +39,9 @@ TOOL = ToolRecord(name="python3", path="/usr/bin/python3.11", version="Python 3.
 
 
 class StoredStudy:
-    """In the project at `root`, the study measured: ok, failed, timed out, aborted, discarded and imported trials.
+    """Measure the study in the project at `root`: ok, failed, timed out, aborted, discarded and imported trials.
 
-    `ok` repeats one that others disturbed.
+    `ok` repeats a trial that others disturbed.
     """
 
     def __init__(self, root: Path):

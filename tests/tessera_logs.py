@@ -1,4 +1,4 @@
-"""Real logs on this machine for tests: Tessera's POSIX server and the null log, built as a study's host builds them."""
+"""Real logs on this machine for tests: Tessera's POSIX server and the null log, built as on a study's host."""
 
 import contextlib
 import json
@@ -20,7 +20,7 @@ ORIGIN = "log.test/one"
 
 
 def provisioned(work_dir: Path, *programs: str) -> Path:
-    """The folder with these programs of envs/tessera, and what it was told about them in `facts.json`."""
+    """The folder with these programs of envs/tessera, with their facts in `facts.json`."""
     family = {"services": {name: {"argv": [f"{{{{tools}}}}/{name}"]} for name in programs}}
     facts = provision_here(CHECKOUT, "log_write", family, work_dir)
     (work_dir / "facts.json").write_text(json.dumps(facts))
@@ -69,7 +69,7 @@ def make_keys(programs: Path, folder: Path, name: str = ORIGIN) -> tuple[Path, s
 
 @contextlib.contextmanager
 def posix_log(programs: Path, folder: Path, *flags: str) -> Iterator[Log]:
-    """A log in `folder`/log, a fresh one unless there is one already, by Tessera's own conformance server."""
+    """A log in `folder`/log, by Tessera's own conformance server. It is fresh unless there already is one."""
     key, public_key = make_keys(programs, folder)
     storage = folder / "log"
     storage.mkdir(exist_ok=True)
@@ -83,7 +83,7 @@ def posix_log(programs: Path, folder: Path, *flags: str) -> Iterator[Log]:
 
 @contextlib.contextmanager
 def null_log(programs: Path, folder: Path, *flags: str) -> Iterator[Log]:
-    """logbench's own, which takes a free port by itself."""
+    """logbench's own log, which takes a free port."""
     key, public_key = make_keys(programs, folder)
     argv = [programs / "logbench", "null", "--listen", "127.0.0.1:0", "--private-key", key, *flags]
     with _running(argv, folder) as process:

@@ -16,9 +16,9 @@ import pytest
 from waiting import runs, until
 
 AGENT = Path(__file__).parents[1] / "src" / "benchstudy" / "agent"
-# Of what heartbeats keep alive: so long that none of them comes too late on a busy machine.
+# A lease that heartbeats extend, long enough that none of them is late on a busy machine.
 LEASE_S = 5.0
-# A shell that ignores TERM, with a child that left it for good: own session, parent gone.
+# A shell that ignores TERM, with a child that detached for good: own session, parent gone.
 STUBBORN = (
     "trap '' TERM; (setsid sh -c 'trap \"\" TERM; sleep 300 & echo $! > hidden; wait' &) ; while :; do sleep 1; done"
 )
@@ -32,7 +32,7 @@ def ask(command: str, *arguments: str, **options) -> dict:
 
 
 class Conversation:
-    """`run`, `watch`, `lock` or `hold`, spoken to as the controller does."""
+    """A process for `run`, `watch`, `lock` or `hold`, with the controller's way to talk to it."""
 
     def __init__(self, command: str, folder: Path, spec: dict | None = None):
         self.process = subprocess.Popen(
@@ -56,7 +56,7 @@ class Conversation:
     def hang_up(self) -> None:
         self.process.kill()
         self.process.wait()
-        with suppress(BrokenPipeError):  # what was said to one that was already gone is still in the buffer
+        with suppress(BrokenPipeError):  # what was written to a process that had ended is still in the buffer
             self.process.stdin.close()
         self.process.stdout.close()
 
@@ -80,7 +80,7 @@ def conversations() -> Iterator[Callable[..., Conversation]]:
 
 def spec(*argv: str, **other) -> dict:
     return {
-        # Supervisors end all that bears the number of their run, also what a test beside this one started.
+        # Supervisors end everything with the number of their run, including what a parallel test started.
         "uuid": f"u-{uuid.uuid4()}",
         "session": "s-1",
         "lock": "",
@@ -174,7 +174,7 @@ def test_the_lease_ends_everything_when_the_controller_falls_silent(tmp_path, co
     begun = conversations("run", folder, spec=spec("sh", "-c", STUBBORN, lease_s=1.0))
     begun.hear()
     until((folder / "files" / "hidden").exists)
-    # The connection stays: it is the missing heartbeat that counts.
+    # The connection stays; only the heartbeats stop.
     record = begun.final()
     assert record["state"] == "lease-expired"
     assert not runs(int((folder / "files" / "hidden").read_text()))
@@ -203,7 +203,7 @@ def test_watching_is_taken_up_again_and_hears_the_same_end(tmp_path, conversatio
     begun.hang_up()
     again = conversations("watch", folder)
     assert again.hear()["state"] in ("starting", "running")
-    # The controller does not know whether its specification arrived: the same run is not started twice.
+    # The controller does not know whether its specification arrived, so the same run is not started twice.
     third = conversations("run", folder, spec=spec("false"))
     (folder / "files" / "go").touch()
     assert again.final() == third.final() == conversations("watch", folder).final()
@@ -252,7 +252,7 @@ def test_cleanup_steps_run_after_a_timeout_and_a_failing_one_is_an_event(tmp_pat
 
 @pytest.mark.fault(14)
 def test_a_full_disk_does_not_hang_the_command_and_is_told(tmp_path):
-    # A file system of 256 KiB in a mount namespace of its own, gone with the process.
+    # A file system of 256 KiB in a mount namespace of its own, which ends with the process.
     folder = "/mnt/runs/u-1"
     given = json.dumps(spec("sh", "-c", "head -c 5000000 /dev/zero; cat /dev/zero > fill; exit 7"))
     run = f"'{sys.executable}' -I '{AGENT}' run {folder}"
@@ -320,7 +320,7 @@ def test_a_silent_owner_is_waited_for_and_everything_of_its_session_is_gone(tmp_
     assert waiting["owner"] == {"controller": "host of a"}
     assert 0 < waiting["seconds_left"] <= 3.0
     assert rival.hear()["state"] == "held"
-    # Its own lease is ten times longer: the keeper ended it before it let go of the lock.
+    # Its own lease is ten times longer: the keeper ended it before it released the lock.
     assert not runs(pid)
     assert not scratch.exists()
     assert not hidden.exists()

@@ -1,7 +1,7 @@
-"""What follows from an answer of Prometheus or S3, and from none: each row of the tables in docs, one by one.
+"""What follows from an answer of Prometheus or S3, or from none: each row of the tables in docs, one by one.
 
-The clients are those that run on hosts, and the archive's; behind the server that spoils answers is a real one.
-`python tests/test_answers.py` writes the tables.
+The clients are those that run on hosts, and the archive's. A real server is behind the one that spoils answers. `python
+tests/test_answers.py` writes the tables.
 """
 
 import hashlib
@@ -34,7 +34,7 @@ def statuses(*numbers: int) -> dict[str, str]:
 
 
 def codes(*names: str, status: int = 400) -> dict[str, str]:
-    """S3's codes of errors."""
+    """S3's error codes."""
     return {f"`{name}`": f"{status} <Error><Code>{name}</Code><Key>{ACCESS}</Key></Error>" for name in names}
 
 
@@ -145,7 +145,7 @@ def test_the_tables_of_the_documentation_are_what_is_tested(name):
 
 
 class Clock:
-    """Whoever sleeps by it wakes up at once, and later. Real waits are for answers alone."""
+    """A clock whose sleepers wake up at once, at the later time. Only waits for answers are real."""
 
     def __init__(self) -> None:
         self.slept: list[float] = []
@@ -177,7 +177,7 @@ def of_all() -> Clock:
 
 @pytest.fixture
 def clock(of_all) -> Clock:
-    """Nobody has slept by it yet."""
+    """Nothing has slept on it yet."""
     of_all.slept.clear()
     return of_all
 
@@ -193,7 +193,7 @@ def of_prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Troubled
 
 @pytest.fixture
 def client(of_prometheus, on_hosts, clock, monkeypatch):
-    """One that was answered before, by the module that hosts run."""
+    """A client that got an answer before, in the module that hosts run."""
     module = on_hosts.module("prometheus_client")
     monkeypatch.setattr(module, "time", clock)
     monkeypatch.setattr(module, "_TIMEOUT_S", _SILENT_S)
@@ -258,7 +258,7 @@ def of_s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Troubled]:
 
 @contextmanager
 def deaf() -> Iterator[str]:
-    """A server whose queue is full: who connects hears nothing."""
+    """A server whose queue is full: connections to it get no answer."""
     with socket.create_server(("127.0.0.1", 0), backlog=0) as listening:
         waiting = [socket.socket() for _ in range(3)]
         for each in waiting:
@@ -294,7 +294,7 @@ def bucket_at(objects):
 
 @each(OF_OBJECTS)
 def test_what_follows_from_an_answer_of_s3_to_a_trial(row, answer, of_s3, on_hosts, objects, bucket_at, clock):
-    """Two of three attempts are in trouble."""
+    """Two of three attempts have trouble."""
     refused = on_hosts.module("refused").Refused
     told = {"errors": []}
 
@@ -353,7 +353,7 @@ def test_what_follows_from_an_answer_of_an_archive(row, answer, bucket, of_s3, c
 
 
 def test_patience_with_an_archive_ends_and_says_that_the_command_goes_on(bucket, of_s3):
-    fresh = Bucket("s3://data/archive", of_s3.url)  # boto3 asks less often again where nearly nothing is answered
+    fresh = Bucket("s3://data/archive", of_s3.url)  # if nearly nothing is answered, boto3 retries less often
     for answer in (RESET, CUT, SILENT, "503"):
         of_s3.ask(*[answer] * 99)
         with pytest.raises(ArchiveError, match="run the same command again: it continues from here"):

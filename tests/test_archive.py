@@ -1,6 +1,6 @@
 """Raw files in object storage: two real S3 servers, of which one refuses to overwrite and the other does not.
 
-What is pushed is the store of an older version, `tests/data/store-b9a61cf`.
+The pushed store is that of an older version, `tests/data/store-b9a61cf`.
 """
 
 import hashlib
@@ -41,7 +41,7 @@ _TABLES: dict[str, dict[str, Any]] = {}
 
 @dataclass(frozen=True)
 class Clone:
-    """A project with a study, and with raw files or none yet."""
+    """A project with a study, with raw files or without."""
 
     root: Path
 
@@ -54,7 +54,7 @@ class Clone:
         return load_study(self.root / "study.yaml")
 
     def run(self, *words: str, status: int = 0) -> Any:
-        """What a command says as JSON; its error where it is to end with another status than 0."""
+        """A command's JSON output; its error if it is expected to end with another status than 0."""
         out, err = io.StringIO(), io.StringIO()
         with chdir(self.root), redirect_stdout(out), redirect_stderr(err):
             ended = main([*words, "--json"])
@@ -74,7 +74,7 @@ class Clone:
         return {path.relative_to(self.root).as_posix(): path.read_bytes() for path in found}
 
     def tables(self) -> dict[str, Any]:
-        """Made once of the same raw files: several clones pull the same."""
+        """Made once from the same raw files, because several clones pull the same."""
         digest = hashlib.sha256(repr(sorted(self.files().items())).encode()).hexdigest()
         if digest not in _TABLES:
             shutil.rmtree(self.root / "tidy-now", ignore_errors=True)
@@ -84,7 +84,7 @@ class Clone:
         return _TABLES[digest]
 
     def index(self) -> None:
-        """Each session.json, of what is here."""
+        """Write each session.json from the trials that are here."""
         for plan, folder in zip(self.study.sessions(), self.study.stores(self.root), strict=True):
             store = TrialStore(folder)
             write_index(plan, store, store.trials(), None)
@@ -95,7 +95,7 @@ def origin(tmp_path_factory: pytest.TempPathFactory) -> Clone:
     """Where trials were measured."""
     root = as_project(tmp_path_factory.mktemp("origin") / "project")
     with tarfile.open(STORES / "embedded.tar.xz") as archive:
-        archive.extractall(root)  # no filter: the Python of Debian 12 knows none
+        archive.extractall(root)  # no filter, because the Python of Debian 12 has none
     clone = Clone(root)
     clone.index()
     return clone
@@ -119,7 +119,7 @@ def credentials(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="module", autouse=True)
 def one_loader() -> Iterator[None]:
-    """Commands run in this process: what botocore knows of S3 is read once, not by the client of each."""
+    """Commands that run in this process, so that botocore reads its S3 data once, not once per client."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(botocore.session, "create_loader", cache(botocore.session.create_loader))
         yield
@@ -151,7 +151,7 @@ class Archive:
         return [key for key in keys if key.startswith(f"{self.prefix}/{below}/")]
 
     def file(self, key: str) -> Path:
-        """Where both servers have an object on their disk."""
+        """Where both servers keep an object on disk."""
         return self.server.folder / "data" / key
 
 
@@ -162,7 +162,7 @@ def archive(server: S3Server, request: pytest.FixtureRequest) -> Archive:
 
 @pytest.fixture
 def clone(origin: Clone, tmp_path: Path) -> Clone:
-    """Of the same study, without raw files."""
+    """A project with the same study, without raw files."""
     return copy(origin, tmp_path / "clone", raw=False)
 
 
@@ -199,7 +199,7 @@ def test_a_clone_makes_the_same_tables_of_what_was_pushed(origin, clone, archive
     assert [cell for name in now for cell in different_cells(tables_of_origin[name], now[name])] == []
     verified = clone.run("verify", "study.yaml")
     assert (verified["altered"], verified["in_archive"]) == (0, pulled["in_archive"])
-    assert "fetch it with `benchstudy pull --all`" in clone.run("crate", "study.yaml", status=1)
+    assert "run `benchstudy pull --all`" in clone.run("crate", "study.yaml", status=1)
 
     whole = clone.run("pull", *archive.words, *STUDY, "--all")
     assert 0 < whole["fetched"] < len(folders) and whole["in_archive"] == 0
@@ -238,7 +238,7 @@ def test_a_flipped_byte_on_the_server_comes_into_no_clone(origin, clone, archive
     assert f"s3://data/{key}: altered: its SHA-256 does not match its name" in said
     here = clone.root / folder.relative_to(origin.root)
     assert not here.exists() and not (here.parents[1] / "session.json").exists(), "no tables of a part"
-    # Nothing is overwritten: it takes the store's own tools to make room for the whole one.
+    # Nothing is overwritten, so only the store's own tools can make room for the whole trial.
     assert origin.run("push", *archive.words, *STUDY)["sent"] == 0
     archive.server.client.delete_object(Bucket="data", Key=key)
     assert origin.run("push", *archive.words, *STUDY)["sent"] == 1
@@ -308,7 +308,7 @@ def test_what_is_discarded_later_reaches_clones_that_pulled_before(origin, clone
         why for name, table in clone.tables().items() if name.endswith("/trials") for why in table["discarded_why"]
     }
     assert reasons == {None, "the disk was being scrubbed"}
-    # With hosts, sessions are held again; once one was, everybody is told.
+    # With hosts, sessions are held again; if one was, the message says so.
     assert {index_problem(path) for path in clone.raw.glob("*/*/*/session.json")} == {None, NOT_HELD}
     author.index()
     author.run("push", *archive.words, *STUDY)

@@ -1,4 +1,4 @@
-"""Systems in the place of services: what a study becomes, what it is told, and what every folder holds."""
+"""Systems instead of services: what a study becomes, which messages it gets, and what every folder contains."""
 
 import json
 import shutil
@@ -34,7 +34,7 @@ def study(**families: Any) -> dict[str, Any]:
 
 
 def http(*servers: Any, **more: Any) -> dict[str, Any]:
-    """The family's block with these servers, expanded; systems are those of tests/data/systems and what ships."""
+    """The family's block with these servers, expanded. Systems are those of tests/data/systems and those that ship."""
     block = {"servers": list(servers), "generators": GENERATORS, "concurrency": [1], **more}
     return with_systems(study(http_concurrency=block), DATA)["families"]["http_concurrency"]
 
@@ -64,7 +64,7 @@ def test_a_system_becomes_the_services_and_the_entry_that_one_would_write():
     assert set(made["services"]) == {"shop", "stock"}, "a part that nobody speaks of is not made"
     [server] = made["servers"]
     assert (server["name"], server["service"]) == ("shop", "shop")
-    # A number stays one, the host's placeholders stay the host's.
+    # A number stays a number, and the host's placeholders stay.
     assert server["endpoints"][0] == {
         "name": "goods",
         "path": "/goods/{{n}}",
@@ -118,7 +118,7 @@ def load(*versions: Any, **more: Any) -> dict[str, Any]:
 
 def test_what_a_system_offers_holds_for_the_family_as_a_whole_and_what_is_said_stands_above_it():
     made = load({"system": "shop"})
-    # Its parameters are filled in; all else is the family's, as the database of a trial.
+    # Its parameters are filled in. Everything else is the family's, such as the database of a trial.
     assert made["metrics"] == {"api": "shop_seconds", "requests": "shop_cash_total"}
     assert made["system"] == {"accounts": "{{database.dir}}/accounts.json"}
     made = load({"system": "shop"}, metrics={"api": "own_seconds", "heap": "own_bytes"})
@@ -194,7 +194,7 @@ def test_several_values_of_a_parameter_are_a_factor_of_a_command():
     assert len({json.dumps(server) for server in servers.values()}) == 2, "each level has a server of its own"
 
 
-# --- what is told -----------------------------------------------------------------------------------------------------
+# --- messages ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -277,7 +277,7 @@ def test_a_system_that_needs_itself_is_told(tmp_path):
         with_systems(study(http_concurrency={"servers": [{"system": "shop"}]}), tmp_path)
 
 
-# --- a catalogue of one's own -----------------------------------------------------------------------------------------
+# --- your own catalogue -----------------------------------------------------------------------------------------------
 
 
 def test_systems_lie_beside_a_study_or_where_it_says(tmp_path, monkeypatch):
@@ -291,7 +291,7 @@ def test_systems_lie_beside_a_study_or_where_it_says(tmp_path, monkeypatch):
     (tmp_path / "b").mkdir()
     (tmp_path / "b" / "study.yaml").write_text(yaml.safe_dump({**declared, "systems": ["../a/systems"]}))
     elsewhere = load_study(tmp_path / "b" / "study.yaml")
-    # Where systems lie is no part of what is declared.
+    # Where systems are is not part of what is declared.
     assert elsewhere.sha256 == found.sha256 and "systems" not in elsewhere.model_dump()
     with pytest.raises(StudyError, match="systems: there is no folder"):
         with_systems({**declared, "systems": ["nowhere"]}, tmp_path)
@@ -365,7 +365,7 @@ def test_a_folder_of_the_catalogue_is_whole(name):
     system = found.system
     readme = (found.folder / README).read_text()
     assert readme.startswith(f"# {name}\n") and 4 <= len(readme.splitlines()) <= 15
-    # Parameters that another system's text is shared for count there.
+    # Parameters that another system's text uses count there.
     shared = {other for service in system.services.values() for other in [service.get("env_like")] if other}
     used = found.used_parameters.union(*(CATALOGUE[other].used_parameters for other in shared))
     assert set(system.parameters) <= used
@@ -395,7 +395,7 @@ def test_one_program_comes_from_one_place():
 
 
 def test_no_code_knows_a_system_by_name():
-    """A folder is enough: neither the package nor the workflow has a list to keep."""
+    """A folder is enough: neither the package nor the workflow has a list of systems."""
     source = CHECKOUT / "src" / "benchstudy"
     code = [*(source / "model").rglob("*.py"), *(source / "provisioning").rglob("*.py")]
     code += [*(CHECKOUT / "workflow").rglob("*.smk"), *(CHECKOUT / "envs").glob("*.py")]
@@ -417,7 +417,7 @@ def test_no_service_is_described_twice_in_the_studies():
 
 
 def test_a_thumbnail_is_told_from_the_picture_that_it_is_made_of():
-    """A server that cannot make one sends the picture itself: a PNG, with status 200."""
+    """A server that cannot make thumbnails sends the picture itself: a PNG, with status 200."""
     kinds = [
         endpoint["expect"]["content_type"]
         for found in CATALOGUE.values()

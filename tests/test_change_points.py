@@ -1,4 +1,4 @@
-"""Changes of level within a series: found where there is one, and rarely where there is none."""
+"""Changes of level within a series: found where they exist, and rarely where there are none."""
 
 import math
 
@@ -42,7 +42,7 @@ QUIET = {
 def test_a_series_that_only_makes_noise_rarely_has_a_change(kind, n, most):
     random = np.random.default_rng(1)
     told = [change_points.find(range(n), QUIET[kind](random, n)) for _ in range(SERIES)]
-    # Two or three samples' worth, and two teeth of the saw: docs/statistics.md says so.
+    # The length of two or three samples, and two teeth of the saw, as docs/statistics.md says.
     most = {("remembers 0.9", 40): 16, ("a collector's saw", 40): 14}.get((kind, n), most)
     assert 100 * sum(made.steady is False for made in told) / SERIES <= most
 
@@ -134,7 +134,7 @@ def test_times_and_values_belong_together():
 
 
 def two_releases(steps):
-    """9.11 with these steps of its level (s, factor), and a steady 10.0; an hour, a sample a second."""
+    """9.11 with these steps of its level (s, factor), and a steady 10.0: an hour at one sample per second."""
     random, frames = np.random.default_rng(7), []
     for name, changes in (("9.11", steps), ("10.0", [])):
         level = np.full(3600, 0.05)
@@ -153,7 +153,7 @@ def drawn(lines, found):
 
 
 def texts(spec):
-    """What the chart's text marks say, but for its phases."""
+    """The chart's text marks, without its phases."""
     rows = [row for data in spec["datasets"].values() for row in data]
     return [row["text"] for row in rows if "text" in row and "series" in row]
 
@@ -217,7 +217,7 @@ def test_a_drift_is_told_as_one_and_not_marked():
 
 
 def test_a_series_that_is_the_same_from_either_end_has_no_drift_to_be_taken_off():
-    """Its slope is zero to the last digit in one of some, and nearly so in others: both have the same memory."""
+    """The slope is zero to the last digit in some series, and nearly so in others. Both have the same memory."""
     for seed in range(60):
         half = np.random.default_rng(seed).integers(0, 12, 20).astype(float)
         ranks = change_points._ranks(np.r_[half, half[::-1]])

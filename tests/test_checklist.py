@@ -1,4 +1,4 @@
-"""Each question of the checklist, put to a study that lacks just what it asks for in one case among many."""
+"""Each question of the checklist, asked of a study that lacks just one thing in one case of many."""
 
 import json
 import shutil
@@ -33,7 +33,7 @@ SERVERS = {"servers": [{"name": "one"}, {"name": "two", "service": "two"}, {"nam
 WARMED_UP = json.dumps([{"name": name, "size": 1, "sha256": "0" * 64} for name in ("stdout", "warm-up/stdout")])
 CEILINGS = [{"family": "file_size", "op": op, "rate": "100GB/s", "source": "a label"} for op in ("read", "write")]
 
-# The one case that lacks something, as files and as readers call it.
+# The case that lacks something, with its names in files and for readers.
 READ, READ_NAME = "backend=other,op=read,size=1MB,cache=cold", "other · read · 1MB · cold"
 CLOSED, CLOSED_NAME = "server=two,generator=ab,concurrency=20", "two · ab · 20"
 OPEN, OPEN_NAME = "server=two,generator=k6,rate=100/s", "two · k6 · 100/s"
@@ -48,7 +48,7 @@ def moment(block: int, place: int) -> str:
 
 
 def in_turns(tables: Tables, cases: list[tuple[dict[str, str], dict[str, Any]]], add: Callable[..., None]) -> None:
-    """Every case in every block, in an order that a generator with a fixed seed gives."""
+    """Every case in every block, in the order of a generator with a fixed seed."""
     for block in range(1, BLOCKS + 1):
         for place, index in enumerate(np.random.default_rng(block).permutation(len(cases))):
             levels, more = cases[index]
@@ -114,7 +114,7 @@ def write_releases(root: Path) -> None:
 
 
 class OfFamily(Tables):
-    """Tables whose session was told this of the family."""
+    """Tables whose session has this record about the family."""
 
     def __init__(self, root: Path, family: str, declared: Mapping[str, Any]):
         super().__init__(root, "embedded", family)
@@ -177,7 +177,7 @@ class Study:
         SHOWS[family](page)
 
     def note(self, family: str, change: Callable[[dict[str, Any]], None]) -> None:
-        """Change what the page noted."""
+        """Change the notes of the page."""
         path = self.root / "reports" / "embedded" / family / "overview.json"
         notes = json.loads(path.read_text())
         change(notes)
@@ -213,13 +213,13 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Study:
 
 @pytest.fixture
 def own(whole: Study, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Study:
-    """One to take something from."""
+    """A study from which a test removes something."""
     shutil.copytree(whole.root, tmp_path / "project")
     monkeypatch.chdir(tmp_path / "project")
     return Study(tmp_path / "project", CEILINGS)
 
 
-# -- what it is made to lack ----------------------------------------------------------------------
+# -- what a test removes ----------------------------------------------------------------------
 
 
 def is_case(name: str) -> pl.Expr:
@@ -231,7 +231,7 @@ def gave(name: str, *metrics: str) -> pl.Expr:
 
 
 def first_blocks(study: Study, blocks: int) -> None:
-    """The one case has only so many."""
+    """The one case has only this many."""
     study.drop("file_size", is_case(READ) & (pl.col("block") > blocks), "trials", "observations")
     study.show("file_size")
 
@@ -374,7 +374,7 @@ def test_what_one_case_lacks_is_not_satisfied_and_the_case_is_named(own, title):
     ],
 )
 def test_so_is_what_a_value_does_not_prove(own, title, take, named):
-    """A null value and one that contradicts the claim."""
+    """A null value, and one that contradicts the claim."""
     metric, value = take
     cases = (READ, READ.replace("cold", "warm"), SEARCH, CLOSED)
     for family in SHOWS:

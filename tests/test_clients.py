@@ -1,4 +1,4 @@
-"""Loads that several hosts make together: what a study says, how they begin, and what becomes of them."""
+"""Loads from several hosts: what a study says, how the load begins, and what becomes of it."""
 
 import json
 import os
@@ -74,7 +74,7 @@ def test_a_list_of_load_hosts_is_short_for_numbered_roles():
     written_out = parse_study(declared(roles))
     assert written_out.sha256 == study.sha256
     tenth = {f"load-{number}": f"h{number}" for number in range(1, 12)}
-    assert load_roles(tenth) == list(tenth)  # the tenth after the ninth
+    assert load_roles(tenth) == list(tenth)  # the tenth comes after the ninth
 
 
 def test_clients_are_a_level_only_where_there_are_several():
@@ -126,7 +126,7 @@ def test_parts_of_a_number_add_up_and_differ_by_one_at_most():
 
 
 def test_clocks_are_compared_before_the_skew_is_told():
-    """Two hosts whose clocks are an hour apart, the second of which began 20 ms late and has a clock that drifts."""
+    """Two hosts whose clocks are an hour apart. The second one began 20 ms late, and its clock drifts."""
 
     def ended(began_s: float, asked_s: float) -> TrialExecution:
         began = {"asked_s": asked_s, "at_s": began_s}
@@ -147,7 +147,7 @@ def test_clocks_are_compared_before_the_skew_is_told():
 
 
 def test_percentiles_come_from_the_merged_histogram_and_never_from_an_average():
-    # One client answered in 10 ms, another in 1 s: half of all requests took a second, and no request the mean.
+    # One client answered in 10 ms, another in 1 s: half of all requests took a second, and none took the mean.
     fast, slow = [(0.0100, 0.0101, 100)], [(1.00, 1.01, 100)]
     both = merged([fast, slow, fast])
     assert both == [(0.0100, 0.0101, 200), (1.00, 1.01, 100)]
@@ -189,7 +189,7 @@ def study_of(hosts: Mapping[str, Any], config: Mapping[str, Any]) -> Study:
 
 
 def measure_family(root: Path, hosts: Mapping[str, Any], name: str, **block: Any) -> dict[str, StoredTrial]:
-    """Of another family, by case."""
+    """The trials of another family, by case."""
     targets = {"bench": {"roles": client_hosts.roles(2)}}
     study = {**http_study.declared({}), "hosts": dict(hosts), "targets": targets, "families": {name: block}}
     hold_session(root, parse_study(study).session("bench", name))
@@ -211,7 +211,7 @@ def loaded(hosts: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> d
     root = tmp_path_factory.mktemp("loaded")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(CHECKOUT)
-        provision_target(study_of(hosts, config), "bench", root / "facts.json")  # k6 comes to load hosts alone
+        provision_target(study_of(hosts, config), "bench", root / "facts.json")  # only load hosts get k6
     assert [(Path(h["work_dir"]) / "tools/bin/k6").exists() for h in hosts.values()] == [False, True, True]
     return measure(root, hosts, config)
 
@@ -258,7 +258,7 @@ def test_clients_load_together_and_their_figures_add_up(loaded, tool):
     assert whole["requests"] == sum(own["requests"]) and min(own["requests"]) > 0
     assert sum(row["count"] for row in found.series["histogram"]) == whole["requests"]
     assert whole["errors"] == 0 and whole["client_skew"] < 0.5
-    # Connections and the rate are of all clients together.
+    # Connections and the rate are those of all clients together.
     assert (whole["offered"] == pytest.approx(500, rel=0.02)) if tool == "k6" else (whole["little_error"] < 0.2)
 
 
@@ -274,7 +274,7 @@ def test_one_client_of_several_is_a_case_like_any_other_with_its_part_of_the_loa
 
 @dataclass
 class Pair:
-    """As much of a trial as commands on two hosts need, without a session around it."""
+    """The part of a trial that commands on two hosts need, without a session."""
 
     agents: Mapping[str, HostAgent]
     files: Path
@@ -383,7 +383,7 @@ def test_shards_of_logbench_write_one_log(hosts, tmp_path, monkeypatch):
     own: dict[str, list[float]] = {}
     for row in parsed.series["clients"]:
         own.setdefault(row["metric"], []).append(row["value"])
-    # Each offered its half, and the tree grew by what both wrote.
+    # Each client offered its half, and the tree grew by what both wrote.
     assert own["offered"] == pytest.approx([150, 150], rel=0.02) and whole["offered"] == pytest.approx(300, rel=0.02)
     assert whole["qps"] == pytest.approx(300, rel=0.3) and whole["achieved_share"] == pytest.approx(1, rel=0.3)
     assert whole["accepted"] == sum(own["accepted"]) and whole["errors"] == 0
@@ -474,4 +474,5 @@ def test_a_host_that_is_gone_is_named_and_the_others_are_ended(tmp_path, monkeyp
         assert (record.status, record.failure.cause, record.failure.host) == ("aborted", Cause.CONNECTION, "l2")
         assert record.duration_s < 40 and "l2" in record.cause
         until(lambda: not any(client_hosts.process_of("wrk", host) for host in hosts.values()))
-    until(lambda: not nothing_lost.processes(str(tmp_path)))  # the agent of l2 learns last that nobody is there
+    # The agent of l2 is the last to notice that the controller is gone.
+    until(lambda: not nothing_lost.processes(str(tmp_path)))

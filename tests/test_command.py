@@ -1,4 +1,4 @@
-"""The family command through its public doors: a study's cases, real commands over SSH, tables, imports, checks."""
+"""The family command through its public interfaces: a study's cases, real commands over SSH, tables, imports, check."""
 
 import json
 import re
@@ -132,7 +132,7 @@ def test_one_name_is_one_metric():
 
 SERVER = {
     "ports": ["web"],
-    # `two` is one of many programs in a file, as those of busybox are.
+    # `two` is one of many programs in one file, like those of busybox.
     "files": {"page": "tps = 1250.5\n", "many": '#!/bin/sh\necho "${0##*/} 1.5"\n'},
     "setup": [["chmod", "+x", "{{dir}}/many"], ["ln", "-s", "many", "{{dir}}/two"]],
     "argv": ["python3", "-m", "http.server", "--bind", "127.0.0.1", "--directory", "{{dir}}", "{{port.web}}"],
@@ -141,7 +141,7 @@ SERVER = {
 FETCH = "import sys, urllib.request as u; print(u.urlopen(sys.argv[1]).read().decode())"
 COMMANDS: list[dict[str, Any]] = [
     {
-        # Five runs, each prepared, in a folder of its own; the first one of three warms up.
+        # Five runs, each prepared, in a folder of its own, after two that warm up.
         "name": "counted",
         "argv": ["cat >> out.txt; echo \"run $(wc -l < out.txt) of 1,000.5 us, $LEVEL\"; sleep 0.02"],
         "shell": True,
@@ -189,7 +189,7 @@ COMMANDS: list[dict[str, Any]] = [
 
 
 class Measured:
-    """A session's trials and tables, one of a command that hangs, and what `benchstudy check` found before."""
+    """A session's trials and tables, with a command that hangs, and what `benchstudy check` found before."""
 
     def __init__(self, root: Path, plan: SessionPlan, checked: list[tuple[bool, str]]):
         self.root, self.plan, self.checked = root, plan, checked
@@ -310,7 +310,7 @@ def test_why_a_command_failed_is_a_value_and_a_sentence(measured: Measured):
 
 
 def shown(root: Path, tidy: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The exports of the page that the notebook makes of these tables."""
+    """The exports of the page that the notebook makes from these tables."""
     monkeypatch.chdir(as_project(root / "project"))
     notebook = json.loads((CHECKOUT / "notebooks" / f"{FAMILY}.ipynb").read_text())
     names: dict[str, Any] = {}
@@ -379,7 +379,7 @@ def test_printed_units_become_base_units(unit):
 
 @pytest.fixture
 def answered(tmp_path: Path) -> tuple[Path, dict[str, Any]]:
-    """A trial's folder and what command_runs answered, with outputs of each run."""
+    """A trial's folder and the answer of command_runs, with outputs of each run."""
     answer = json.loads((DATA / "command_runs.json").read_text())
     for number, run in enumerate(answer["runs"], start=1):
         folder = tmp_path / "files" / f"run-{number}"

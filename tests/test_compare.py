@@ -1,4 +1,4 @@
-"""Comparisons against what they promise: by simulation how often they are right, by table what they say of odd data."""
+"""Comparisons against their promises: by simulation how often they are right, by table what they say about odd data."""
 
 import math
 from dataclasses import replace
@@ -11,12 +11,12 @@ from benchstudy.statistics import shifts
 from benchstudy.statistics.comparisons import Arm, calibrate, compare, judge, share, standing
 
 MARGIN = 0.05
-# What a rank or t test promises, give or take what so many simulations can tell.
+# What a rank test or t test promises, within the error of this number of simulations.
 REPEATS = 2_000
 
 
 def arms(values, other, paired=True, failed=(0, 0), unit="s"):
-    """Two arms; paired ones share their blocks, others have none in common."""
+    """Two arms. Paired arms share their blocks; other arms have none in common."""
     blocks = [tuple(range(len(side))) if paired else () for side in (values, other)]
     return (
         Arm("base", unit, tuple(map(float, values)), blocks[0], failed[0]),
@@ -45,12 +45,12 @@ def lognormal(random, n):
 
 
 def bimodal(random, n):
-    """Half of the trials meet something that costs 60 %, as a cache or a second thread does."""
+    """Half of the trials meet something that costs 60 %, such as a cache or a second thread."""
     return np.where(random.random((2, n)) < 0.5, 1, 1.6) * np.exp(0.03 * random.standard_normal((2, n)))
 
 
 def drifting(random, n):
-    """The host drifts by 15 %, each block much like the one before; trials themselves differ by 5 %."""
+    """The host drifts by 15 %, and consecutive blocks are alike; trials themselves differ by 5 %."""
     block = np.empty(n)
     block[0] = random.standard_normal()
     for i in range(1, n):
@@ -94,7 +94,7 @@ def test_pairing_takes_the_drift_out_that_hides_a_difference():
 def test_two_equal_cases_get_a_false_verdict_at_most_5_times_of_100(shape, n, paired):
     made = list(simulated(shape, n, paired, 1.0))
     assert sum(judge([m])[0].verdict in ("better", "worse") for m in made) / REPEATS <= 0.05
-    # With hardly any margin, which is the hardest: 5 % by design, and two standard errors of the simulation.
+    # A margin of almost zero is the hardest case: 5 % by design, and two standard errors of the simulation.
     bare = simulated(shape, n, paired, 1.0, margin=1e-6)
     assert sum(judge([m])[0].verdict in ("better", "worse") for m in bare) / REPEATS <= 0.05 + 0.01
 
@@ -109,7 +109,7 @@ def test_a_family_of_equal_cases_has_any_false_verdict_at_most_5_times_of_100():
 
 
 def test_a_difference_as_large_as_the_margin_is_seldom_called_equivalent():
-    """At a spread that lets most truly equal cases be called so."""
+    """At a spread where most truly equal cases can be called equivalent."""
 
     def quiet(random, n):
         return 1 + 0.02 * random.standard_normal((2, n))
@@ -124,7 +124,7 @@ def test_a_difference_as_large_as_the_margin_is_seldom_called_equivalent():
 
 @pytest.mark.parametrize(("n", "paired"), [(4, True), (6, True), (10, True), (4, False), (6, False)])
 def test_the_smallest_detectable_effect_is_detected_as_often_as_it_says(n, paired):
-    """80 % for t; ranks give a little of it away for what they do not assume."""
+    """80 % for t; ranks lose a little of it, because they assume less."""
     errors = [math.log1p(made.smallest_detectable) for made in simulated(normal, n, paired, 1.0, repeats=500)]
     effect = math.exp(math.sqrt(np.mean(np.square(errors))))
     ratio = (1 + MARGIN) * effect
@@ -161,7 +161,7 @@ def test_welch_and_paired_t_are_those_of_the_library():
 
 
 def test_many_trials_have_nearly_the_interval_of_ranks_whichever_way_it_is_found():
-    """Above 50 the distribution is taken as normal, above 500 the method is t."""
+    """Above 50, the distribution is taken as normal; above 500, the method is t."""
     random = np.random.default_rng(6)
     values, other = np.exp(random.normal(0, 0.1, size=(2, 501)))
     ends = []
@@ -228,7 +228,7 @@ def test_comparisons_that_could_not_be_made_are_no_tests():
     assert [made.tests for made in judged] == [1, 0, 0]
 
 
-# -- odd data, each with its own words ----------------------------------------------------------------------
+# -- odd data, each with its own message ----------------------------------------------------------------------
 
 SIX = [1.0, 1.1, 0.9, 1.2, 1.0, 0.95]
 
@@ -363,7 +363,7 @@ def test_a_least_that_no_number_holds_is_told_in_words():
 
 
 def test_over_a_whole_study_verdicts_that_a_table_has_by_itself_may_not_stand():
-    """A table of one clear difference and one that just passes, in a study with forty comparisons of nothing."""
+    """A table with one clear difference and one that just passes, in a study with forty comparisons of nothing."""
     clear, narrow, like = ("better", 1e-6, 1.0), ("worse", 0.02, 1.0), ("equivalent", 1.0, 1e-5)
     nothing = [("inconclusive", 0.5, 0.5)] * 40
     assert standing([[clear, narrow, like]]) == [(3, 3)]

@@ -1,4 +1,4 @@
-"""Comparisons on a page: which case stands against which, when there is no verdict, and what the table says."""
+"""Comparisons on a page: which case is compared with which, when there is no verdict, and what the table says."""
 
 import csv
 import json
@@ -21,7 +21,7 @@ def tables(tmp_path):
 
 
 def add(tables, factor=1.0, blocks=6, first=1, **fields):
-    """Trials that drift a tenth from block to block, all backends alike, and differ by a few thousandths."""
+    """Trials that drift by a tenth from block to block, alike for all backends, and differ by a few thousandths."""
     levels = {**LEVELS, **{k: fields.pop(k) for k in list(fields) if k in LEVELS}}
     for block in range(first, first + blocks):
         value = 0.01 * factor * (1 + 0.1 * (block % 3)) * tables.noisy(1, 0.003)
@@ -42,7 +42,7 @@ def index_of(bare_project):
     return json.loads((bare_project / "data/raw/study/this-machine/file_size/session.json").read_text())
 
 
-# -- which against which ----------------------------------------------------------------------
+# -- which case with which ----------------------------------------------------------------------
 
 
 def test_each_level_stands_against_the_base_with_the_same_other_levels(tables):
@@ -144,7 +144,7 @@ def test_tools_may_differ_where_the_tool_is_the_factor(tables):
 
 
 def test_of_two_sessions_only_blocks_that_both_sides_have_in_the_same_one_count(tables):
-    """The second session was held on a slower day: two of its trials of one side alone would shift the ratio."""
+    """The second session was on a slower day. Two of its trials on one side alone would shift the ratio."""
     add(tables, 1, blocks=6)
     add(tables, 1, blocks=4, backend="other")
     add(tables, 1.5, first=7, blocks=2, session="1" * 32)
@@ -321,7 +321,7 @@ def test_like_proofs_are_judged_and_trials_of_another_are_left_out(tables):
 
 @pytest.mark.parametrize(("second", "pairs"), [(1e8, 12), (4e7, 6)])
 def test_what_one_session_proves_says_nothing_of_another(tables, second, pairs):
-    """Medians over both sessions are alike, and in the second one storage gave less than half to one of the two."""
+    """Medians over both sessions are equal, but in the second one, storage gave less than half to one of the two."""
     for session, given in (("one", 1e8), ("two", second)):
         add_reads(tables, "local", 1e8, session=session)
         add_reads(tables, "sshfs", given, session=session)

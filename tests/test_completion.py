@@ -1,4 +1,4 @@
-"""Completion as a shell does it: bash reads what `benchstudy completion` prints, and completes."""
+"""Completion as in a shell: bash reads the output of `benchstudy completion`, and completes."""
 
 import shutil
 import subprocess
@@ -9,7 +9,7 @@ import pytest
 from benchstudy.commands.cli import command_parser, main
 from benchstudy.commands.completion import parsers
 
-# What bash itself does when somebody presses the tab key: calls what `complete` named, and shows COMPREPLY.
+# What bash itself does after the tab key: it calls what `complete` named, and shows COMPREPLY.
 _TAB = r"""
 eval "$1"; shift
 COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); COMP_LINE="$*"; COMP_POINT=${#COMP_LINE}
@@ -27,7 +27,7 @@ def script(capsys: pytest.CaptureFixture[str]) -> str:
 
 
 def completed(script: str, folder: Path, *words: str) -> set[str]:
-    """What stands there after the tab key behind these words, in a folder."""
+    """What the tab key completes after these words, in a folder."""
     argv = ["bash", "--norc", "-c", _TAB, "bash", script, "benchstudy", *words]
     done = subprocess.run(argv, cwd=folder, capture_output=True, text=True, timeout=30)
     assert done.returncode == 0 and not done.stderr, done.stderr

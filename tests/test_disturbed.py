@@ -1,4 +1,4 @@
-"""A disturbed trial on pages: no figure of it without its mark, and no verdict on it."""
+"""A disturbed trial on pages: every figure of it is marked, and there is no verdict on it."""
 
 import csv
 import json
@@ -28,7 +28,7 @@ TOLD = "others used 1.1 of 2 processors of here (backup)"
 
 @pytest.fixture
 def results(bare_project) -> Results:
-    """Two backends in six blocks; one is three times slower in two of them, in which others disturbed it."""
+    """Two backends in six blocks. One is three times slower in two of the blocks, in which others disturbed it."""
     tables = Tables(bare_project, "embedded", "file_size")
     for backend, slow in (("local", 1.0), ("s3", 3.0)):
         levels = {"backend": backend, "op": "write", "size": "100MB", "sync": "fsync"}

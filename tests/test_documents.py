@@ -1,4 +1,4 @@
-"""The documentation site: it is whole, it needs no network, and its reference follows the code."""
+"""The documentation site is complete, needs no network, and its reference follows the code."""
 
 import json
 import re

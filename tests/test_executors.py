@@ -1,4 +1,4 @@
-"""Jobs on other machines: each in namespaces of its own, from which it sees the project's folder and nothing else."""
+"""Jobs on other machines: each runs in its own namespaces, in which it sees only the project's folder."""
 
 import errno
 import fcntl
@@ -48,8 +48,8 @@ def test_a_session_elsewhere_ends_with_its_command_and_the_next_one_adopts(proje
         try:
             until(lambda: lab.begun() == 2 or command.poll() is not None, 90)
             assert command.poll() is None, command.stdout.read()
-            own = [path for path in paths.local_state(project.root).glob("preloaded*") if not path.is_symlink()]
-            assert not own, "nobody there would see its process"  # a link is the suite's, to its warm libraries
+            own = [path for path in paths.local_state(project.root).glob("preloaded-*.sock") if not path.is_symlink()]
+            assert not own, "nobody there would see its process"  # a link to the suite's warm libraries
             progress = paths.progress(project.root, "faults")
             (state,) = progress.glob("*.json")
             assert machine.pid_here(state.stem) is None and under_way(progress)[0].startswith("command on one, 0:0")
@@ -101,7 +101,7 @@ cat
 
 
 def test_the_profile_for_kubernetes_is_understood_and_hands_on_what_a_job_needs(project: Project, tmp_path: Path):
-    """There is no cluster here: the job is read as a document, where kubectl would send it."""
+    """There is no cluster here: the test reads the job as a document, where kubectl would send it."""
     study = {
         "study": "pods",
         "blocks": 1,
@@ -172,7 +172,7 @@ def test_locks_that_hold_on_one_machine_only_are_refused_by_a_job_on_another(tmp
 
 @pytest.mark.parametrize("lock", [OSError(errno.ENOLCK, "No locks available"), None])
 def test_a_file_system_that_grants_no_lock_or_every_lock_is_told(tmp_path: Path, monkeypatch, lock):
-    """NFS without its lock daemon does the one; there is no such file system here."""
+    """NFS without its lock daemon behaves like one of these; there is no such file system here."""
     assert keeps_locks(tmp_path)
 
     def flock(descriptor: int, how: int) -> None:
@@ -190,7 +190,7 @@ PLUGINS = CHECKOUT / ".benchstudy" / "executors"
 
 
 def report_of_two_targets(project: Project, folder: Path, environment: Mapping[str, str], *how: str) -> None:
-    """To the end, from provisioning two real hosts to the pages; then there is nothing left to do."""
+    """A whole report, from provisioning two real hosts to the pages; afterwards, there is nothing left to do."""
     with host_of_its_own(folder / "one") as one, host_of_its_own(folder / "two") as two:
         study = {
             "study": "fleet",

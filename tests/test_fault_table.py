@@ -1,4 +1,4 @@
-"""Every fault has a test, every mark names a fault, and docs/faults.md names the tests that there are."""
+"""Every fault has a test, every mark names a fault, and docs/faults.md names the existing tests."""
 
 import fault_table
 from conftest import CHECKOUT

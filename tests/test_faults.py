@@ -1,4 +1,4 @@
-"""Faults during a whole study: nothing completed is lost, the report tells, the same command completes."""
+"""Faults during a whole study: nothing completed is lost, the report says so, the same command completes the rest."""
 
 import html
 import json
@@ -24,7 +24,7 @@ CONFIG = ("--configfile", "config/study.yaml")
 
 @dataclass(frozen=True)
 class Hosts:
-    """By name: sshd hosts with locks of their own, as on machines of their own. `folder`: with their work folders."""
+    """sshd hosts by name, each with its own lock, as if on machines of their own. `folder` has their work folders."""
 
     folder: Path
     sshd: Mapping[str, SshdHost]
@@ -36,13 +36,13 @@ class Hosts:
         return self.folder / f"work-{name}"
 
     def described(self, name: str, at: str = "", **more: str) -> dict[str, Any]:
-        """As a study declares it; `at`: the name of the machine that it is."""
+        """The host as a study declares it; `at`: the name of the machine that it is."""
         declared = self[at or name].host.model_dump(exclude_none=True, exclude_defaults=True)
         return declared | {"work_dir": str(self.work(name))} | more
 
 
 def study(families: Mapping[str, Any], hosts: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """Of a target on each host."""
+    """A target on each host."""
     return {
         "study": "faults",
         "blocks": 2,
@@ -67,7 +67,7 @@ def hosts(tmp_path_factory) -> Iterator[Hosts]:
 
 @dataclass(frozen=True)
 class Reported:
-    """What a command came to, and what there was when it had ended: session.json of each target, and a page."""
+    """How a command ended, and what existed then: session.json of each target, and a page."""
 
     project: Project
     returncode: int
@@ -109,7 +109,7 @@ def old_python(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def struck(tmp_path_factory, hosts, old_python) -> Reported:
-    """Six hosts, of which one goes away and four cannot be set up."""
+    """Six hosts, of which one fails during the measurement and four cannot be set up."""
     project = copy_project(tmp_path_factory.mktemp("struck") / "project")
     described = {name: hosts.described(name) for name in hosts.sshd} | {
         "no-shell": hosts["no-shell"].host.model_dump(exclude_none=True, exclude_defaults=True),
@@ -128,9 +128,9 @@ def struck(tmp_path_factory, hosts, old_python) -> Reported:
 
 @pytest.fixture(scope="module")
 def mended(struck, hosts) -> Reported:
-    """The same again: one host is back, another is pinned, and those for which there is no hope are left out.
+    """The same study again: one host is back, another is pinned, and the hopeless ones are left out.
 
-    Then the connection to the one that is back drops.
+    Then the connection to the host that is back breaks.
     """
     hosts["far"].start()
     hosts["moved"].pin()
@@ -140,7 +140,7 @@ def mended(struck, hosts) -> Reported:
     declared = study(calm_study.asleep(), {name: hosts.described(name) for name in ("near", "far", "moved")})
     struck.project.write_study(declared)
     there = calm_study.sealed(struck.project, declared, "far")
-    page = "reports/faults/command.html"  # the others are made by `struck`
+    page = "reports/faults/command.html"  # `struck` has made the others
     process = struck.project.start("measure", page, *CONFIG)
     until(lambda: calm_study.sealed(struck.project, declared, "far") > there, process)
     assert hosts["far"].drop_connections()
@@ -195,7 +195,7 @@ def test_hosts_that_cannot_be_set_up_are_named_and_all_others_are_reported(struc
 
 @pytest.fixture(scope="module")
 def measured(tmp_path_factory, hosts) -> Project:
-    """Two good trials of file_size; of four, the folder is not there, or is on another file system than it says."""
+    """Two good trials of file_size. For four, the folder does not exist, or is on another file system than declared."""
     folder = tmp_path_factory.mktemp("measured")
     (folder / "data").mkdir()
     backends = [
@@ -206,7 +206,7 @@ def measured(tmp_path_factory, hosts) -> Project:
     sizes = {"sizes": ["100KB"], "sync": ["fsync"], "cache": ["cold"], "operations": 10, "backends": backends}
     project = copy_project(folder / "project")
     project.write_study(study({"file_size": sizes}, {"near": hosts.described("near")}) | {"blocks": 1})
-    project.snakemake("measure", *CONFIG)  # exit status 0: failed cases are results
+    project.snakemake("measure", *CONFIG)  # exit status 0, because failed cases are results
     return project
 
 

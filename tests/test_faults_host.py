@@ -1,4 +1,4 @@
-"""Faults of a host and of the way to it, in sessions: a silent network, a restart, a clock that is set, a full disk."""
+"""Faults of a host and its network, in sessions: a silent network, a restart, a clock that is set, a full disk."""
 
 import json
 import os
@@ -32,7 +32,7 @@ def faulty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FaultyHost]:
 
 
 class Lab:
-    """A study of two trials on a host, of which the second one waits; `root` has its raw files."""
+    """A study of two trials on a host, the second of which waits; `root` has its raw files."""
 
     def __init__(
         self, root: Path, host: Host, work: Path | None = None, command: dict[str, Any] | None = None, **thresholds: str
@@ -86,7 +86,7 @@ def test_a_host_that_is_away_for_ten_seconds_goes_on_with_the_same_trial(faulty,
         lab.wait_for_trial(2)
         faulty.unplug()
         assert faulty.drop_connections()
-        time.sleep(10)  # that is the fault
+        time.sleep(10)  # this is the fault
         faulty.plug()
         lab.go()
 
@@ -112,7 +112,7 @@ def test_a_network_that_swallows_everything_ends_the_session_and_the_next_one_go
         index = lab.hold(fault)
         assert "far" in index["problem"]
         assert sorted(trial["status"] for trial in index["trials"]) == ["aborted", "ok"]
-        until(lambda: not list(lab.work.glob("runs/*")), 60)  # the host heard nothing, and ended it by itself
+        until(lambda: not list(lab.work.glob("runs/*")), 60)  # the host got no heartbeat, and ended it by itself
     finally:
         faulty.plug()
     lab.go()

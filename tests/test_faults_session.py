@@ -1,4 +1,4 @@
-"""Faults on the way to a host and on it, in one session: each is named for what it is, and costs its trial only."""
+"""Faults on the way to a host and on it, in one session: each has its right name, and costs only its own trial."""
 
 import json
 import os
@@ -19,7 +19,7 @@ from benchstudy.model.study import parse_study
 
 
 class Faults(threading.Thread):
-    """First the supervisor of a trial is killed, then the host is out of reach for longer than the lease."""
+    """First the supervisor of a trial is killed, then the host is unreachable for longer than the lease."""
 
     def __init__(self, sshd: SshdHost, work: Path, lock: Path):
         super().__init__(daemon=True)
@@ -34,19 +34,19 @@ class Faults(threading.Thread):
             self._supervisor()
             self.before = seen(self._work.parent / "data/raw/faults", self._work)
             self._sshd.stop()
-            # The keeper empties the lock when its lease is over and all that the session left is gone.
+            # The keeper empties the lock when its lease is over and everything that the session left has ended.
             until(lambda: not self._lock.read_bytes().strip(), 30)
             self._sshd.start()
         except BaseException as error:
             self.problem = error
 
     def _supervisor(self) -> int:
-        """That of a command that runs now and did not when this was asked before."""
+        """A command that runs now and did not run at the previous call."""
         found: list[int] = []
 
         def running() -> bool:
             for file in self._work.glob("runs/*/supervisor.json"):
-                with suppress(OSError, ValueError):  # it has just gone
+                with suppress(OSError, ValueError):  # it has just ended
                     told = json.loads(file.read_text())
                     if told["state"] == "running" and told["supervisor_pid"] not in self._seen:
                         found.append(told["supervisor_pid"])

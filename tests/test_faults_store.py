@@ -1,4 +1,4 @@
-"""What may be wrong with a store, its index, its tables and imports: one bad file costs its own trial only."""
+"""Damage to a store, its index, its tables and imports: one bad file costs only its own trial."""
 
 import errno
 import itertools
@@ -65,7 +65,7 @@ def store(tmp_path: Path, study: Study) -> TrialStore:
 
 @pytest.mark.fault(37)
 def test_a_trial_that_cannot_be_is_a_failed_one_and_all_others_have_their_figures(tmp_path, study, store):
-    """As it would come from a parser of before, which took such figures."""
+    """As an earlier parser would return it, which accepted such figures."""
     plan = study.session("machine", "fio")
     bad = next(trial for trial in store.trials() if '"bins" : {' in (trial.folder / "fio.json").read_text())
     file = bad.folder / "fio.json"
@@ -159,7 +159,7 @@ def test_a_damaged_index_is_named_and_made_again(tmp_path, study, store, text):
     with pytest.raises(BenchstudyError, match=r"session\.json: missing or damaged"):
         tidy_family(tmp_path, [plan], tmp_path / "tidy")
     assert any("session.json: damaged" in line for line in confirmed.check(tmp_path, store.folder).differences)
-    confirmed.confirm(tmp_path, [store.folder])  # is no altered raw file
+    confirmed.confirm(tmp_path, [store.folder])  # is not an altered raw file
     hold_session(tmp_path, plan)
     assert json.loads(store.index.read_text()) == whole
 
@@ -170,14 +170,14 @@ def test_an_index_that_cannot_be_read_is_not_called_damaged_nor_made_again(tmp_p
     write_index(plan, store, store.trials(), problem=None)
     whole = tmp_path / "whole"
     store.index.rename(whole)
-    store.index.symlink_to("/proc/self/mem")  # whose first byte is an I/O error
+    store.index.symlink_to("/proc/self/mem")  # the first byte of which gives an I/O error
     told = os.strerror(errno.EIO)
     assert told in index_problem(store.index)
     assert confirmed.check(tmp_path, store.folder).differences == [
         disk_trouble(OSError(errno.EIO, told, str(store.index)))
     ]
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv(CONTROLLER_PID, str(os.getpid()))  # else this process would be announced as a command
+    monkeypatch.setenv(CONTROLLER_PID, str(os.getpid()))  # otherwise this process would be announced as a command
     declared = paths.declared_sessions(Path(), "archive")
     declared.parent.mkdir(parents=True, exist_ok=True)
     declared.write_text(f"{store.index.relative_to(tmp_path)}\n")
@@ -197,7 +197,7 @@ def test_an_index_that_cannot_be_read_is_not_called_damaged_nor_made_again(tmp_p
 @pytest.mark.fault(38)
 @pytest.mark.parametrize("ends", ["killed", "refused"])
 def test_a_part_of_a_trial_that_is_replaced_by_all_of_it_is_there_whatever_happens(store, ends):
-    """The process is killed, or the disk refuses, between what was there and what comes in its place."""
+    """The process is killed, or the disk refuses, between removing the old and putting the new in its place."""
     trial = store.trials()[0]
     place, files = trial.folder.relative_to(store.folder).as_posix(), {p.name for p in trial.folder.iterdir()}
     if (pid := os.fork()) == 0:

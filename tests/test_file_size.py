@@ -37,7 +37,7 @@ def sshd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SshdHost]:
 
 @pytest.fixture(scope="module")
 def storage(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder on a disk, with something in it that must survive."""
+    """A folder on a disk, with a file in it that must survive."""
     folder = tmp_path_factory.mktemp("storage")
     (folder / "sentinel").write_text("not ours")
     return folder
@@ -102,7 +102,7 @@ def observations(trial: StoredTrial) -> dict[str, float | None]:
 def test_what_cannot_be_measured_says_why(
     tmp_path: Path, sshd: SshdHost, storage: Path, subtests: pytest.Subtests
 ) -> None:
-    """Each wrong backend fails with its own cause, and none of them keeps the others from being measured."""
+    """Each wrong backend fails with its own cause, and does not prevent measuring the others."""
     hostile = storage.parent / "a b;$(touch inert)'\""
     hostile.mkdir()
     config = file_size_study(["local"], path=hostile, ops=["write"], sizes=["100KB"], sync=["none"])
@@ -188,7 +188,7 @@ def test_what_is_written_can_be_neither_compressed_nor_deduplicated(tmp_path: Pa
 
 @pytest.mark.parametrize("action", ["write", "read"])
 def test_large_files_take_no_more_memory_than_small_ones(tmp_path: Path, action: str) -> None:
-    """150 times the size, and within a chunk or two the same memory: so it is at 10 GB."""
+    """At 150 times the size, memory stays the same to within a chunk or two, so it does at 10 GB."""
     peaks = []
     for size in (2_000_000, 300_000_000):
         prepared = probe(tmp_path, action="prepare", size=size)
@@ -380,7 +380,7 @@ def request_of(folder: Path, **changed: Any) -> str:
 
 
 def probe(folder: Path, **changed: Any) -> dict[str, Any]:
-    """The probe's answer when it runs here as it does on a host."""
+    """The probe's answer when it runs here as on a host."""
     argv = [sys.executable, "-I", str(agent_folder("file_size")), "file_size:main", request_of(folder, **changed)]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=60)
     answer = json.loads(done.stdout)

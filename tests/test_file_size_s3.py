@@ -48,7 +48,7 @@ def keys(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_studys_own_server_with_and_without_parts(tmp_path: Path, sshd: SshdHost, root: Path) -> None:
-    """The embedded backend: rclone shipped to the host, its keys made for the session, its bucket made by us."""
+    """The embedded backend: rclone shipped to the host, with keys made for the session and a bucket that we create."""
     config = file_size_study(["rclone-s3"], sizes=["12MB"])
     config["backends"][0]["part_size"] = "5MiB"
     config["backends"].append({**config["backends"][0], "name": "threads", "max_concurrency": 3})
@@ -67,7 +67,7 @@ def test_the_studys_own_server_with_and_without_parts(tmp_path: Path, sshd: Sshd
 def test_only_our_prefix_is_cleaned_even_after_a_kill_in_mid_upload(
     sshd: SshdHost, server: S3Server, root: Path
 ) -> None:
-    """The probe is killed at its timeout inside a multipart upload that crawls through a slow proxy."""
+    """The probe is killed at its timeout inside a multipart upload that a slow proxy delays."""
     stray = server.client.create_multipart_upload(Bucket="data", Key="benchstudy/other/stray")
     with Proxy(server, bytes_per_s=3e6) as slow:
         (trial,) = measured(root, sshd, [backend(slow.url)], sizes=["40MB"], ops=["write"], operations=1, timeout="5s")
@@ -190,7 +190,7 @@ def test_check_tries_every_bucket_with_its_keys_and_leaves_nothing(
     monkeypatch.delenv("UNSET_SECRET", raising=False)
     with socket.create_server(("127.0.0.1", 0)) as closed:
         nobody = f"http://127.0.0.1:{closed.getsockname()[1]}"
-    config = file_size_study(["rclone-s3"])  # its server is up in a session only: nothing to be tried
+    config = file_size_study(["rclone-s3"])  # its server only runs during a session, so there is nothing to try
     config["backends"] += [
         backend(server.url, "right"),
         backend(server.url, "wrong-secret", secret_key_env="WRONG_SECRET"),

@@ -1,4 +1,4 @@
-"""What a study says of requests to object storage is what arrives there, and what a trial's record holds."""
+"""The settings of a study for requests to object storage reach the server, and are in a trial's record."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,7 +17,7 @@ CHECKSUMS = ("x-amz-checksum-", "x-amz-sdk-checksum-", "x-amz-trailer")
 
 @pytest.fixture(scope="module")
 def sshd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SshdHost]:
-    """A host whose environment would have boto3 send no checksums."""
+    """A host whose environment would make boto3 send no checksums."""
     said = {"AWS_REQUEST_CHECKSUM_CALCULATION": "when_required"}
     with SshdHost(tmp_path_factory.mktemp("sshd"), environment=said) as host:
         yield host
@@ -42,7 +42,7 @@ def keys(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def with_checksums(proxy: Proxy, method: str) -> set[bool]:
-    """Whether requests for what is measured had any header about checksums."""
+    """Whether requests for measured objects had any header about checksums."""
     ours = (headers for used, path, headers in proxy.requests if used == method and "/write-" in path)
     return {any(name.startswith(CHECKSUMS) for name in headers) for headers in ours}
 
@@ -98,7 +98,7 @@ def test_other_keys_are_what_arrives(sshd: SshdHost, server: S3Server, root: Pat
 
 
 def test_an_old_signature_is_sent_where_it_is_asked_for(sshd: SshdHost, server: S3Server, root: Path):
-    """rclone knows version 4 only, and says so; what was sent is seen all the same."""
+    """rclone only supports version 4, and says so; the record shows all the same what was sent."""
     with Proxy(server) as proxy:
         one = backend(proxy.url, signature="v2")
         (trial,) = measured(root, sshd, [one], sizes=["100KB"], ops=["write"], operations=1)

@@ -54,7 +54,7 @@ def test_the_output_printed_on_the_page():
     run = parse_fio_text(text("fio-2.2.10-page.txt"))
     found = values(observe(run))
     assert (run.version, run.name) == ("fio-2.2.10", "test")
-    # Recomputed from the totals, and what the page prints when cut to a whole number.
+    # Computed from the totals, and what the page prints if cut to a whole number.
     assert (math.floor(found["read_iops"]), math.floor(found["write_iops"])) == (33415, 11219)
     assert found["read_bandwidth"] == 133662 * 1024
     assert found["write_bandwidth"] == 44880 * 1024
@@ -163,7 +163,7 @@ def test_two_jobs_are_one_trial():
     assert found["read_iops"] == pytest.approx(sum(job["iops"] for job in jobs))
     assert found["read_ios"] == 2048
     assert found["read_clat_mean"] == pytest.approx(sum(job["clat_ns"]["mean"] for job in jobs) / 2e9)
-    # Out of the merged histogram, so between the two jobs' own, and not their mean.
+    # From the merged histogram, so between the two jobs' own values, and not their mean.
     medians = sorted(job["clat_ns"]["percentile"]["50.000000"] / 1e9 for job in jobs)
     assert medians[0] <= found["read_clat_p50"] <= medians[1]
     assert histogram("fio-3.33-two-jobs-plus.json")["count"].sum() == 2048
@@ -172,7 +172,7 @@ def test_two_jobs_are_one_trial():
 @pytest.mark.parametrize("before", ["", "fio: this platform does not support process shared mutexes\n"])
 @pytest.mark.parametrize("after", ["", "\nfio: a note\n"])
 def test_notes_around_the_document_are_passed_over(before: str, after: str):
-    whole = text("fio-3.33-normal-and-json.txt")  # fio's own text stands around the JSON here
+    whole = text("fio-3.33-normal-and-json.txt")  # fio's own text is around the JSON here
     assert values(observe(parse_fio_json(before + whole + after)))["read_ios"] == 12276
 
 
@@ -245,7 +245,7 @@ def test_json_plus_of_2_10_has_microseconds_and_bins_by_number():
 
 
 def fios_bins() -> list[tuple[int, int]]:
-    """As fio's stat.h has it: a bin for each value below 128, then 64 equal ones to each power of two."""
+    """As in fio's stat.h: a bin for each value below 128, then 64 equal bins per power of two."""
     wide = [
         (low, low + (1 << power) // 64)
         for power in range(7, 12)
@@ -418,7 +418,7 @@ def test_histograms_merge_and_end_at_one():
 
 
 def test_bins_of_different_instruments_become_one_that_holds_both():
-    """What it says stays true, and no page is lost because one trial was measured by another version."""
+    """What it says stays true, and no page is lost because another version measured one trial."""
     old, new = (
         histogram("fio-2.10-constructed-plus.json"),
         pl.DataFrame({"op": "read", "kind": "clat", "lower_s": [300.5e-6], "upper_s": [301e-6], "count": [1]}),
@@ -433,7 +433,7 @@ def test_bins_of_different_instruments_become_one_that_holds_both():
 
 
 def ran(name: str, *, group: int = 0, **took_s: list[float]) -> FioJob:
-    """A job of which each operation's time is known, by direction."""
+    """A job whose operation times are all known, by direction."""
     directions = {}
     for op, times in took_s.items():
         bins = [
@@ -518,7 +518,7 @@ def test_groups_ran_one_after_the_other():
     ],
 )
 def test_a_run_that_went_over_its_file_again_and_ended_early_was_cut_short(asked, times, numjobs, cut):
-    """8 s were run, of which 0.9 are enough."""
+    """It ran for 8 s, and 0.9 s are enough."""
 
     def edit(document):
         (job,) = document["jobs"]

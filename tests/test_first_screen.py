@@ -1,4 +1,4 @@
-"""The first screen: per family a sentence with number, interval, n and verdict; a table of metrics; all studies."""
+"""The first screen: one sentence per family with figure, interval, n and verdict; a table of metrics; all studies."""
 
 import json
 import re
@@ -30,7 +30,7 @@ from benchstudy.statistics.densities import outline
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
-    """A project with the pages of two families, and what is known of its study."""
+    """A project with the pages of two families, and the facts about its study."""
     root = as_project(tmp_path_factory.mktemp("project"))
     with chdir(root):
         write_file_size(root, hostile=False)
@@ -44,7 +44,7 @@ def facts(made):
 
 
 def found(**changes):
-    """One comparison of a page's notes."""
+    """One comparison in a page's notes."""
     whole = {
         "metric": "duration", "title": "Time of one file", "unit": "s", "better": "lower", "level": "sshfs",
         "against": "local", "base_level": "local", "where": "to write 100 MB", "target": "here", "case": "a",
@@ -55,7 +55,7 @@ def found(**changes):
 
 
 def said(facts, **calls):
-    """The sentence about the first family of a study whose page noted these comparisons, by call."""
+    """The sentence about the first family of a study whose page noted these comparisons, by its function."""
     notes = {name: {"aside": name == "aside", "found": list(listed)} for name, listed in calls.items()}
     made = headline(replace(facts.families[0], notes={"findings": notes, "comparisons": {name: {} for name in calls}}))
     return f"{made.before}{made.number}{made.after}{f': {made.verdict}' if made.verdict else ''}.", made
@@ -175,10 +175,10 @@ def test_the_table_can_be_sorted_and_filtered_and_is_whole_without_scripts(made)
 # -- all studies -------------------------------------------------------------------------------------------------------
 
 
-def build(project: Path, facts, study: str = "embedded") -> None:
+def build(project: Path, facts, study: str = "embedded", **more: object) -> None:
     tidy = {family.name: project / "data" / "tidy" / "embedded" / family.name for family in facts.families}
     sessions = list((project / "data" / "raw").rglob("session.json"))
-    stated = declared(tuple(tidy), study=study, title=f"Title of {study}", question="Which is faster?")
+    stated = declared(tuple(tidy), study=study, title=f"Title of {study}", question="Which is faster?", **more)
     indexpages.build_index(stated, tidy=tidy, sessions=sessions, reports=project / "reports")
 
 
@@ -201,6 +201,17 @@ def test_one_study_is_the_first_page_and_several_are_listed_with_what_each_found
     assert "measured 2026-11-20" in of_first and re.search(r"\d+ trials, \d+ failed; \d+ of 30 checks", of_first)
     assert re.search(r'href="\./embedded/file_size\.html#table-backends">.*?<strong>[\d.,]+×</strong>', of_first, re.S)
     assert "<h1>Title of embedded</h1>" in (reports / "embedded" / "index.html").read_text(encoding="utf-8")
+
+
+def test_what_differs_from_the_page_that_a_study_repeats_stands_above_all_findings(made):
+    repeats = {"title": "Files <fast>", "url": "https://example.org/page", "differs": ["It has `fsync`.", "It has n."]}
+    build(*made, repeats=repeats)
+    page = (made[0] / "reports" / "embedded" / "index.html").read_text(encoding="utf-8")
+    top = page[: page.index('<h2 id="found">')]
+    assert '<a href="https://example.org/page">Files &lt;fast&gt;</a>' in top
+    assert "<li>It has <code>fsync</code>.</li>" in top and "<li>It has n.</li>" in top
+    build(*made, repeats={**repeats, "differs": []})
+    assert "differs" not in (made[0] / "reports" / "embedded" / "index.html").read_text(encoding="utf-8")
 
 
 # -- what is folded ----------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""A study of more targets than groups: planned in groups, measured side by side, and each target stands for itself."""
+"""A study with more targets than groups: planned in groups, measured side by side; targets do not affect each other."""
 
 import contextlib
 import json
@@ -19,7 +19,7 @@ from waiting import runs, until
 from benchstudy.model.groups import MOST_GROUPS, connected, groups, places
 from benchstudy.model.study import parse_study
 
-# Of groups of two: one that is whole, one with a dead host, and one of which only one target is measured.
+# Groups of two: one is complete, one has a dead host, and of one, only one target is measured.
 TARGETS, ALIVE, DEAD = 11, ("t0", "t1", "t2", "t9"), "t10"
 COMMANDS = {"commands": [{"name": "x", "argv": ["true"], "warm_up": 0, "repeat": 1}]}
 
@@ -57,7 +57,7 @@ def test_a_small_study_has_jobs_of_its_own_and_places_by_host():
 
 @pytest.fixture
 def fleet(project: Project, tmp_path: Path) -> Iterator[tuple[Project, dict[str, Any]]]:
-    """Real hosts, and others that answer nobody, of which one is to be measured."""
+    """Real hosts, and others that answer nobody, one of which is to be measured."""
     with contextlib.ExitStack() as stack:
         hosts = {f"h{n}": {"address": "127.0.0.1", "port": 1, "known_hosts": os.devnull} for n in range(TARGETS)}
         for target in ALIVE:
@@ -99,7 +99,7 @@ def test_one_dead_host_holds_no_other_and_what_is_complete_is_left_alone(fleet):
     assert re.search(r"trial 1/1, block 1, command=x: ok", (logs / "measure_session/fleet/t0/command.log").read_text())
     assert "127.0.0.1 port 1" in (logs / f"provision_target/fleet/{DEAD}/command.log").read_text()
 
-    # The next run tries the dead host again, does what somebody forces, and contacts no other.
+    # The next run tries the dead host again, does what is forced, and contacts no other host.
     written = {path: path.read_bytes() for path in (logs / "measure_session/fleet").glob("*/command.log")}
     facts = {target: provisioned(project, target) for target in first}
     force = ("--forcerun", "provision_group_command_2")

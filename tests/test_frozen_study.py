@@ -1,4 +1,4 @@
-"""What a command's jobs are told of the study is a file of its own, which no later command changes."""
+"""A command's jobs read the study from a file of its own, which no later command changes."""
 
 import hashlib
 import json
@@ -23,7 +23,7 @@ _JOB = "from benchstudy.jobs.job import job\nwith job() as (root, study, told): 
 
 @pytest.fixture
 def frozen(tmp_path, monkeypatch):
-    """A study of 3 blocks that a command has frozen, after which another one was told of 7."""
+    """A study of 3 blocks that a command has frozen, after which another command got 7 blocks."""
     monkeypatch.setenv(paths.FROZEN_STUDY, "of an outer command")
     paths.declared_study(tmp_path, "s").parent.mkdir(parents=True)
     for blocks in (7, 3):
@@ -35,7 +35,7 @@ def frozen(tmp_path, monkeypatch):
 
 
 def job(root: Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    # Commands that other tests began in this process have told where they are.
+    # Commands that other tests began in this process have set variables.
     mine = {name: value for name, value in os.environ.items() if not name.startswith("BENCHSTUDY_")}
     mine[paths.FROZEN_STUDY] = os.environ[paths.FROZEN_STUDY]
     told = ["--study", "s", "--log", str(root / "log")]
@@ -50,7 +50,7 @@ def test_jobs_get_the_study_with_which_their_command_began(frozen):
     assert len(list(frozen.parent.iterdir())) == 2 and not frozen.stat().st_mode & 0o222
     of_the_command = job(root)
     assert of_the_command.stdout.strip() == "3", of_the_command.stderr
-    # Whoever belongs to no command of this study is told the newest.
+    # A job that belongs to no command of this study gets the newest study.
     assert job(root, **{paths.FROZEN_STUDY: ""}).stdout.strip() == "7"
 
 

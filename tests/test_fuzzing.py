@@ -1,4 +1,4 @@
-"""A sample of the fuzzing (`make test-long` is its long form), and every input that it once found a fault with."""
+"""A sample of the fuzzing (`make test-long` is its long form), and every input that once showed a fault."""
 
 import json
 import signal
@@ -23,7 +23,7 @@ def doors(tmp_path_factory: pytest.TempPathFactory) -> list[Door]:
 
 @pytest.mark.fault(37)
 def test_a_damaged_file_is_refused_in_the_declared_way_and_gives_no_impossible_figure(doors: list[Door]):
-    """Some inputs of every kind of door."""
+    """Some inputs for every kind of door."""
     kinds = {door.kind for door in doors}
     for kind in sorted(kinds):
         chosen = [door for door in doors if door.kind == kind]
@@ -77,7 +77,7 @@ def test_a_sample_without_a_time_is_refused(doors: list[Door], time: str):
 @pytest.mark.parametrize("file", sorted(CORPUS.glob("*.json")), ids=lambda file: file.stem)
 @pytest.mark.fault(37)
 def test_what_was_found_stays_mended(doors: list[Door], file: Path):
-    """Each file: the door, and what of its original input was replaced by what, so many times over."""
+    """Each file: the door, and what was replaced by what in its original input, how many times."""
     told = json.loads(file.read_text())
     (door,) = (door for door in doors if door.name == told["door"])
     content = door.original

@@ -1,4 +1,4 @@
-"""What cannot work is found at once by a try, and costs a session two trials a case in the place of all."""
+"""A try finds at once what cannot work, and a session spends only two trials per case on it instead of all."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Another user of the host and of the controller, during a session: what he plants, reaches, reads and locks."""
+"""A hostile user of the host and of the controller, during a session: what he plants, reaches, reads and locks."""
 
 import json
 import os
@@ -27,7 +27,7 @@ CANARY = "canary-4711-secret"
 
 pytestmark = pytest.mark.skipif(os.getuid() != 0, reason="only root can be another user, too")
 
-# What he tries, as one program: for each thing that he finds, how it ended.
+# What he tries, as one program: how each attempt ended.
 ATTEMPTS = """
 import json, os, socket, sys
 told = json.loads(sys.argv[1])
@@ -78,7 +78,7 @@ def told_by(code: str, *words: str) -> str:
 
 @pytest.fixture
 def shared() -> Iterator[Path]:
-    """A folder for everybody, as /tmp is."""
+    """A folder for everybody, like /tmp."""
     with tempfile.TemporaryDirectory(prefix="shared-", dir="/tmp") as folder:
         Path(folder).chmod(0o1777)
         yield Path(folder)
@@ -104,7 +104,7 @@ def deployed(remote: Remote, shared: Path) -> HostAgent:
 
 @pytest.mark.fault(41)
 def test_he_reads_nothing_reaches_nothing_and_sees_no_secret(remote, shared, monkeypatch):
-    """Of a server with a secret, the sshd of loopback hosts, and the process that jobs fork from."""
+    """His targets: a server with a secret, the sshd of loopback hosts, and the process that jobs fork from."""
     project = shared / "project"
     state = project / ".benchstudy" / "loopback"
     state.mkdir(parents=True)
@@ -189,7 +189,7 @@ LINKED = {"link": "os.symlink(victim, path)", "name": "os.link(victim, path)", "
 @pytest.mark.fault(41)
 @pytest.mark.parametrize("linked", LINKED.values(), ids=LINKED)
 def test_a_lock_that_leads_elsewhere_destroys_nothing(tmp_path, shared, linked):
-    """As root makes it, which is what a kernel without protected_hardlinks lets him do."""
+    """Root makes it, as a kernel without protected_hardlinks would let him do."""
     victim, path = shared / "victim", shared / "host.lock"
     victim.write_text("ours")
     exec(linked, {"os": os, "victim": victim, "path": path})
@@ -220,7 +220,7 @@ def test_who_holds_the_lock_to_hinder_us_is_named(remote, shared):
 
 @pytest.mark.fault(41)
 def test_a_lock_file_that_he_made_and_takes_away_ends_the_session(remote, shared):
-    """Else another session would get the lock of a new file, and its load would mix with ours."""
+    """Otherwise, another session would get the lock of a new file, and its load would overlap with ours."""
     told_by(HOLD, str(shared / "host.lock"))
     agent = deployed(remote, shared)
     with agent.lock("session-a", OWNER) as lock:
@@ -231,7 +231,7 @@ def test_a_lock_file_that_he_made_and_takes_away_ends_the_session(remote, shared
 
 @pytest.mark.fault(41)
 def test_what_crashes_leaves_no_memory_behind(tmp_path):
-    """Although the host's limits would let it: a server's secrets would lie among the files of a trial."""
+    """Although the host's limits allow it: a server's secrets would be among the files of a trial."""
     run = tmp_path / "runs" / "u-1"
     given = spec("sh", "-c", "kill -SEGV $$", secret_env={"KEY": CANARY})
     unlimited = (resource.RLIM_INFINITY, resource.RLIM_INFINITY)

@@ -1,4 +1,4 @@
-"""The family http_concurrency on real servers, good and bad, under real limits and real load; and what it refuses."""
+"""The family http_concurrency on real servers, good and bad, with real limits and real load; and what it refuses."""
 
 import copy
 import json
@@ -53,7 +53,7 @@ def generator(**changed: Any) -> dict[str, Any]:
 
 
 def one(**changed: Any) -> dict[str, Any]:
-    """A study's servers, when there is one with one endpoint, of which this is changed."""
+    """The keys of a study with one server and one endpoint, with these changes."""
     of_server = {name: changed.pop(name) for name in ("login", "port", "ceiling", "service") if name in changed}
     described = endpoint(**{"name": "page", "path": "/page", **changed})
     return {"servers": [server("nginx", described, **{"service": "nginx", **of_server})], "sweeps": [{}]}
@@ -153,7 +153,7 @@ def test_a_load_without_a_warm_up_and_a_ceiling_of_milliseconds_are_read_and_nev
 
 
 def test_a_ceiling_of_ab_is_ended_by_its_time_also_on_a_fast_machine():
-    """100,000 requests ended it after 0.73 s, where nobody else used the machine."""
+    """100,000 requests ended it after 0.73 s on a machine without other users."""
     fastest_seen_per_s = 137_000
     ab = Generator.model_validate(AB).at_least(2.0)
     assert ab.duration == 2.0 and ab.requests > 5 * fastest_seen_per_s * 2.0
@@ -190,7 +190,7 @@ def test_the_cases_of_a_study_and_what_makes_another_one():
 
 @dataclass(frozen=True)
 class Session:
-    """A session that was held: its trials by "server endpoint limits generator", and what else it left."""
+    """A session that was held: its trials by "server endpoint limits generator", and everything else that it left."""
 
     root: Path
     work_dir: Path
@@ -231,7 +231,7 @@ def sshd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SshdHost]:
 
 @pytest.fixture(scope="module", autouse=True)
 def _environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """A host lock of these tests' own, and the password that studies take from the environment."""
+    """A host lock for these tests alone, and the password that studies take from the environment."""
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv("BENCHSTUDY_HOST_LOCK", str(tmp_path_factory.mktemp("lock") / "host.lock"))
         environment.setenv(http_study.PASSWORD_ENV, http_study.PASSWORD)
@@ -297,7 +297,7 @@ EVERYTHING: dict[str, Any] = http_study.block(
 
 @pytest.fixture(scope="module")
 def everything(sshd: SshdHost, tmp_path_factory: pytest.TempPathFactory) -> Session:
-    """One session with good servers and with every kind of bad one; provisioned, because k6 is built."""
+    """One session with good servers and with every kind of bad one; it is provisioned, because k6 is built."""
     if os.getuid() != 0:
         pytest.skip("only root may make control groups here")
     root = tmp_path_factory.mktemp("everything")
@@ -323,7 +323,7 @@ def test_good_trials_say_what_the_page_says_and_what_it_lacks(everything: Sessio
         assert values["errors"] == 0
         assert values["requests"] == pytest.approx(values["throughput"] * values["duration"], rel=0.03)
         assert values["document_length"] == PAGE_BYTES
-        # What came over the wire is at least the pages, and little more than them.
+        # The bytes that came over the wire are at least the pages, and little more.
         assert values["transfer_rate"] == pytest.approx(values["throughput"] * (PAGE_BYTES + 250), rel=0.06)
         times = [values[f"latency_{what}"] for what in ("min", "p50", "p75", "p90", "p99", "max")]
         assert times[0] > 0 and times == sorted(times) and times[-1] < values["duration"]
@@ -478,11 +478,11 @@ def test_logins_by_token_and_by_cookie_and_no_secret_anywhere(everything: Sessio
     for path in kept:
         content = path.read_bytes()
         assert not [form for form in forms if form in content], path
-    # They were there to be hidden.
+    # They were there, so they could have leaked.
     log = (everything.trials[names[1]].folder / "server" / "stdout").read_text()
     assert "an indiscreet log: issued «redacted» for «redacted»" in log
     assert any("«redacted»" in word for word in everything.trials[names[0]].record.commands[1].argv)
-    # And nobody else on the host could read them while the load ran, but in ab, which takes headers there only.
+    # Nobody else on the host could read them during the load, except with ab, which takes headers only as arguments.
     seen = {name: (everything.trials[name].folder / "server" / "stdout").read_text() for name in names}
     assert all("looked at the arguments of" in text for text in seen.values())
     assert [name for name in names if "a secret is in the arguments of ab" in seen[name]] == names[:1]
@@ -635,7 +635,7 @@ def test_nothing_survives_a_controller_that_was_killed_while_a_load_ran(
     project: Project, sshd: SshdHost, tmp_path: Path
 ):
     work = tmp_path / "work"
-    # Static files on an SFTP server, as the page had them.
+    # Static files on an SFTP server, as on the page.
     nginx = copy.deepcopy(http_study.NGINX)
     nginx["files"]["nginx.conf"] = nginx["files"]["nginx.conf"].replace("root {{dir}}/www", "root {{sshfs.dir}}/mount")
     nginx |= {"needs": ["sshfs"], "setup": [["cp", "{{dir}}/www/page", "{{sshfs.dir}}/mount/page"]]}
@@ -656,7 +656,7 @@ def test_nothing_survives_a_controller_that_was_killed_while_a_load_ran(
 
     def loading() -> bool:
         programs = {Path(process.command.split()[0]).name for process in running(str(work)) if process.command}
-        return "k6" in programs and len(folders()) == 5  # k6 runs before, too, to say its version
+        return "k6" in programs and len(folders()) == 5  # k6 also runs before, to print its version
 
     try:
         until(lambda: process.poll() is not None or loading(), 60)
@@ -666,7 +666,7 @@ def test_nothing_survives_a_controller_that_was_killed_while_a_load_ran(
     finally:
         os.killpg(process.pid, signal.SIGKILL)
         process.communicate(timeout=60)
-        # Also when an assertion failed: pytest must not remove a folder in which something is still mounted.
+        # Also after a failed assertion: pytest must not remove a folder in which something is still mounted.
         until(lambda: not processes(str(work)) and not mounts_below(work), 60)
     assert there_was == (True, True, 5), "a group, a mount, four services and the load could have survived"
     until(lambda: not [folder for folder in ours if folder.exists()])

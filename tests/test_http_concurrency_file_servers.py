@@ -31,19 +31,19 @@ from benchstudy.report.results.results import Results
 
 HTTP = registry.get(FAMILY)
 CPUS = len(os.sched_getaffinity(0))
-SERVICE_ADDRESS = "127.0.0.2"  # another one than everything listens at by itself
+SERVICE_ADDRESS = "127.0.0.2"  # not the one on which everything listens by default
 FULL_SIZE = CHECKOUT / "config/studies/filestash-http.yaml"
 needs_root = pytest.mark.skipif(os.getuid() != 0, reason="only root may make control groups here")
 
 
 def embedded() -> dict[str, Any]:
-    """The family's block as the embedded study has it."""
+    """The family's block as in the embedded study."""
     return with_systems(yaml.safe_load((CHECKOUT / "config/config.yaml").read_text()))["families"][FAMILY]
 
 
 @dataclass(frozen=True)
 class Held:
-    """A session that was held: its trials by "server endpoint limits generator", the study, and where its tools are."""
+    """A session that was held: its trials by "server endpoint limits generator", its study, and its tools' folder."""
 
     trials: Mapping[str, StoredTrial]
     root: Path
@@ -58,13 +58,13 @@ class Held:
         return {observation.metric: observation.value for observation in parsed.observations}
 
     def answer(self, name: str) -> Mapping[str, Any]:
-        """What the server answered when it was looked at before the load."""
+        """What the server answered to the check before the load."""
         return json.loads((self.trials[name].folder / "http.json").read_text())["checks"]["before"]
 
 
 @pytest.fixture(scope="module")
 def held(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Held]:
-    """One block of a few cases; the servers on one host and the generators on another, both provisioned."""
+    """One block of a few cases, with the servers on one host and the generators on another, both provisioned."""
     if os.getuid() != 0:
         pytest.skip("only root may make control groups here")
     root = tmp_path_factory.mktemp("file-servers")
@@ -157,7 +157,7 @@ def test_the_load_came_from_the_other_host(held: Held):
 def test_a_limit_that_is_too_small_or_too_large_is_told_in_the_table(held: Held):
     small, large = (held.trials[f"sftpgo static {limits} ab"].record for limits in ("1-core-32MiB", "a-cpu-too-many"))
     killed = small.cause.startswith("OOM: killed by the kernel at its memory limit of 32 MiB (peak 3")
-    # On a busy disk it does nothing but read its own pages again, and the kernel sees no reason to kill it.
+    # On a busy disk, it only reads its own pages again, and the kernel sees no reason to kill it.
     starved = "service sftpgo: its memory limit of 32 MiB was used up: not ready within 30 s"
     assert killed or small.cause.startswith(starved)
     held_to = small.commands[-1].limits
@@ -197,9 +197,9 @@ def test_k6_asks_at_exactly_the_rate(held: Held, rate: str, arrivals: int, unit:
 @pytest.mark.parametrize(
     ("edited", "told"),
     [
-        ({"duration_s": 1.4}, 0.5),  # at most, and so it had room, whatever k6 did to prepare
-        ({"duration_s": 1.4, "cpu_user_s": 0.7}, None),  # 0.95 at most, 0.55 at least: it may have been the limit
-        ({"duration_s": 1.4, "cpu_user_s": 1.2}, 1),  # 1.05 at least
+        ({"duration_s": 1.4}, 0.5),  # at most; so there was room, whatever k6 did to prepare
+        ({"duration_s": 1.4, "cpu_user_s": 0.7}, None),  # 0.95 at most, 0.55 at least: k6 may have been the limit
+        ({"duration_s": 1.4, "cpu_user_s": 1.2}, 1),  # at least 1.05
         ({"cpu_user_s": None}, None),
     ],
 )
@@ -249,7 +249,7 @@ def test_the_page_at_full_size_has_all_of_its_cells(capsys: pytest.CaptureFixtur
 
 @needs_root
 def test_the_study_among_the_examples_runs_as_written(project: Project, monkeypatch: pytest.MonkeyPatch):
-    """One block of it, and its own page: what more of them make is the same for all studies."""
+    """One block of it, and its own page; the code for more of them is the same for all studies."""
     monkeypatch.setenv("BENCHSTUDY_HOST_LOCK", str(project.root / "host.lock"))
     examples = (CHECKOUT / "docs" / "examples.md").read_text()
     [(name, example)] = re.findall(r"```yaml\n# (config/studies/web-server\.yaml)\n(.*?)```", examples, re.DOTALL)

@@ -104,7 +104,7 @@ def test_the_command_that_says_3000_under_the_heading_4000():
     assert "concurrency: the command says -c 3000, but ab reports a level of 4000" in problems
     assert any("0 requests were kept alive" in problem for problem in problems)
     assert any("throughput × mean latency is 1,970, so on average not 4000" in problem for problem in problems)
-    # The same with the command that the level would have needed.
+    # The same output with the command that the level would have needed.
     mended = transcript("static-c4000").problems("ab -k -c 4000 -n 50000 http://127.0.0.1:8334/")
     assert names(mended) == ["keep-alive", "little"]
 
@@ -169,7 +169,7 @@ def test_every_figure_of_the_transcripts_is_published():
             assert row["section"] in page
             assert row["unit"] in {"s", "B", "B/s", "1/s", "1"}
         seen[name] = len(mine)
-    # The first one prints no peak of memory.
+    # The first one prints no peak memory.
     assert sum(seen.values()) == len(rows) and seen == {name: 43 + (name != "static-c10") for name in TRANSCRIPTS}
 
 
@@ -242,7 +242,7 @@ def test_other_forms_of_the_report():
     assert ab("ab-one").percentiles == {}, "ab prints none for one request"
     assert ab("ab-one").throughput == 4184.10, "although the time it took is printed as 0.000 s"
     assert ab("ab-t").complete == 84_733
-    # Told to leave out deviations and percentiles: only the command tells that from a report that is cut off.
+    # An option leaves out deviations and percentiles. Only the command distinguishes this from a truncated report.
     bare = parse_ab("$ ab -S -d -q -c 2 -n 100 http://127.0.0.1/null\n" + text("ab-S.txt"))
     assert bare.times["total"].sd is None and bare.percentiles == {} and bare.problems() == []
     with pytest.raises(ParseError, match="the end of its percentiles is missing"):
@@ -303,7 +303,7 @@ def test_a_report_cut_off_anywhere_is_refused(name: str):
 
 
 def _mangled(whole: str) -> Iterator[str]:
-    """Pieces left out, lines doubled, numbers turned into others and into words, at many places."""
+    """Pieces left out, lines doubled, numbers replaced by other numbers and by words, at many places."""
     lines = whole.splitlines(keepends=True)
     for index in range(len(lines)):
         yield "".join(lines[:index] + lines[index + 1 :])
@@ -454,7 +454,7 @@ def test_a_run_of_k6():
         assert latency.bins[0].low_s <= latency.min and latency.bins[-1].high_s >= latency.max
         values = [seconds for _, seconds in latency.percentiles]
         assert values == sorted(values)
-        # The histogram has its median in the bin where the quantiles have it.
+        # The histogram has its median in the same bin as the quantiles.
         seen = 0
         for one in latency.bins:
             seen += one.count
@@ -487,7 +487,7 @@ def test_dropped_arrivals():
 
 
 def test_a_generator_that_was_late_is_named():
-    """These outputs come from a machine with other work, where k6 started some requests late."""
+    """These outputs come from a busy machine, on which k6 started some requests late."""
     problem = next(p for p in k6("ok").problems() if p.startswith("late"))
     assert "the generator is part of that tail" in problem
 
@@ -634,7 +634,7 @@ def test_wrk_tells_a_login_page_from_the_page():
 
 def test_wrk_without_one_answer_is_a_failure_and_not_a_rate_of_nothing():
     with _Recorder() as server, pytest.raises(ParseError, match=r"wrk completed no request in 1\.\d+ s"):
-        run_wrk(server, 2, 1)  # connected to, and answered by nobody
+        run_wrk(server, 2, 1)  # accepts connections, and never answers
 
 
 def test_k6_asks_at_a_rate_for_numbers_of_their_own(tmp_path: Path):

@@ -1,4 +1,4 @@
-"""What the page of HTTP servers says of figures that cannot stand alone, from tidy tables with known values."""
+"""What the page of HTTP servers says about figures that need context, from tidy tables with known values."""
 
 from pathlib import Path
 
@@ -14,7 +14,7 @@ NOTHING = levels_of("nothing", "none", "null", "ab", concurrency="20")
 
 
 def marks(root: Path, requests: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Of a server that gives 6,000/s, and of the null server, which gives 9,000/s and was asked for so many."""
+    """Tables of a server with 6,000/s, and of the null server with 9,000/s, which got this many requests."""
     tables = HttpTables(root)
     for block in range(1, 7):
         tables.closed(FILES, block, tables.noisy(6000.0, 0.01))

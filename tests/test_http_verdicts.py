@@ -1,4 +1,4 @@
-"""Which server, which limit, which generator? Verdicts of the page of load tests, between like cases only."""
+"""Which server, limit or generator is better? Verdicts of the page of load tests, only between like cases."""
 
 import json
 import re
@@ -12,7 +12,7 @@ from benchstudy.jobs import notebooks
 
 @pytest.fixture(scope="module")
 def exports(tmp_path_factory):
-    """Two servers of one file under two limits, by ab and wrk and with k6; at 50 connections ab is at its end."""
+    """Two servers of one file with two limits, by ab, wrk and k6. With 50 connections, ab is at its limit."""
     root = tmp_path_factory.mktemp("project")
     tables = HttpTables(root)
     speeds = {"nginx": 1000.0, "lighttpd": 1500.0}
@@ -52,7 +52,7 @@ def lines(exports, table):
 def test_servers_are_judged_under_the_same_load_and_not_where_the_client_decided(exports):
     said = lines(exports, "servers")
     assert said == {
-        # ab at 5 connections under both limits, wrk, and k6 at a rate that both answer; ab at 50 is client-limited.
+        # ab with 5 connections and both limits, wrk, and k6 at a rate that both answer; ab with 50 is client-limited.
         "lighttpd against nginx, Right answers a second": "better in 3, equivalent in 1, without a verdict in 2 of 6",
         "lighttpd against nginx, Latency, p50": "better in 4, without a verdict in 2 of 6",
     }

@@ -1,4 +1,4 @@
-"""`benchstudy import`: which outputs become one case, which trials a file holds, and what is refused."""
+"""`benchstudy import`: which outputs become one case, which trials a file contains, and what is refused."""
 
 import json
 import random
@@ -69,7 +69,7 @@ OPTIONS = {
     "runtime": ["10", "60"],
     "rate": ["1m,2m", "1m-2m"],
 }
-# The same thing spelt in two ways.
+# The same option in two spellings.
 ALIKE = [("4k", "4096"), ("1G", "1024m")]
 
 
@@ -174,7 +174,7 @@ def test_a_screen_of_the_hammer_does_not_learn_from_its_files_name(tmp_path: Pat
     assert found.levels["antispam"] == found.levels["backend"] == found.levels["limits"] == "unknown"
 
 
-# --- what people and paths know ---------------------------------------------------------------------------------------
+# --- levels from options and paths ----------------------------------------------------------------------------------
 
 
 def test_levels_are_said_by_a_person_and_by_the_path_and_contradict_nothing(tmp_path: Path):
@@ -276,7 +276,7 @@ def test_summaries_of_k6_hey_and_locust_become_trials_of_what_they_tell(tmp_path
     assert of["check_unread-enter-9"]["requests"] == 13 and of["check_unread-enter-9"]["latency_p95"] == 0.004
     tidy_family(
         tmp_path, [study_of(http_concurrency={}).session("machine", "http_concurrency")], tmp_path / "tidy"
-    )  # with levels of which no number is known
+    )  # with levels for which no number is known
 
 
 @pytest.mark.parametrize(
@@ -341,7 +341,7 @@ def test_a_published_table_of_ones_own_appears_by_being_there(tmp_path: Path, mo
 
 
 def quietly_interrupted(text: str) -> str:
-    return text[text.index("{") :]  # fio's own words may have gone to another file
+    return text[text.index("{") :]  # fio's own messages may have gone to another file
 
 
 @pytest.mark.parametrize(("end", "edit"), [("json", str), ("txt", str), ("json", quietly_interrupted)])
@@ -382,7 +382,7 @@ def test_when_and_with_what_it_was_run_comes_from_the_document(tmp_path: Path):
     assert trials["tool_version"].to_list() == ["3.33", "3.33"]
 
 
-# --- figures that stand twice in a document ---------------------------------------------------------------------------
+# --- figures that appear twice in a document ------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -437,7 +437,7 @@ def test_nothing_counts_twice_and_a_lost_index_is_made_again(tmp_path: Path):
     first = imported(tmp_path, *(FIO_DATA / name for name in names))
     index = tmp_path / "data/raw/archive/machine/fio/session.json"
     before = json.loads(index.read_text())["trials"]
-    index.unlink()  # such as by a kill between the trials and their index
+    index.unlink()  # for example by a kill between the trials and their index
     again = imported(tmp_path, *(FIO_DATA / name for name in names), said={"directory": "nfs"})
     assert len(first.imported) == len(again.refused) == 3 and not again.imported
     assert all("already holds the same content" in cause for _, cause in again.refused)

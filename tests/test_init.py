@@ -1,4 +1,4 @@
-"""A project of one's own: what `benchstudy init` makes, and a study in it from a built wheel, without any checkout."""
+"""Your own project: what `benchstudy init` makes, and a study in it from a built wheel, without any checkout."""
 
 import json
 import os
@@ -24,13 +24,13 @@ from benchstudy.model.study import load_study
 from benchstudy.provenance.contents import software
 
 TEMPLATES = init.templates()
-# What the tutorial has its readers type, block by block.
+# What the tutorial tells its readers to type, block by block.
 TUTORIAL = re.findall(r"```sh\n(.*?)```", (CHECKOUT / "docs" / "tutorial.md").read_text(), re.DOTALL)
 FROM_WHEEL = pytest.mark.skipif(os.getuid() != 0, reason="only root may hide the checkout from a command")
 
 
 def refused(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> str:
-    """What `benchstudy init` says, which must fail."""
+    """The message of a `benchstudy init` that must fail."""
     assert cli.main(["init", *map(str, arguments)]) == 1
     return capsys.readouterr().err
 
@@ -125,9 +125,9 @@ def test_run_is_snakemake_and_belongs_where_the_workflow_lies(tmp_path, monkeypa
 
 
 class Installed:
-    """benchstudy from a wheel, in an environment of its own that borrows the dependencies of the tests' one.
+    """benchstudy from a wheel, in an environment of its own that borrows the dependencies of the tests' environment.
 
-    Its commands run where the checkout's folders are empty (a mount namespace), with an empty home and a plain PATH.
+    Its commands run with the checkout's folders hidden (a mount namespace), an empty home and a plain PATH.
     """
 
     def __init__(self, folder: Path):
@@ -141,10 +141,10 @@ class Installed:
             [uv, "pip", "install", "--quiet", "--offline", "--no-deps", "--python", python, self.wheel], check=True
         )
         (site,) = self.venv.glob("lib/python3*/site-packages")
-        # A plain path: no .pth in there is read, so the checkout's own editable installation is out of reach.
+        # This is a plain path, so no .pth file in it is read, and the checkout's editable installation is out of reach.
         (site / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
         self.package = site / "benchstudy"
-        # Files of Jupyter's that are no modules.
+        # Files of Jupyter that are not modules.
         (self.venv / "share").symlink_to(Path(sys.prefix) / "share")
         self.environment = {
             "PATH": f"{self.venv / 'bin'}:/usr/bin:/bin:/usr/sbin:/sbin",
@@ -182,7 +182,7 @@ def build_wheel(into: Path) -> Path:
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installed]:
     folder = tmp_path_factory.mktemp("installed")
     yield Installed(folder)
-    # The process with the libraries of jobs notices that its command has ended, and goes.
+    # The process with the libraries of jobs notices that its command has ended, and ends.
     until(lambda: not nothing_lost.processes(str(folder)))
 
 
@@ -221,7 +221,7 @@ def test_a_study_from_the_wheel_goes_all_the_way_that_the_tutorial_takes(install
     assert "without make: `benchstudy run report`" in said
     project = tmp_path / "my-study"
     study = project / "config" / "config.yaml"
-    # As a user would who wants an answer sooner, and in a folder that the test takes away.
+    # As for a user who wants an answer sooner, in a folder that the test removes.
     own = study.read_text().replace("loopback: true", f"loopback: true, work_dir: {tmp_path / 'work'}")
     study.write_text(own.replace("blocks: 6", "blocks: 2").replace("repeat: 3", "repeat: 1"))
     assert "command=gzip,level=9" in installed.run(project, "sh", "-ec", look).stdout
@@ -237,7 +237,7 @@ def test_a_study_from_the_wheel_goes_all_the_way_that_the_tutorial_takes(install
     after = {path.parent.name for path in raw.glob("*/*/trial.json")}
     assert before < after and len(after) == 3 * 2, "two blocks of the new level, and no other trial"
 
-    # What git keeps of it is enough for the example of CI.
+    # What git keeps of it is enough for the CI example.
     clone = tmp_path / "clone" / "my-study"
     git = ["git", "-c", "user.name=x", "-c", "user.email=x@example.org", "-C", str(project)]
     for command in (
@@ -253,7 +253,7 @@ def test_a_study_from_the_wheel_goes_all_the_way_that_the_tutorial_takes(install
     assert steps[0] == f"pip install benchstudy=={__version__}" and len(steps) == 4
     for step in steps[1:3]:
         installed.run(clone, "sh", "-ec", step)
-    # The crate's reports are made again below, of the same raw files.
+    # The crate's reports are made again below, from the same raw files.
     planned = installed.run(clone, "sh", "-ec", f"{steps[3]} -n").stdout
     assert {"tidy_family", "make_page", "build_index"} == set(
         re.findall(r"^rule (tidy\w+|\w+_page|\w+_index)", planned, re.M)

@@ -1,4 +1,4 @@
-"""A sample of the injections (`make test-long` is their long form), and what they found."""
+"""A sample of the injections (`make test-long` is their long form), and their findings."""
 
 import os
 import subprocess

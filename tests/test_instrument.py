@@ -1,4 +1,4 @@
-"""The hash of the code that measured: it covers all that decides what is executed, and nothing that only shows it."""
+"""The hash of the measuring code covers everything that decides what is executed, and nothing that only shows it."""
 
 import json
 
@@ -7,9 +7,9 @@ from conftest import Project, copy_project
 
 FAMILIES = ("file_size", "fio", "http_concurrency", "load_test", "log_write")
 ALL, NONE = set(FAMILIES), set()
-# What an edit of a file makes another instrument of.
+# The instruments that an edit of a file changes.
 EDITS = {
-    # All families: the agent, sizes and limits, and what stands between a family and a host's commands.
+    # All families: the agent, sizes and limits, and the code between a family and a host's commands.
     "agent/supervisor.py": ALL,
     "agent/limits.py": ALL,
     "model/units.py": ALL,
@@ -81,11 +81,11 @@ EDITS = {
     "families/log_write/imported.py": NONE,
     "families/log_write/parse.py": NONE,
     "families/log_write/page/load.py": NONE,
-    # What several families share.
+    # Code that several families share.
     "families/shared/levels.py": {"http_concurrency", "log_write"},
     "families/shared/under_load.py": {"http_concurrency", "load_test", "log_write"},
 }
-# Edits each file in turn, and prints the digests before, and after each edit.
+# Edits each file in turn, and prints the digests before the first edit and after each.
 EDITING = f"""
 import json, pathlib
 from benchstudy.measuring.instrument import instrument_sha256
@@ -104,7 +104,7 @@ print(json.dumps(found))
 
 @pytest.fixture(scope="module")
 def digests(tmp_path_factory) -> dict[str, dict[str, str]]:
-    """By the file that was edited, "" for none, and by family."""
+    """By the edited file, "" for none, and by family."""
     project: Project = copy_project(tmp_path_factory.mktemp("instrument") / "project")
     return json.loads(project.run("python", "-c", EDITING).stdout)
 

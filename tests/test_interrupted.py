@@ -1,4 +1,4 @@
-"""A measurement that is interrupted, in every way: what is complete stays, and the same command does the rest."""
+"""A measurement that is interrupted in every way: complete trials stay, and the same command does the rest."""
 
 import json
 import os
@@ -19,7 +19,7 @@ from warm_snakemake import Started
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory) -> Iterator[Path]:
-    """Of the host, which is this machine. Another suite on it must not look like a second controller."""
+    """A lock for the host, which is this machine. Another suite on it must not look like a second controller."""
     folder = tmp_path_factory.mktemp("interrupted")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("BENCHSTUDY_HOST_LOCK", str(folder / "host.lock"))
@@ -49,7 +49,7 @@ def provisioned(folder, study) -> Project:
 
 @pytest.fixture
 def project(provisioned, tmp_path) -> Project:
-    """A copy in which nothing is measured, and all is installed that has to be."""
+    """A copy in which nothing is measured, and everything needed is installed."""
     return Project(shutil.copytree(provisioned.root, tmp_path / "project"))
 
 
@@ -104,7 +104,7 @@ def test_kill_9_of_everything_here_then_the_same_command_waits_for_the_lease_and
 def test_ctrl_c_leaves_nothing_running_and_records_the_trial_as_aborted(project, folder):
     process = start(project)
     os.killpg(process.pid, signal.SIGINT)
-    os.killpg(process.pid, signal.SIGINT)  # an impatient person
+    os.killpg(process.pid, signal.SIGINT)  # an impatient user
     process.communicate(timeout=90)
     assert process.returncode != 0
     assert not processes(str(folder / "work" / "agent")), "nothing of the session runs on the host"
@@ -137,8 +137,8 @@ def test_ctrl_c_ends_it_also_behind_a_reader_that_is_gone(project, study, folder
     assert set(statuses.values()) <= {"ok", "aborted"} and len(statuses) < 100
 
 
-# Snakemake's own handler on a screen in which the Ctrl-C comes, and then on one whose reader is gone: by itself, in a
-# fork, and then with what the adapter adds.
+# Snakemake's own handler, first with a screen during whose output the Ctrl-C comes, then with one whose reader is gone:
+# alone, in a fork, and then with the adapter's additions.
 PRINTING = """
 import os, signal, threading, types
 import snakemake.api
@@ -176,7 +176,7 @@ print("goes on")
 
 
 def test_a_ctrl_c_is_not_lost_while_snakemake_prints_and_a_reader_may_go(project):
-    """By itself Snakemake loses the one and fails on the other: should it not any more, the adapter may shrink."""
+    """Alone, Snakemake loses the one and fails on the other. If it no longer does, the adapter can shrink."""
     done = project.run("python", "-c", PRINTING)
     assert done.stdout.splitlines() == ["lost", "asked to end", "goes on"] and "BrokenPipeError" in done.stderr
 

@@ -1,6 +1,6 @@
-"""Results follow their code: the jobs that an edit of any module makes due are those that import it, and no others.
+"""Results follow their code: an edit of any module makes exactly those jobs due that import it.
 
-What each job imports is found here in a second way: by reading the sources themselves, from the job's script on.
+The imports of each job are found in a second way here: by reading the sources, starting at the job's script.
 """
 
 import ast
@@ -18,13 +18,13 @@ from benchstudy.model import registry
 SRC = CHECKOUT / "src"
 FAMILIES = ("file_size", "fio", "http_concurrency", "load_test", "log_write")
 MODULES = {path.relative_to(SRC).as_posix(): None for path in sorted(SRC.rglob("*.py"))}
-# How a job starts, logs and fails decides no result.
+# How a job starts, logs and fails does not affect its result.
 START = ("benchstudy.jobs.job.", "benchstudy.jobs.preloaded.", "benchstudy.jobs.running.")
 
 
 @pytest.fixture(scope="module")
 def jobs(tmp_path_factory: pytest.TempPathFactory) -> list[Job]:
-    """All jobs of the embedded study, as Snakemake plans them before anything was done."""
+    """All jobs of the embedded study, as Snakemake plans them when nothing is done yet."""
     project: Project = copy_project(tmp_path_factory.mktemp("inputs") / "project")
     return jobs_in(project.snakemake("report", "-n", "-p", "--forceall").stdout)
 
@@ -109,7 +109,7 @@ def after(jobs: list[Job], job: Job) -> set[str]:
 
 
 def imported_by(job: Job) -> set[str]:
-    """Files below src that a job's script imports, and what families bring to it by name."""
+    """Files below src that a job's script imports, and those that families add by name."""
     script = CHECKOUT / "workflow" / "scripts" / f"{job.rule}.py"
     if job.rule in ("report", "measure_session", "provision_target"):
         return set()
@@ -137,7 +137,7 @@ def imported_by(job: Job) -> set[str]:
 
 
 def files_of(name: str) -> list[str]:
-    """Of a module and of the packages around it; nothing for a name that is no module of ours."""
+    """The file of a module and of the packages around it; nothing for a name that is not a module of ours."""
     parts = name.split(".")
     paths = ["/".join(parts[:length]) for length in range(1, len(parts) + 1)]
     own = [file for path in paths for file in (f"{path}.py", f"{path}/__init__.py") if file in MODULES]
@@ -152,7 +152,7 @@ def imports_of(module: str) -> set[str]:
 
 
 def names_in(node: ast.AST, package: str = "") -> Iterator[str]:
-    """Names that may be modules, but those that only a type checker imports. `package`: where a relative one starts."""
+    """Names that may be modules, except those for type checkers only. `package`: the base of relative imports."""
     if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
         return
     if isinstance(node, ast.Import):

@@ -1,4 +1,4 @@
-"""`--json`: every command that tells something has it, its fields are documented, and what it prints is JSON."""
+"""`--json`: every command that prints results has it, its fields are documented, and the output is JSON."""
 
 import json
 import re
@@ -17,7 +17,7 @@ from benchstudy.model.output import MAKES
 
 DATA = CHECKOUT / "tests" / "data"
 DOCUMENT = CHECKOUT / "docs" / "commands.md"
-# Where a test has what the others of this file lack: two studies with tables, a crate, a Prometheus.
+# Other test files have what these commands need: two studies with tables, a crate, a Prometheus.
 ELSEWHERE = {
     "archive": "test_archive.py",
     "compare": "test_two_studies.py",
@@ -41,7 +41,7 @@ HERE: dict[str, list[str]] = {
 
 
 def with_json() -> dict[str, ArgumentParser]:
-    """Commands that have the option, by name."""
+    """Commands with this option, by name."""
     return {
         name: parser for name, parser in parsers(command_parser()).items() if "--json" in parser._option_string_actions
     }
@@ -61,7 +61,7 @@ def test_each_is_parsed_by_a_test():
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """With a study of commands, whose outputs are to be imported; one of them failed."""
+    """A project with a study of commands, and outputs to import, one of which failed."""
     monkeypatch.chdir(as_project(tmp_path))
     study = {
         "study": "small",
@@ -90,13 +90,13 @@ def keys(facts: Any) -> Iterator[str]:
 
 
 def told(capsys: pytest.CaptureFixture[str], name: str, *words: str, status: int = 0) -> Any:
-    """What a command prints as JSON; nothing else may be on standard output."""
+    """A command's JSON output; standard output may contain nothing else."""
     assert main([name, *words, "--json"]) == status
     return json.loads(capsys.readouterr().out)
 
 
 def documented(name: str) -> set[str]:
-    """Fields that the document names for a command."""
+    """Fields that the document lists for a command."""
     part = re.search(rf"(?ms)^### `{name}`$(.*?)(?=^##|\Z)", DOCUMENT.read_text())
     assert part, f"docs/commands.md has no part on {name}"
     return set(re.findall(r"`([a-z][a-z0-9_]*)`", part[1]))
@@ -106,7 +106,7 @@ def test_each_prints_json_whose_fields_are_documented(project, capsys):
     found = {name: told(capsys, name, *words, status=name in ("import", "prose")) for name, words in RUNS}
     for name, facts in found.items():
         free = {"true", "ok", "failed", "timeout", "here", "command", "fio"}  # names of the study
-        named = set(facts) if name == "systems" else set(keys(facts))  # below its keys a system has names of its own
+        named = set(facts) if name == "systems" else set(keys(facts))  # below its keys, a system has names of its own
         assert named - free <= documented(name), name
     taken = found["import"]["imported"]
     assert taken and [refused["path"] for refused in found["import"]["refused"]] == ["outputs/stranger.txt"]

@@ -1,4 +1,4 @@
-"""`make lab`: a server that a browser could open, with a kernel that has the project's package."""
+"""`make lab`: a server that a browser can open, with a kernel that has the project's package."""
 
 import json
 import os
@@ -104,7 +104,7 @@ def said_by(lab: Lab, kernel: str, code: str) -> str:
             try:
                 client.wait_for_ready(timeout=60)
                 break
-            except RuntimeError as error:  # a kernel that takes a second to start is taken for dead
+            except RuntimeError as error:  # a kernel that takes a second to start is considered dead
                 assert time.monotonic() < deadline, error
         printed = []
         client.execute_interactive(
@@ -128,7 +128,7 @@ def published(tmp_path: Path) -> Iterator[Path]:
 
 
 def run_as_lab_does(notebook: Path, cells: int) -> str:
-    """The first cells in a kernel of Jupyter, whose folder is the notebook's; all that they show."""
+    """Run the first cells in a Jupyter kernel in the notebook's folder; returns everything that they show."""
     document = nbformat.read(notebook, as_version=4)
     del document.cells[cells:]
     NotebookClient(document, timeout=120, resources={"metadata": {"path": str(notebook.parent)}}).execute()

@@ -32,7 +32,7 @@ TRIALS = 10_000
 
 @pytest.fixture(scope="module")
 def reports(tmp_path_factory):
-    """The page of 10 000 trials as the workflow makes it, and the first page; evil names and failures among them."""
+    """The page of 10 000 trials as the workflow makes it, and the first page; with evil names and failures."""
     root = tmp_path_factory.mktemp("large")
     tidy = write_file_size(root, blocks=TRIALS // 40)
     with pages_made_in(root):
@@ -53,7 +53,7 @@ def reports(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def table(reports):
-    """The table of trials that the pages are made of."""
+    """The table of trials from which the pages are made."""
     return pl.read_parquet(reports.parent / "data" / "tidy" / "embedded" / "file_size" / "trials.parquet")
 
 
@@ -81,7 +81,7 @@ def test_every_page_stays_below_three_megabytes(texts, table):
 
 
 def test_every_trial_is_in_one_page_with_its_files_and_their_hashes(texts, table):
-    """Its id, the way to its folder and to each file that is not empty, and the SHA-256 of each of those."""
+    """Its id, the link to its folder and to each non-empty file, and the SHA-256 of each of these."""
     found = {}
     for path, text in texts.items():
         for row in re.findall(r'<tr id="trial-.*?</tr>', markup(text), re.DOTALL):
@@ -102,7 +102,7 @@ def test_every_link_between_the_pages_leads_to_an_id(texts):
     ids = {path: set(re.findall(r'\bid="([^"]*)"', markup(text))) for path, text in texts.items()}
     followed = 0
     for path, text in texts.items():
-        # What scripts draw leads there too: points have their links as data.
+        # Elements that scripts draw link there, too: points have their links as data.
         found = [*re.findall(r'<a[^>]*href="([^"]*)"', markup(text)), *re.findall(r'"href":"(file_[^"]*)"', text)]
         for href in set(found):
             target, _, fragment = html.unescape(href).partition("#")
@@ -116,7 +116,7 @@ def test_every_link_between_the_pages_leads_to_an_id(texts):
 
 
 def test_from_a_cell_to_its_trials_and_back(texts, reports):
-    """A cell leads to its case, which says the command and leads to its trials, which lead back."""
+    """A cell links to its case, which shows the command and links to its trials, which link back."""
     page = markup(texts[reports / "embedded" / "file_size.html"])
     case = re.search(r'<td class="number"[^>]*><a href="#(case-[^"]+)"', page)[1]
     section = re.search(rf'<details class="case" id="{re.escape(case)}">.*?</details>', page, re.DOTALL)[0]
@@ -238,7 +238,7 @@ def test_commands_are_said_once_and_ports_are_no_difference(tmp_path):
 
 def cloud(count, cases=4, seed=3):
     random = np.random.default_rng(seed)
-    values = np.round(random.lognormal(0, 1, count), 2)  # ties among them
+    values = np.round(random.lognormal(0, 1, count), 2)  # some of them equal
     names = [f"case {number % cases}" for number in range(count)]
     return pl.DataFrame({"series": names, "x": 1.0, "y": values, "trial": [f"{n:08x}" for n in range(count)]})
 

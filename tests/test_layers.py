@@ -1,4 +1,4 @@
-"""What import-linter cannot see: the contracts in pyproject.toml are of modules, and what runs on hosts is none."""
+"""What import-linter cannot see: the contracts in pyproject.toml are about modules, and code for hosts is none."""
 
 import ast
 from pathlib import Path
@@ -12,7 +12,7 @@ ON_HOSTS = sorted(
         *PACKAGE.glob("agent/*.py"),
         *PACKAGE.glob("families/**/on_host/*.py"),
         *CHECKOUT.glob("envs/mattermost/*/*.py"),
-        # What services of systems are given; a deploy runs here.
+        # Files that services of systems get. A deploy runs here instead.
         *(path for path in CHECKOUT.glob("envs/*/*.py") if path.name != "deploy.py"),
     ]
 )

@@ -1,4 +1,4 @@
-"""Limits that the kernel really enforces: servers and commands on a real sshd host, held, killed and counted by it."""
+"""Limits that the kernel really enforces: servers and commands on a real sshd host, limited, killed and counted."""
 
 import json
 import os
@@ -70,7 +70,7 @@ WEB = {
     "argv": ["python3", "-S", "{{dir}}/server.py", "{{bind}}", "{{port.web}}"],
     "ready": {"tcp": "web", "timeout": "20s"},
 }
-# Comes to its memory limit only when it is asked to end.
+# Reaches its memory limit only when it is asked to end.
 LATE = {
     **WEB,
     "stop": ["python3", "-c", "import urllib.request as r; r.urlopen('http://{{bind}}:{{port.web}}/eat/200')"],
@@ -339,7 +339,7 @@ def test_a_command_at_its_limit_says_oom(trial):
     assert done.execution.limits["oom_kills"] == 1
     with pytest.raises(TrialFailed, match=r"^OOM: killed by the kernel at its memory limit of 32 MiB"):
         done.require_success()
-    # A shell that hides its child's death behind an exit status does not hide it from the group.
+    # If a shell hides its child's death behind an exit status, the group still shows it.
     done = trial.execute(Command(["sh", "-c", f"python3 -c '{eat}'; exit 0"], limits=limits(memory="32MiB"), label="b"))
     with pytest.raises(TrialFailed, match=r"^OOM: 1 of its processes killed by the kernel"):
         done.require_success()
@@ -361,7 +361,7 @@ def test_the_group_is_gone_after_a_timeout_with_everything_that_hid_in_it(agent)
 @needs_root
 @pytest.mark.fault(35)
 def test_the_next_session_removes_the_group_of_a_killed_supervisor_and_who_hides_in_it(agent):
-    # Without our marks, and no child of the supervisor's child any more: only its group tells whose process this is.
+    # It has none of our marks, and its parent is no longer one of ours; only its group shows to whom it belongs.
     script = "env -i setsid sh -c 'echo $$ > hidden; exec sleep 300' & touch ready; sleep 300"
     service = Service(argv=["sh", "-c", script], ready={"mount": "/proc"})
     running = agent.start_service(SESSION, "web", service, confinement=Confinement(limits(1, "64MiB")))
@@ -381,7 +381,7 @@ def test_the_next_session_removes_the_group_of_a_killed_supervisor_and_who_hides
 
 
 def supervised(folder: Path, prefix: list[str] = (), before: Callable[[], None] | None = None, **spec) -> dict:
-    """The agent's last word on a command, run without SSH, so that a test can prepare what it inherits."""
+    """The agent's last message about a command. It runs without SSH, so that a test can prepare what it inherits."""
     given = {"uuid": folder.name, "session": "s", "lock": "", "lease_s": 20.0, "timeout_s": 20.0, **spec}
     argv = [*prefix, sys.executable, "-I", "-S", str(AGENT), "run", str(folder)]
     with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, preexec_fn=before) as process:
@@ -419,7 +419,7 @@ def _may_raise_limits() -> bool:
 
 @pytest.fixture
 def open_folder() -> Iterator[Path]:
-    """A folder of nobody's, with an agent in it that nobody may read."""
+    """A folder of nobody's, with an agent that nobody may read."""
     folder = Path(tempfile.mkdtemp(prefix="benchstudy-test-"))
     shutil.copytree(AGENT, folder / "agent", ignore=shutil.ignore_patterns("__pycache__"))
     folder.chmod(0o777)
@@ -482,7 +482,7 @@ def test_a_provisioned_tool_goes_before_one_on_the_path(trial, agent):
         trial.tool_path("no-such-tool")
 
 
-# --- the ways that this kernel offers in part only ----------------------------------------------------------------
+# --- ways that this kernel offers only in part --------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -502,7 +502,7 @@ def unified_point() -> Path | None:
 @needs_root
 @pytest.mark.skipif(unified_point() is None, reason="no unified hierarchy is mounted here")
 def test_a_real_v2_group_holds_counts_and_is_removed(cgroups, tmp_path):
-    """On the kernel's own v2 tree. Where v1 has the memory controller, as here, memory is not counted in it."""
+    """On the kernel's own v2 tree. If v1 has the memory controller, as here, memory is not counted in it."""
     group = cgroups.UnifiedGroup(str(tmp_path), f"benchstudy-{tmp_path.name}", None, None)
     spin = "import time\nwhile time.process_time() < 0.3: pass\nprint(flush=True)\ntime.sleep(300)"
     with subprocess.Popen([sys.executable, "-c", spin], stdout=subprocess.PIPE) as process:
@@ -532,9 +532,9 @@ V2_FILES = {
 
 
 def test_what_is_said_to_and_read_from_a_v2_tree_with_all_controllers(cgroups, tmp_path, monkeypatch):
-    """The protocol of the files only, in a folder that looks like such a tree: this kernel's has no memory controller.
+    """Only the protocol of the files, in a folder that looks like such a tree: this kernel's has no memory controller.
 
-    That such a limit holds is shown on v1; that a v2 group admits, counts and goes is shown on the real one above.
+    v1 shows that such a limit holds; the real v2 group above shows that a group admits, counts and is removed.
     """
     tree = tmp_path / "cgroup"
     own = tree / "user.slice" / "session.scope"
@@ -547,7 +547,7 @@ def test_what_is_said_to_and_read_from_a_v2_tree_with_all_controllers(cgroups, t
 
     for folder in (tree, own.parent, own):
         make_group(str(folder))
-    # The own group holds processes and hands nothing on; the one above has no such controller to hand on.
+    # Our own group has processes and delegates nothing; the one above has no such controller to delegate.
     (own / "cgroup.controllers").write_text("memory")
     (own.parent / "cgroup.controllers").write_text("memory")
     (tree / "cgroup.subtree_control").write_text("cpuset memory")
@@ -579,7 +579,7 @@ def test_what_is_said_to_and_read_from_a_v2_tree_with_all_controllers(cgroups, t
 
 
 def test_systemd_is_asked_for_a_scope_with_the_limits_and_left_alone_where_it_does_not_run(cgroups, tmp_path):
-    """Where systemd rules, its scope is used; here its own command takes the options and says that it does not run."""
+    """With systemd in charge, its scope is used. Here, its command takes the options and says that it does not run."""
     if Path("/run/systemd/system").is_dir():
         pytest.skip("systemd runs here: the tests above went through it if this host has no v1")
     with pytest.raises(cgroups.Unavailable, match="systemd is not running here"):

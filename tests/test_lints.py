@@ -1,4 +1,4 @@
-"""Lints: what RIGOR holds against the published pages is found by name, from data/published/ alone."""
+"""Lints: every complaint of RIGOR about the published pages is found by name, from data/published/ alone."""
 
 import csv
 from functools import cache
@@ -122,7 +122,7 @@ def test_8_failures_without_reason_a_sweep_full_from_its_start_and_a_command_tha
 
 
 def clean_rows(**changed: tuple[float, str]) -> list[list[object]]:
-    """A table that tells everything: n, interval, and figures that fit each other and the hardware."""
+    """A complete table: n, interval, and figures that fit each other and the hardware."""
     rows = []
     for op, factor in (("write", 1.0), ("read", 0.8)):
         for size, seconds in (("10MB", 0.10), ("100MB", 1.0), ("1GB", 10.0)):
@@ -172,7 +172,7 @@ def test_what_cannot_be_linted_says_so(tmp_path: Path):
     [
         ([(1, 10), (5, 100), (10, 101), (50, 99), (100, 100)], 5),
         ([(1, 10), (10, 20), (50, 40), (100, 80)], None),
-        ([(10, 100), (20, 100), (40, 100), (80, 100)], None),  # flat, but over less than a tenfold
+        ([(10, 100), (20, 100), (40, 100), (80, 100)], None),  # flat, but over less than a factor of ten
     ],
 )
 def test_a_plateau_is_long_and_wide(sweep: list[tuple[int, float]], start: int | None):
@@ -184,7 +184,7 @@ def test_a_plateau_is_long_and_wide(sweep: list[tuple[int, float]], start: int |
 
 @pytest.fixture
 def results(tmp_path: Path) -> Results:
-    """A disk with a ceiling, an object store with a cold first request, a trial that failed and does not say why."""
+    """A disk with a ceiling, an object store with a cold first request, and a trial that failed without saying why."""
     tables = Tables(tmp_path, "s", "file_size")
     gigabyte = {"size_bytes": 1e9}
     for block in range(1, 9):
@@ -253,7 +253,7 @@ def test_every_rule_explains_itself_and_is_called_once():
         assert name == rule.name and name == name.lower() and rule.why.endswith(".") and rule.action.endswith(".")
         assert f"`{name}`" in (PUBLISHED.parents[1] / "docs" / "lints.md").read_text(encoding="utf-8")
     every = {f.lint for f in lints.lint(PUBLISHED)}
-    # No page prints what was scraped, nor trials, nor what else its host did, nor clients: test_load_test_report.py,
+    # No page prints what was scraped, trials, other work of the host, or clients. test_load_test_report.py,
     # test_modes.py, test_disturbed.py and test_clients.py have results with each of these.
     unprinted = (
         "benchstudy.families.command.lints",
@@ -298,7 +298,7 @@ def test_a_ceiling_is_what_other_cases_of_the_study_measured_on_the_same_target(
 
 @pytest.mark.parametrize(("fetched", "found"), [(1e9, []), (9e8, ["cache-speed-reads"]), (0.0, ["cache-speed-reads"])])
 def test_a_read_whose_bytes_storage_gave_is_above_no_ceiling_that_was_measured(tmp_path: Path, fetched, found):
-    """fio past the page cache gets half of what a disk gives to a reader whose requests are larger."""
+    """fio past the page cache gets half of what a disk gives to a reader with larger requests."""
     tables = Tables(tmp_path, "s", "file_size")
     levels = {"backend": "disk", "op": "read", "size": "1GB", "cache": "cold"}
     for block in (1, 2):

@@ -1,4 +1,4 @@
-"""The family load_test without a host: what a study may say, its cases, their order, and the errors of a wrong one."""
+"""The family load_test without a host: what a study may say, its cases, their order, and errors of a wrong study."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta

@@ -1,6 +1,6 @@
-"""The system under test of load_test: real releases of Mattermost, built from pins, on real databases with a data set.
+"""The system under test of load_test: real releases of Mattermost from pins, on real databases with a data set.
 
-The builds take minutes, once on a machine: all tests share them (conftest.py).
+The builds take minutes, once per machine; all tests share them (conftest.py).
 """
 
 import ast
@@ -37,14 +37,14 @@ from benchstudy.model.study import load_study, parse_study, with_systems
 
 ON_HOST = CHECKOUT / "envs" / "mattermost" / "data"
 SEED = ON_HOST / "seed.py"
-# Of the trial, besides what a service needs; see docs/families/load_test.md.
+# Variables of the trial, in addition to those that a service needs; see docs/families/load_test.md.
 OF_THE_TRIAL = {"server.bind", "server.port.metrics", "load.bind", "load.port.metrics"}
 SMALL = {"users": 8, "teams": 2, "channels": 3, "posts": 120, "direct-posts": 20, "seed": 7}
 
 
 @pytest.fixture(scope="module")
 def studies():
-    """The blocks of load_test that are shipped with the project and run something, by file."""
+    """The blocks of load_test that ship with the project and run something, by file."""
     files = [CHECKOUT / "config" / "config.yaml", *sorted((CHECKOUT / "config" / "studies").glob("*.yaml"))]
     blocks = {file.name: with_systems(yaml.safe_load(file.read_text()))["families"].get("load_test") for file in files}
     return {name: block for name, block in blocks.items() if block and block.get("services")}
@@ -72,7 +72,6 @@ def programs(tmp_path_factory):
         root / "work",
         target_roles=["sut", "load"],  # so that this host needs no Locust
         environment=project.environment,
-        timeout_s=3000,
     )
     packages = {"postgresql", "mariadb-server", "prometheus", "prometheus-node-exporter"}
     assert set(facts["packages"]) == packages and all(facts["packages"].values())
@@ -84,7 +83,7 @@ def programs(tmp_path_factory):
 
 
 def data_set(**changes):
-    """The lines of a data set, made by the Python that a host may have."""
+    """The lines of a data set, made with a Python version that a host may have."""
     sizes = {name.replace("-", "_"): number for name, number in {**SMALL, **changes}.items()}
     script = (
         "import json, sys; sys.path.insert(0, sys.argv[1]); import content\n"
@@ -98,7 +97,7 @@ def data_set(**changes):
 def test_a_data_set_is_the_same_everywhere_for_the_same_sizes_and_seed():
     lines = data_set()
     assert lines == data_set()
-    # Whoever changes what is made, changes what every published figure stands on.
+    # A change of this data changes the basis of every published figure.
     digest = hashlib.sha256("\n".join(json.dumps(line) for line in lines).encode()).hexdigest()
     assert digest.startswith("50a3e0cf28f13a27")
     assert data_set(seed=8) != lines
@@ -152,7 +151,7 @@ def test_every_placeholder_of_a_shipped_study_is_filled(studies):
 
 
 def test_every_release_of_a_shipped_study_finds_its_own_tables(studies):
-    """A server's address of its database names that of its own release, as the seeder does."""
+    """The database address of a server names the database of its own release, as the seeder does."""
     for name, block in studies.items():
         for version in block["versions"]:
             for database, label in version.get("services", {}).items():
@@ -168,7 +167,7 @@ def test_every_release_of_a_shipped_study_finds_its_own_tables(studies):
 
 
 def test_the_study_with_verdicts_starts_what_the_embedded_one_starts(studies):
-    """They must not drift apart."""
+    """Both must stay the same."""
 
     def but_sizes(block):
         setup = json.dumps({name: block[name] for name in ("services", "system", "prometheus", "databases")})
@@ -196,7 +195,7 @@ def test_the_full_study_is_whole_and_its_programs_go_where_they_run():
 
 
 def test_check_names_what_a_host_lacks(studies, tmp_path):
-    """A host that nobody provisioned, but for what its packages bring."""
+    """A host that nobody provisioned, with only what its packages bring."""
     block = studies["config.yaml"]
     study = parse_study(
         {
@@ -213,7 +212,7 @@ def test_check_names_what_a_host_lacks(studies, tmp_path):
         )
         found = HostCheck(HostConnection(remote, agent), ["sut", "load"])
         plan.family.check(plan.config, found)
-    # The agent's desk ends by itself once nobody talks to it. Other fixtures of this run may have processes of theirs.
+    # The agent's desk ends by itself when nobody talks to it. Other fixtures of this run may have processes there.
     until(lambda: not processes(str(tmp_path)), 60.0)
     lacking = {text.removesuffix(" is missing") for good, text, _ in found.findings if not good}
     tools = {"mattermost-9.9", "mattermost-10.2", "mattermost-9.9-import"}
@@ -221,7 +220,7 @@ def test_check_names_what_a_host_lacks(studies, tmp_path):
     assert any(good and text.startswith("services: /") and text.endswith("/cp") for good, text, _ in found.findings)
 
 
-# --- the real ones ---------------------------------------------------------------------------------------------------
+# --- the real servers -----------------------------------------------------------------------------------------------
 
 
 def free_ports(count):
@@ -235,7 +234,7 @@ def free_ports(count):
 
 
 def seed(folder, database, releases, *options, **environment):
-    """As the service `dataset` does it: (what ended, password of the database, ports of database and server)."""
+    """Like the service `dataset`: (how it ended, password of the database, ports of database and server)."""
     folder.mkdir()
     sql, http, metrics = free_ports(3)
     password = secrets.token_hex(16)
@@ -268,7 +267,7 @@ def settings(http, metrics):
 
 @contextmanager
 def running(argv, number, answers, **options):
-    """A server, until it answers; ended by a signal of that number."""
+    """A server, started and waited for; ended by a signal of that number."""
     process = subprocess.Popen([str(part) for part in argv], stdin=subprocess.DEVNULL, **options)
     try:
         until(lambda: process.poll() is not None or answers(), 60.0)
@@ -285,7 +284,7 @@ def listens(port):
 
 
 def ask(url, content=None, token=""):
-    """(answer, headers); None as long as nobody answers."""
+    """(answer, headers); None while nothing answers."""
     request = urllib.request.Request(url, headers={"Authorization": f"Bearer {token}"} if token else {})
     if content is not None:
         request.data = json.dumps(content).encode()
@@ -308,7 +307,7 @@ def test_both_releases_find_the_same_rows_on_a_copy_of_what_was_made_once(progra
     counts = accounts["counts"]
     assert accounts["schema"] == load_data.ACCOUNTS_SCHEMA
     assert (counts["users"], counts["teams"], counts["posts"], counts["direct_posts"]) == (8, 2, 120, 20)
-    assert counts["channels"] == 2 * (3 + 2)  # of each team: its own, and what every team has
+    assert counts["channels"] == 2 * (3 + 2)  # in each team: its own, and those that every team has
     assert accounts["database"].startswith("PostgreSQL ")
 
     shutil.copytree(data / "data", tmp_path / "trial", symlinks=True)
@@ -323,7 +322,7 @@ def test_both_releases_find_the_same_rows_on_a_copy_of_what_was_made_once(progra
                 programs / f"mattermost-{name}", tmp_path / name, source, http, metrics, accounts
             )
     assert [said[name]["version"] for name in ("9.9", "10.2")] == ["9.9.0", "10.2.0"]
-    # Ids included: the rows were made once.
+    # Including ids: the rows were made once.
     assert said["9.9"]["posts"] == said["10.2"]["posts"]
     assert len(said["9.9"]["posts"]) > 3
     assert all("mattermost_db_store_time_bucket" in said[name]["metrics"] for name in said)

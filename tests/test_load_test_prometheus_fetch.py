@@ -38,7 +38,7 @@ SECONDS = 300
 FILE = "metrics.ndjson.gz"
 API = [
     Calls("mattermost_api_time", "handler", name, 3, 0.03, {"status_code": "200"})
-    # What a pattern, a JSON text and PromQL's strings must each be kept from misreading.
+    # Characters that patterns, JSON and PromQL strings could each misread.
     for name in ("plain", "a|b.*c", 'say "hi"\\n', '"values":[[1,"2"]]', "(x){y}[z]$")
 ]
 INSTANCES = [
@@ -78,7 +78,7 @@ def window(begin_s: int) -> tuple[float, float]:
 
 @pytest.fixture(scope="module")
 def whole(server, window, tmp_path_factory) -> Path:
-    """Fetched in one page a metric."""
+    """Fetched with one page per metric."""
     folder = tmp_path_factory.mktemp("whole")
     fetch(server, folder, *window)
     return folder / FILE
@@ -102,7 +102,7 @@ def spec_of(url: str, window: tuple[float, float], **changes: object) -> dict:
 
 
 def refused(cwd: Path, spec: dict, **secrets: str) -> str:
-    """Why nothing was fetched. No secret is said or kept."""
+    """Why nothing was fetched. No secret is printed or stored."""
     done = agent("prometheus:fetch", spec=spec, cwd=cwd, **secrets)
     assert (done.returncode, done.stdout) == (1, "")
     assert "Traceback" not in done.stderr and not (cwd / FILE).exists()
@@ -145,7 +145,7 @@ def test_answers_are_kept_as_they_came(server, window, whole):
 
 @pytest.mark.parametrize(
     ("most_samples", "most_pages"),
-    # Two short pages of all series; parts of the series of ten seconds each.
+    # Two short pages of all series, then parts of the series of ten seconds each.
     [(5000, 60), (150, 2000)],
 )
 def test_a_server_that_limits_queries_is_asked_for_less_at_a_time(
@@ -180,7 +180,7 @@ def test_a_server_that_gives_queries_no_time_is_named(data, window, tmp_path):
     (folder / "data").symlink_to(copied(data, tmp_path))
     with prometheus(folder, None, "--query.timeout=0s") as hurried:
         said = refused(tmp_path, spec_of(hurried.url, window))
-        # As version 2 says it, and 3 in some places.
+        # Version 2 says the first, and version 3 in some places, too.
         out_of_time = re.compile(r"query timed out|context deadline exceeded")
         asked = f"Prometheus at {hurried.url}, asked for /api/v1/query: "
         assert said.startswith(asked) and out_of_time.match(said.removeprefix(asked))
@@ -189,7 +189,7 @@ def test_a_server_that_gives_queries_no_time_is_named(data, window, tmp_path):
 
 
 def copied(data: Path, tmp_path: Path) -> Path:
-    """Blocks are never changed, but a server locks its folder."""
+    """Blocks never change, but a server locks its folder."""
     subprocess.run(["cp", "-a", data / "data", tmp_path / "blocks"], check=True)
     (tmp_path / "blocks" / "lock").unlink(missing_ok=True)
     return tmp_path / "blocks"
@@ -203,7 +203,7 @@ def test_large_answers_are_asked_for_in_parts(server, window, whole, tmp_path):
 
 
 def test_names_beyond_letters_and_digits_are_read_where_prometheus_has_them(tmp_path):
-    """As OpenTelemetry's: Prometheus takes them from version 3 on."""
+    """Names like those of OpenTelemetry, which Prometheus accepts from version 3 on."""
     begin_s, metric = int(time.time()) - 3600, "http.server.requests"
     with prometheus(tmp_path / "empty") as running:
         if int(running.get("/api/v1/status/buildinfo")["version"].partition(".")[0]) < 3:
@@ -215,7 +215,7 @@ def test_names_beyond_letters_and_digits_are_read_where_prometheus_has_them(tmp_
     ]
     backfill(tmp_path / "past", iter(lines))
     with prometheus(tmp_path / "past") as running:
-        # So small answers that routes are asked for in parts, by their label.
+        # Answers may be so small that routes are fetched in parts, by their label.
         named = {
             "select": '{"http.route"!="/0"}',
             "metrics": {"system": [metric], "host": []},
@@ -238,7 +238,7 @@ def test_tables_do_not_depend_on_pages(server, window, whole, tmp_path):
         write_facts(tmp_path / name, window, window, width_s=5.0, interval_s=1.0)
         found.append(parsed(tmp_path / name))
     (long_values, long), (short_values, short) = found
-    assert long_values.pop("samples") <= short_values.pop("samples")  # those on a border are told twice
+    assert long_values.pop("samples") <= short_values.pop("samples")  # those on a border arrive twice
     assert short_values == pytest.approx(long_values, rel=1e-9)
     for name, rows in long.series.items():
         for mine, other in zip(rows, short.series[name], strict=True):
@@ -275,14 +275,14 @@ def test_a_killed_fetch_goes_on_where_it_was(server, window, whole, tmp_path):
         first.wait()
         gone.set()
         with partial.open("ab") as file:
-            file.write(gzip.compress(b'{"kind":"page","metric":"half a line')[:-9])  # as of a write that was cut off
+            file.write(gzip.compress(b'{"kind":"page","metric":"half a line')[:-9])  # as after a truncated write
         before = list(asked)
         done = agent("prometheus:fetch", spec=spec, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     summary = json.loads(done.stdout)
     assert summary["resumed"] and not partial.exists()
     after = asked[len(before) :]
-    # The one that was on its way is asked again, all others once.
+    # The page that was under way is fetched again, all others once.
     assert after[0] == before[-1] and not set(after[1:]) & set(before)
     assert samples(tmp_path / FILE) == samples(whole)
     assert summary["samples"] == len(samples(whole)) and summary["version"]
@@ -338,13 +338,13 @@ def test_a_name_that_nobody_has_is_named(window, tmp_path):
     assert said.startswith("Prometheus at http://nobody.invalid:9090: ") and "can this host reach it?" in said
 
 
-# The hash of the password below, as `htpasswd -nB -C 4` makes it: Prometheus knows no other form.
+# The hash of the password below, as `htpasswd -nB -C 4` makes it; Prometheus accepts only this form.
 PASSWORD, PASSWORD_HASH = "correct horse 7731", "$2b$04$abcdefghijklmnopqrstuu/NKBV9sT8UwQ2RiIbBlG86yI6j.JrmK"
 
 
 @pytest.fixture(scope="module")
 def guarded(data, tmp_path_factory) -> Iterator[Prometheus]:
-    """Which only lets in who knows the password."""
+    """A server that requires the password."""
     folder = tmp_path_factory.mktemp("guarded")
     (folder / "data").symlink_to(copied(data, folder))
     (folder / "web.yml").write_text(json.dumps({"basic_auth_users": {"reader": PASSWORD_HASH}}))
@@ -404,7 +404,7 @@ def test_what_is_no_prometheus_is_named(server, window, tmp_path):
     with exporter() as program:
         said = refused(tmp_path, spec_of(f"http://{program.address}", window))
     assert "this is no answer of a Prometheus" in said
-    # Something listens and speaks another language.
+    # Something listens and speaks another protocol.
     with socket.create_server(("127.0.0.1", 0)) as mute:
         threading.Thread(target=lambda: hang_up(mute), daemon=True).start()
         said = refused(tmp_path, spec_of(f"http://127.0.0.1:{mute.getsockname()[1]}", window))

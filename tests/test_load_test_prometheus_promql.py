@@ -1,4 +1,4 @@
-"""Our own arithmetic against what a real Prometheus answers to the seed's PromQL, on a made-up history and live."""
+"""Our own arithmetic against a real Prometheus' answers to the seed's PromQL, on a synthetic history and live."""
 
 import math
 import re
@@ -20,7 +20,7 @@ from benchstudy.model.family import Parsed, ParseError
 
 DATA = CHECKOUT / "tests" / "data" / "prometheus"
 SAME = pytest.approx
-CLOSE = 1e-9  # the contract is 1 %; the same arithmetic gives the same numbers
+CLOSE = 1e-9  # the promise is 1 %; the same arithmetic gives the same numbers
 
 API = [
     Calls("mattermost_api_time", "handler", "createPost", 6, 0.03, {"status_code": "200"}),
@@ -85,7 +85,7 @@ def server(begin_s: int, tmp_path_factory: pytest.TempPathFactory) -> Iterator[P
 
 WINDOWS = {
     "quiet": (60, 420, 120, 420),
-    "a restart": (420, 660, 440, 660),  # RoleStore.GetByNames leaves, ChannelStore.Late enters
+    "a restart": (420, 660, 440, 660),  # RoleStore.GetByNames disappears, ChannelStore.Late appears
     "one is away": (600, 840, 640, 830),
     "half a minute": (200, 230, 205, 230),
 }
@@ -93,7 +93,7 @@ WINDOWS = {
 
 @pytest.fixture(scope="module", params=WINDOWS)
 def window(request, server, begin_s, tmp_path_factory) -> tuple[str, tuple[float, ...], float, Path]:
-    # Samples have milliseconds; a border in between is one that no version of Prometheus counts in another way.
+    # Samples have milliseconds; no version of Prometheus counts differently at a border between two samples.
     moments = [begin_s + 0.0005 + edge for edge in WINDOWS[request.param]]
     width_s = 60.0 if moments[1] - moments[0] >= 120 else 5.0
     folder = trial(server, tmp_path_factory.mktemp("trial"), moments[:2], moments[2:], width_s=width_s)
@@ -120,7 +120,7 @@ def test_totals_of_the_steady_window_are_those_of_promql(server, window):
         return server.ask(query, end_s)[""]
 
     for group, (metric, _) in HISTOGRAMS.items():
-        # A mean is that of the calls counted, not of rates drawn out to the window's edges.
+        # A mean is that of the counted calls, not of rates extrapolated to the window's edges.
         assert values[f"{group}_mean"] == SAME(ask(mean(metric, over)), rel=0.01)
         assert values[f"{group}_p99"] == SAME(ask(p99(metric, over)), rel=CLOSE)
         assert values[f"{group}_rate"] == SAME(ask(f"sum(rate({metric}_count[{over}]))"), rel=CLOSE)
@@ -192,7 +192,7 @@ def test_the_ten_panels_are_those_of_promql(server, window, begin_s, panel):
     )
     asked = {round(at - start_s, 3): float(value) for at, value in answer["result"][0]["values"]}
     if panel in ("goroutines", "heap", "stack", "devices"):
-        # A history has no marks of where series end: for 5 minutes Prometheus repeats what it last knew.
+        # A history has no marks for the end of a series, so Prometheus repeats the last value for 5 minutes.
         away = (AWAY.start + begin_s - start_s, AWAY.stop + begin_s - start_s + 1)
         rows = [row for row in rows if not away[0] <= row["t_s"] <= away[1]]
         assert len(rows) > 20
@@ -207,7 +207,7 @@ def test_the_ten_panels_are_those_of_promql(server, window, begin_s, panel):
 def test_means_of_gauges_are_over_time(server, window):
     _, (_, _, start_s, end_s), _, folder = window
     values, _ = parsed(folder)
-    # Where nothing is scraped Prometheus repeats the last value of a history, which has no marks of its ends.
+    # Without a scrape, Prometheus repeats the last value of a history, which has no marks for its end.
     answered = "and on(instance) up == 1"
     queries = {
         "goroutines": f"sum(go_goroutines {answered})",
@@ -264,7 +264,7 @@ def test_a_series_of_one_window_only_is_never_zero(window):
     if name in ("quiet", "half a minute"):
         assert methods.keys() == {"RoleStore.GetByNames", "PostStore.Get"}
     elif name == "one is away":
-        # app2 was started anew and never called the one that left; what app1 counted before stands still.
+        # app2 restarted and never called the method that disappeared; what app1 counted before stays the same.
         assert methods.keys() == {"RoleStore.GetByNames", "PostStore.Get", "ChannelStore.Late"}
         left = methods["RoleStore.GetByNames"]
         assert left["count"] == left["rate_per_s"] == 0 and left["mean_s"] is left["p99_s"] is None
@@ -352,7 +352,7 @@ def test_a_window_scraped_seldom_is_read_at_its_own_interval(begin_s, tmp_path):
                 assert row["value"] == SAME(asked, rel=CLOSE)
         write_facts(folder, window, window, width_s=20.0, interval_s=1.0)
         values, _ = parsed(folder)
-    assert values["rate_window"] == 75  # over 20 s no scrape but one would be there
+    assert values["rate_window"] == 75  # over 20 s there would be at most one scrape
 
 
 def test_a_steady_part_outside_of_what_was_fetched_is_refused(server, begin_s, tmp_path):
@@ -369,7 +369,7 @@ def test_a_steady_part_outside_of_what_was_fetched_is_refused(server, begin_s, t
 def drive(
     server: Prometheus, program: Exporter, seconds: float, *, roles: bool, sockets: int | None
 ) -> tuple[float, float]:
-    """A load until so much of it was scraped; from when to when, on Prometheus' clock."""
+    """Run a load until this much of it was scraped; returns start and end on Prometheus' clock."""
     first = begun = None
     while begun is None or scraped(server) < begun + seconds:
         program.observe("mattermost_api_time", 0.03, 3, handler="createPost", status_code="200")
@@ -383,7 +383,7 @@ def drive(
         program.gauge("mattermost_http_websockets_total", sockets, origin_client="web")
         program.gauge("mattermost_process_start_time_seconds", program.process.pid)
         time.sleep(0.02)  # the load's own pace
-        # From the first scrape on that came after everything was there.
+        # From the first scrape on after everything was there.
         first = first or scraped(server)
         if begun is None and scraped(server) > first:
             begun = scraped(server)
@@ -391,7 +391,7 @@ def drive(
 
 
 def scraped(server: Prometheus) -> float:
-    """When the last answered scrape was, Unix s."""
+    """The time of the last answered scrape, in Unix s."""
     found = server.get("/api/v1/query", query='timestamp(up{job="server"}) and up{job="server"} == 1')["result"]
     return float(found[0]["value"][1]) if found else 0.0
 
@@ -428,11 +428,11 @@ def test_a_live_program_its_restart_and_a_label_of_one_release_only(tmp_path):
     new_values, new_found = parsed(folders["new"])
     labels = [{r["label"] for r in found.series["labels"]} for found in (base_found, new_found)]
     assert labels[0] - labels[1] == {"RoleStore.GetByNames"} and not labels[1] - labels[0]
-    # Before the first client connects there is no such series, which does not mean that there are none.
+    # Before the first client connects, there is no such series, which does not mean that there are no clients.
     assert "devices" not in base_values and new_values["devices"] == 5
     values, found = parsed(folders["both"])
     assert values["resets"] == len(events(found, "reset")) == len(events(found, "restart")) == 1
-    # A busy machine may miss a scrape more.
+    # A busy machine may miss one more scrape.
     assert values["gaps"] >= len(events(found, "down")) >= 1
 
 
@@ -441,7 +441,7 @@ def not_up(server: Prometheus) -> bool:
     return bool(found) and found[0]["value"][1] == "0"
 
 
-# --- of real servers --------------------------------------------------------------------------------------------
+# --- data of real servers -------------------------------------------------------------------------------------------
 
 
 def test_two_real_releases_of_which_one_no_longer_calls_what_the_other_called_most():
@@ -460,7 +460,7 @@ def test_two_real_releases_of_which_one_no_longer_calls_what_the_other_called_mo
         for release, parsed in found.items()
     }
     left = store["9.9"]["RoleStore.GetByNames"]
-    # When it starts it still does, so that there is a counter, which stands still: no zero time, but no time.
+    # It still does at the start, so there is a counter, which does not change: no zero time, but no time at all.
     gone = store["10.2"]["RoleStore.GetByNames"]
     assert gone["count"] == gone["rate_per_s"] == 0 and gone["mean_s"] is gone["p99_s"] is None
     assert left["count"] == max(row["count"] for row in store["9.9"].values()) == 895

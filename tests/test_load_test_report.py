@@ -38,7 +38,7 @@ def load(tmp_path_factory) -> LoadTest:
 
 @pytest.fixture(scope="module")
 def once(tmp_path_factory) -> LoadTest:
-    """Someone else's load, once each: one window of base, one of new, nothing else."""
+    """A load that somebody else ran, once each: one window of base, one of new, nothing else."""
     tables = LoadTables(tmp_path_factory.mktemp("project"))
     for number, version in enumerate((BASE, NEW)):
         start = 1.79e9 + 7200 * number
@@ -129,7 +129,7 @@ def test_one_trial_an_arm_describes_the_mix_and_gives_no_verdict_over_trials(onc
 
 
 def test_real_servers_the_label_that_left_is_named(tmp_path):
-    """9.9 calls it a third of the time, for a microsecond each, and 10.2 no more: found in what a Prometheus saw."""
+    """9.9 calls it a third of the time, for a microsecond each; 10.2 no longer does. Found in Prometheus' data."""
     load = captured(tmp_path, ("9.9.0-dev", "mattermost-9.9", ()), ("10.2.0-dev", "mattermost-10.2", ()))
     found = reading(load, "postgres, bounded", "store")
     assert found.shift.parts[0].label == DRIVER and found.shift.parts[0].state == "left"
@@ -170,7 +170,7 @@ def test_a_slower_handler_is_a_regression_like_for_like(load):
 
 
 def test_a_regression_that_the_mix_hides_is_found(tmp_path):
-    """Every method is a fifth slower, and the slowest is called less: the mean of all of them falls."""
+    """Every method is a fifth slower, and the slowest is called less often: the mean of all of them falls."""
     tables = LoadTables(tmp_path)
     shape = [0.5, 0.7, 0.9] + [1.0] * 9
     for block in (1, 2, 3, 4, 5, 6):
@@ -239,7 +239,7 @@ def test_lists_have_the_verdict_how_many_were_tested_and_counts_means_and_sums_s
 
 
 def test_without_a_verdict_no_label_is_listed_as_worse_and_nothing_is_red(once):
-    """Two trials or one: createPost is a third slower by its mean, and nothing tells whether by chance."""
+    """Two trials or one: the mean of createPost is a third slower, and nothing tells whether this is by chance."""
     labels, contrast = LoadSummary(once).labels, once.contrasts[0]
     assert any(line.seen == "worsened" for line in labels.lines)
     assert not [row for table in labels.changed(contrast) for row in table.rows]
@@ -328,8 +328,10 @@ def drawn_of(panels) -> list[dict]:
 
 
 def searched_at_other_times(root: Path) -> LoadTest:
-    """One search of each version. The base's window is 12 to 72 s, the other's 42 to 102 s, and its times are twice
-    as long in it."""
+    """One search per version.
+
+    The base's window is 12 to 72 s, the other's 42 to 102 s, and its times are twice as long in it.
+    """
     tables = LoadTables(root)
     for version, later_s in ((BASE, 0.0), (NEW, 30.0)):
         trial = tables.run(levels_of(version, load="unbounded"), 1, users=93.0 if version == BASE else 22.0)
@@ -468,7 +470,7 @@ def test_one_trial_an_arm_has_intervals_over_blocks_of_its_samples(once):
     assert said(found["Verdict"]) == "no verdict | one trial an arm"
 
 
-# -- the rest ------------------------------------------------------------------------------------------
+# -- set-up, clients and failures ----------------------------------------------------------------------
 
 
 def test_the_set_up_is_what_was_recorded_and_declared(load, once):
@@ -568,7 +570,7 @@ def test_lints_name_the_labels_of_one_version_only(load):
 
 
 def test_what_a_lint_calls_left_is_what_the_studys_base_had(tmp_path):
-    """Whatever the order of the observations: by name, 10 comes before 9."""
+    """For any order of the observations: by name, 10 comes before 9."""
     tables = LoadTables(tmp_path)
     for version in (BASE, NEW):
         tables.run(levels_of(version), 1)
@@ -577,7 +579,7 @@ def test_what_a_lint_calls_left_is_what_the_studys_base_had(tmp_path):
     assert any(f"{BASE} → {NEW}" in text and f"{DRIVER} left" in text for text in found), found
 
 
-# -- beside the page -----------------------------------------------------------------------------------
+# -- outside the page -----------------------------------------------------------------------------------
 
 
 def test_the_pages_own_figures_stand_beside_ours_and_what_it_found_by_hand_beside_what_we_find(load):

@@ -1,4 +1,4 @@
-"""The family load_test run here: one session with Mattermost's real server on PostgreSQL, a good one and bad ones."""
+"""The family load_test run here: one session with Mattermost's real server on PostgreSQL, good and bad ones."""
 
 import json
 import re
@@ -47,7 +47,7 @@ def block() -> dict[str, Any]:
             {"name": name, "services": {"postgres": service}}
             for name, service in (("good", SERVER), ("dies", "dies"), ("refused", "refused"))
         ],
-        # So long that the one whose server dies could not be over by itself.
+        # So long that a load whose server dies cannot have ended before.
         loads=[{"name": "bounded", "users": 8, "ramp": "1s", "duration": "7s"}],
         behaviour={"think_time": {"least": "100ms", "mean": "500ms"}},
     )
@@ -56,7 +56,7 @@ def block() -> dict[str, Any]:
 
 
 def bad_servers(server: Mapping[str, Any]) -> dict[str, Any]:
-    """One that dies under load, and one whose database refuses connections."""
+    """A server that dies under load, and one whose database refuses connections."""
     source = server["env"]["MM_SQLSETTINGS_DATASOURCE"].replace(":{{postgres.port.sql}}", ":9")
     assert source != server["env"]["MM_SQLSETTINGS_DATASOURCE"]
     dies = ["python3", "-c", DIES, "http://{{bind}}:{{port.metrics}}", *server["argv"]]
@@ -72,7 +72,7 @@ def bad_servers(server: Mapping[str, Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Session:
-    """One that was held on `host`, whose folder for work is `work`."""
+    """A session that was held on `host`, whose work folder is `work`."""
 
     host: Mapping[str, Any]
     work: Path
@@ -99,7 +99,7 @@ def test_a_load_is_run_and_what_prometheus_saw_is_kept(session: Session):
     assert values["users"] == pytest.approx(8, abs=0.5) and values["window"] == pytest.approx(7, rel=0.5)
     assert values["client_errors"] == values["server_error_share"] == 0
     assert 0 < values["store_mean"] < values["store_p99_high"] and values["api_p99_low"] < values["api_p99_high"]
-    # Users see what the server says it did, and the way there and back.
+    # For users, times include the server's own time and the network in both directions.
     assert values["client_mean"] > 0 and values["api_rate"] == pytest.approx(values["client_rate"], rel=0.5)
     assert values["cpu"] > 0 and values["heap"] > 1 << 20 and 0 < values["node_cpu"] <= 1
     assert {row["phase"] for row in parsed.series["phases"]} == {"ramp", "steady"}
@@ -152,7 +152,7 @@ def test_nothing_survives_the_session(session: Session):
 
 
 def test_nothing_survives_a_controller_that_is_killed_under_load(session: Session, tmp_path: Path):
-    """Servers, database, Prometheus, Locust with its workers, and the data set: hosts end them by themselves."""
+    """Servers, database, Prometheus, Locust with its workers, and the data set, which hosts end by themselves."""
     study = {
         "study": "killed",
         "blocks": 1,
@@ -175,7 +175,7 @@ def test_nothing_survives_a_controller_that_is_killed_under_load(session: Sessio
             for each in running(str(session.work))
             for found in re.findall(r"BENCHSTUDY_SESSION=[-\w]+", each.traces)
         }
-        # What is about to become Locust is seen before Locust is.
+        # The process that will become Locust is visible before Locust is.
         programs = ("postgres", SERVER, "prometheus", "node-exporter", "locustfile.py")
         until(lambda: controller.poll() is not None or all(processes(mark, program) for program in programs), 60)
         assert controller.poll() is None

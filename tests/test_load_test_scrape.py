@@ -1,4 +1,4 @@
-"""The family load_test where someone else ran the load: windows of a real Prometheus, and of a file exported before."""
+"""The family load_test with somebody else's load: windows of a real Prometheus, and of a file exported before."""
 
 import base64
 import contextlib
@@ -40,7 +40,7 @@ PASSWORD = "canary-7f3-of-the-reader"
 
 @dataclass(frozen=True)
 class Past:
-    """Somebody's load of two releases. `t0`: when the first began, in Unix seconds."""
+    """Somebody's load on two releases. `t0`: the start of the first one, in Unix seconds."""
 
     server: Prometheus
     t0: float
@@ -63,7 +63,7 @@ class Past:
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, float]:
-    """The folder of a Prometheus that has seen two releases under load, and when that began."""
+    """The folder of a Prometheus that has seen two releases under load, and the time at which that began."""
     folder = tmp_path_factory.mktemp("past")
     t0 = float(int(time.time()) - 7200)
     backfill(folder, history({"old": (t0, t0 + 200), "new": (t0 + 300, t0 + 500)}))
@@ -90,7 +90,7 @@ def host(tmp_path: Path) -> Iterator[dict[str, Any]]:
 
 @pytest.fixture
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A project to hold sessions in. What a load would send to hosts is part of it, as of all that measures."""
+    """A project for sessions. It includes what a load would send to hosts, like everything that measures."""
     monkeypatch.chdir(as_project(tmp_path / "project"))
     shutil.copytree(CHECKOUT / "envs" / "mattermost", tmp_path / "project" / "envs" / "mattermost")
     return tmp_path / "project"
@@ -107,7 +107,7 @@ def values_of(trial: StoredTrial) -> dict[str, float | None]:
 
 
 def causes(root: Path, host: Mapping[str, Any], block: Mapping[str, Any]) -> list[str]:
-    """Why each trial failed."""
+    """The cause of each failed trial."""
     trials = hold(root, block, host)
     assert {trial.record.status for trial in trials} == {"failed"}, [t.record.cause for t in trials]
     return [trial.record.cause or "" for trial in trials]
@@ -130,18 +130,18 @@ def test_windows_become_trials_and_the_server_is_never_asked_again(
         assert facts["prometheus"]["version"] and facts["source"]["url"] == past.server.url
         assert trial.record.verified["load_test"] == facts
         assert {command.label for command in trial.record.commands} == {"clock", "metrics"}
-    # Nothing is missing, so that no host is contacted: this one is none.
+    # Nothing is missing, so no host is contacted: this one does not exist.
     nowhere = {**host, "port": free_port()}
     index = hold_session(root, plan_of(block, nowhere))
     assert json.loads(index.read_text())["problem"] is None
-    # A window that was read is not quietly another one.
+    # A window that was read is not silently replaced by another one.
     moved = {**block, "windows": [past.window("base", 70, 160), past.windows[1]]}
     index = hold_session(root, plan_of(moved, nowhere))
     assert "describes this case differently (select, window changed)" in json.loads(index.read_text())["problem"]
 
 
 def export(root: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    """`benchstudy export …`, in this process: a new one would import for longer than it works."""
+    """`benchstudy export …`, in this process, because a new one would spend more time on imports than on work."""
     out, err = io.StringIO(), io.StringIO()
     with contextlib.chdir(root), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         status = main(["export", *words])
@@ -170,12 +170,12 @@ def test_a_file_gives_what_its_server_gave(past: Past, host: dict[str, Any], roo
     from_file = hold(root / "from-file", scraped(windows=past.windows, sources=[kept]), host)
     from_server = hold(root / "from-server", scraped(windows=past.windows, sources=[past.source]), host)
     for one, other in zip(from_file, from_server, strict=True):
-        # Pages are kept whole, so that more was exported than a trial asks for.
+        # Pages are kept whole, so more was exported than a trial asks for.
         assert values_of(one) | {"samples": None} == values_of(other) | {"samples": None}
     facts = facts_of(from_file[0])
     assert facts["source"]["kind"] == "file" and facts["source"]["url"] == past.server.url
     assert not from_file[0].record.commands
-    # A window that the file does not hold, and a file that is none.
+    # A window that is not in the file, and a file that is none.
     elsewhere = [past.window("base", -900, -800), past.window("new", 360, 460)]
     said = causes(root / "elsewhere", host, scraped(windows=elsewhere[:1], sources=[kept]))
     assert "source kept: data/exports/load.gz" in said[0] and "does not hold the window" in said[0]
@@ -187,7 +187,7 @@ def test_a_file_gives_what_its_server_gave(past: Past, host: dict[str, Any], roo
 
 
 def test_what_was_kept_of_two_real_releases_becomes_tables(host: dict[str, Any], root: Path):
-    """Where no server can be built, this is what there is."""
+    """A fallback for machines where no server can be built."""
     windows, sources = [], []
     for version in ("9.9", "10.2"):
         folder = CHECKOUT / "tests" / "data" / "prometheus" / f"mattermost-{version}"
@@ -263,7 +263,7 @@ def test_a_clock_that_is_an_hour_off_is_refused_or_corrected(
 ):
     ahead_s = 3600.0
     true_time = time.time
-    # This machine's clock is wrong; the host's and Prometheus' are not.
+    # This machine's clock is wrong; the host's and Prometheus' clocks are right.
     monkeypatch.setattr(time, "time", lambda: true_time() + ahead_s)
 
     def held(name: str, shift_s: float, **changes: Any) -> StoredTrial:
@@ -311,7 +311,7 @@ def test_check_says_what_a_session_would_find(
         )
         found = HostCheck(HostConnection(remote, agent), ["sut"])
         plan.family.check(plan.config, found)
-    # The agent's desk ends by itself once nobody talks to it.
+    # The agent's desk ends by itself when nobody talks to it.
     until(lambda: not _serving(host["work_dir"]))
     fine = [text for good, text, _ in found.findings if good]
     wrong = [text for good, text, _ in found.findings if not good]

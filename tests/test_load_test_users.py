@@ -1,5 +1,8 @@
-"""The load of load_test without a server: the feedback rule on synthetic systems, histograms, what a study may say,
-and what is made of the files of real loads (tests/data/load_users, recorded from a real Mattermost)."""
+"""The load of load_test without a server.
+
+The feedback rule on synthetic systems, histograms, what a study may say, and what is made from the files of real loads
+(tests/data/load_users, recorded from a real Mattermost).
+"""
 
 import csv
 import json
@@ -44,7 +47,7 @@ SHORT = feedback.Constants(max_users=200, step=4, every_s=1.0, slope=0.2, window
 
 
 class System:
-    """A server that can take so many users. Its alerts come `lag` checks late, and go as late."""
+    """A server with room for this many users. Its alerts come `lag` checks late, and go as late."""
 
     def __init__(self, capacity: float, lag: int = 0, noise: float = 0.0, seed: int = 1):
         self.capacity, self.lag, self.noise, self.chance = capacity, lag, noise, random.Random(seed)
@@ -99,7 +102,7 @@ def test_a_noisy_system_is_found_as_well(seed):
 
 def test_the_window_begins_with_the_first_alert():
     found = loaded(System(100), SHORT)
-    first_s = 100 // SHORT.step + 1  # a step every second
+    first_s = 100 // SHORT.step + 1  # one step per second
     assert found.begin_s >= first_s
     assert found.end_s >= first_s + SHORT.window_s
 
@@ -153,7 +156,7 @@ def test_users_that_swing_have_no_slope_and_no_number():
 
 
 def test_no_window_begins_with_the_start_up():
-    """While users log in the system takes 20 of them, and later 40: what alerts said at first counts for nothing."""
+    """While users log in, the system takes 20 of them, and later 40: the first alerts do not count."""
     rule = FeedbackRule(replace(COARSE, step=2, every_s=1.0, start_up_s=30.0, slope=0.5))
     users, t_s = 2.0, 0.0
     while rule.result is None:
@@ -194,7 +197,7 @@ def test_the_bracket_lies_where_alerts_and_quiet_checks_meet():
     assert feedback.bracket(overlapping) == feedback.Bracket(80, 104)
 
 
-# --- time to think -----------------------------------------------------------------------------------------------
+# --- think time -----------------------------------------------------------------------------------------------
 
 
 def test_users_act_as_often_at_first_as_ever_after():
@@ -387,7 +390,7 @@ def test_what_cannot_be_is_refused_with_what_is_wrong(make, said):
 
 
 def test_every_action_of_a_study_can_be_done():
-    # The modules that do them need Locust: their names are looked for in the sources.
+    # The modules that perform them need Locust, so their names are looked up in the sources.
     users = CHECKOUT / "envs" / "mattermost" / "users"
     sources = "".join(
         (users / f"{name}.py").read_text() for name in ("actions", "newer", "organising", "searching", "threads")
@@ -418,7 +421,7 @@ def test_load_comes_from_each_load_host_once():
 
 
 def recorded(kind: str, folder: Path | None = None):
-    """(what the parser makes of the recording, its load.json). Prometheus' clock is the load host's plus 5 s."""
+    """(the parser's result for the recording, its load.json). Prometheus' clock is the load host's plus 5 s."""
     folder = folder or DATA / kind
     result = json.loads((folder / "load.json").read_text())
     began = result["started_unix_s"] + 5.0
@@ -494,7 +497,7 @@ def test_from_what_it_wrote_down_the_rule_comes_to_the_same_result():
 
 @pytest.mark.parametrize("kind", ["bounded", "unbounded"])
 def test_our_counts_and_means_are_locusts_own(kind):
-    """Locust's statistics go on for the last second after the load's end."""
+    """Locust's statistics continue for the last second after the load's end."""
     ours: dict[str, list[float]] = {}
     with (DATA / kind / "requests.csv").open() as file:
         for row in csv.DictReader(file):

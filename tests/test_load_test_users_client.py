@@ -1,4 +1,4 @@
-"""What a client of Mattermost's simulated users keeps, and what they type: their own modules, without a server."""
+"""What a client of Mattermost's simulated users remembers, and what users type: their own modules, without a server."""
 
 import importlib
 import random
@@ -13,7 +13,7 @@ from benchstudy.model import registry
 
 @pytest.fixture(scope="module")
 def module(tmp_path_factory):
-    """One of the users' modules by its name, from what is sent to a load host. They need no Locust."""
+    """One of the users' modules by name, from the files that a load host gets. They need no Locust."""
     sent = tmp_path_factory.mktemp("sent")
     for name, path in registry.get("load_test").libraries()["load-users"]().items():
         (sent / name).parent.mkdir(parents=True, exist_ok=True)
@@ -26,7 +26,7 @@ def module(tmp_path_factory):
 
 
 def test_a_client_knows_what_it_was_told_last(module):
-    """As the original's: what is told again takes a place again, so that fewer are known than there is place for."""
+    """As in the original: a repeated entry takes another place, so fewer entries are known than there are places."""
     recent = module("memory").Recent(3)
     for key in ("a", "b", "a", "a", "c"):
         recent.put(key, key.upper())
@@ -36,7 +36,7 @@ def test_a_client_knows_what_it_was_told_last(module):
 
 
 def test_a_post_that_was_deleted_is_not_kept_and_nothing_is_asked_of_it(module):
-    """The server tells of deleted ones whoever asks what is new."""
+    """The server tells clients that ask for news about deleted ones."""
 
     def post(name, deleted_ms):
         said = {"channel_id": "c", "user_id": "u", "root_id": "", "message": "words", "create_at": 1, "type": ""}
@@ -80,5 +80,5 @@ def test_a_word_is_typed_letter_by_letter(module):
     asked = list(module("wording").typed(random.Random(3), "abcdefgh"))
     rightly = [part for part in asked if "abcdefgh".startswith(part)]
     assert rightly == ["abcdefgh"[:end] for end in range(1, 9)]
-    # A wrong letter stands behind what was typed so far, and is gone with the next one.
+    # A wrong letter is behind what was typed so far, and disappears with the next one.
     assert all(part[:-1] in rightly and part.endswith("a") for part in asked if part not in rightly)

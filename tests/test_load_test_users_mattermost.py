@@ -1,4 +1,4 @@
-"""Loads on Mattermost's real server: what users do, what is recorded of it, and what goes wrong. One server for all."""
+"""Loads on Mattermost's real server: what users do, what is recorded, and what goes wrong. One server for all tests."""
 
 import csv
 import json
@@ -36,7 +36,7 @@ from benchstudy.model.errors import TrialFailed
 
 SMALL = {"users": 24, "teams": 2, "channels": 4, "posts": 200, "direct-posts": 40}
 QUICK = Behaviour(think_time={"least": "50ms", "mean": "150ms"}, pauses=0.01)
-# Where it matters how many users there are, or that each action comes up, and not how much they ask for.
+# For tests about the number of users, or about the actions that occur, and not about how much they ask for.
 CALM = Behaviour(think_time={"least": "100ms", "mean": "400ms"}, pauses=0.01)
 SESSION = "11111111-2222-4333-8444-555555555555"
 WEBSOCKETS = "mattermost_http_websockets_total"
@@ -48,13 +48,13 @@ def block() -> dict[str, Any]:
         versions=[{"name": name, "services": {"postgres": SERVER}} for name in ("one", "two")],
         loads=[{"name": "bounded", "users": 8, "ramp": "2s", "duration": "10s"}],
     )
-    found["services"][SERVER]["env"]["MM_FEATUREFLAGS_WEBSOCKETEVENTSCOPE"] = "true"  # as of itself in 10.2
+    found["services"][SERVER]["env"]["MM_FEATUREFLAGS_WEBSOCKETEVENTSCOPE"] = "true"  # the default in 10.2
     return found
 
 
 @dataclass(frozen=True)
 class Place:
-    """A server that is up, and a way to load it."""
+    """A running server, and a way to load it."""
 
     state: SessionState
     root: Path
@@ -62,19 +62,19 @@ class Place:
     metrics_url: str
 
     def load(self, load: Load, behaviour: Behaviour = QUICK, **changes: Any) -> tuple[Loaded, Path]:
-        """(what the load says, its trial's folder)"""
+        """(the load's own record, its trial's folder)"""
         folder = self.root / uuid.uuid4().hex[:8]
         folder.mkdir()
         site = replace(self.site, **{"cancelled": threading.Event(), **changes})
         return run_load(TrialContext(self.state, "trial", folder, 1), load, behaviour, site), folder
 
     def ask(self, query: str) -> float:
-        """The first value that Prometheus has now; 0 when it has none."""
+        """The first value that Prometheus has now; 0 if it has none."""
         found = get_json(f"{self.site.prometheus_url}/api/v1/query?" + urllib.parse.urlencode({"query": query}))
         return float(found["data"]["result"][0]["value"][1]) if found["data"]["result"] else 0.0
 
     def count(self, metric: str) -> float:
-        """The sum over all labels, as the server itself says it now."""
+        """The sum over all labels, as the server itself reports it now."""
         with urllib.request.urlopen(self.metrics_url, timeout=20) as answer:
             text = answer.read().decode()
         return sum(float(value) for value in re.findall(rf"(?m)^{metric}(?:\{{.*\}})? (\S+)$", text))
@@ -140,7 +140,7 @@ def locust_processes(root: Path) -> list[int]:
 
 
 def processes(root: Path, word: bytes) -> list[int]:
-    """Those with a word and this test's folder in their command."""
+    """Processes with a word and this test's folder in their command."""
     found = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         try:
@@ -157,8 +157,8 @@ def processes(root: Path, word: bytes) -> list[int]:
 
 @pytest.fixture(scope="module")
 def good(place: Place) -> tuple[Loaded, Path, float]:
-    """A load on two workers in which every action is as frequent as any other, and what the server counted of it."""
-    # All but one: a login takes the server as long as a hundred other requests.
+    """A load on two workers in which every action is equally frequent, and what the server counted of it."""
+    # All except one: a login takes the server as long as a hundred other requests.
     actions = {action: 1.0 for action in ORIGINAL_ACTIONS if action != "log_in_again"}
     before = place.count("mattermost_api_time_count")
     doing = {"actions": actions, "workers": 2, "like": "v1.23.0"}  # which has all of them
@@ -184,7 +184,7 @@ def test_every_action_meets_a_server_that_can_do_it(good):
     assert ramp[2] == steady[1] and steady[2] - steady[1] >= 10
     result = read(loaded, folder)
     done = {row["action"] for row in result.series["client"] if row["count"]}
-    # Rarely done ones may find nothing to do, such as a channel that is not joined yet.
+    # Rare actions may find nothing to do, such as a channel that is not joined yet.
     assert len(done & set(ORIGINAL_ACTIONS)) >= len(ORIGINAL_ACTIONS) - 5
     assert {"connect", "delivery"} <= done
     # Somebody may answer a post that its writer deletes at that moment: that is 4xx, and no other failure occurs.
@@ -194,13 +194,13 @@ def test_every_action_meets_a_server_that_can_do_it(good):
 
 
 def test_the_server_is_asked_what_the_originals_users_ask(place: Place, good):
-    """By its own counters; how near the whole mix is, benchmarks/users_fidelity.py shows."""
+    """By its own counters. benchmarks/users_fidelity.py shows how close the whole mix is."""
     _, folder, _ = good
 
     def asked(handler: str, status: str = "..."):
         return place.ask(f'sum(mattermost_api_time_count{{handler=~"{handler}",status_code=~"{status}"}})')
 
-    # Of every writer on every page, with the tag of the one that the client has.
+    # Of every writer on every page, with the tag of the picture that the client has.
     assert asked("getProfileImage", "304") > 0.25 * asked(".*") and asked("getProfileImage", "200") == 0
     for handler in ("searchUsers", "searchAllChannels", "searchGroupChannels", "getWebappPlugins", "upsertDraft"):
         assert asked(handler, "2..") > 0, handler
@@ -224,7 +224,7 @@ def test_the_server_counts_the_requests_that_users_say_they_made(good):
     """Locust's own counts, which go to the very end."""
     _, folder, answered = good
     http = sum(int(row["Request Count"]) for row in rows(folder, "locust_stats.csv") if row["Name"] == "Aggregated")
-    # What users were told to leave alone is only in one of them.
+    # Actions that users were told to leave out are only in one of them.
     assert answered == pytest.approx(http, rel=0.15)
 
 
@@ -247,8 +247,9 @@ def test_prometheus_has_what_the_users_see(place: Place, good):
 
 
 def test_the_rule_finds_how_many_a_real_server_takes_by_what_prometheus_sees_of_it(place: Place):
-    """Its "capacity" is how many websockets the server itself says are open, which no other load on this machine
-    changes: fourteen, of which a swing by alerts that come late is less than half.
+    """The "capacity" is the server's own count of open websockets, which no other load on this machine changes.
+
+    It is fourteen; a swing by alerts that come late is less than half of that.
     """
     alerts = {"sockets": {"above": 14.0, "query": f"sum({WEBSOCKETS})"}, "client_errors": "2.5 %", "memory": "99 %"}
     load = unbounded(max_users=24, slope=0.4, window="12s", at_most="120s", alerts=alerts)
@@ -280,7 +281,7 @@ def test_what_nothing_limits_and_what_everything_limits_is_no_number_of_the_syst
 
 
 def test_who_types_is_told_to_those_who_look_at_the_channel(place: Place):
-    """By the server's own counters: how often somebody typed, and to how many that was sent."""
+    """By the server's own counters: how often somebody typed, and to how many users that was sent."""
 
     def typing() -> tuple[float, float]:
         kinds = ("mattermost_websocket_event_total", "mattermost_websocket_broadcasts_total")
@@ -290,11 +291,11 @@ def test_who_types_is_told_to_those_who_look_at_the_channel(place: Place):
     before = typing()
     place.load(bounded(12, "4s"), QUICK.model_copy(update={"actions": {"post": 1.0, "view_channel": 1.0}}))
     said, sent = (now - was for now, was in zip(typing(), before, strict=True))
-    # Seven times as often while nobody says what is looked at.
+    # Seven times as often if clients do not say what they look at.
     assert said > 50 and sent < 3 * said
 
 
-# --- a load that does not ----------------------------------------------------------------------------------------
+# --- a load that fails ----------------------------------------------------------------------------------------
 
 
 def failure(place: Place, *arguments: Any, **changes: Any) -> str:
@@ -353,7 +354,7 @@ def test_a_cancelled_load_ends_soon_and_leaves_nothing(place: Place):
 
 
 def test_files_are_attached_and_others_look_at_them(place: Place):
-    """As the server itself counts it, and until it has."""
+    """By the server's own count, waiting until it has it."""
     looked_at = 'sum(mattermost_api_time_count{handler="getFilePreview", status_code="200"})'
     cancelled = threading.Event()
 
@@ -369,7 +370,7 @@ def test_files_are_attached_and_others_look_at_them(place: Place):
     assert "ended early" in failure(place, bounded(6, "5min"), QUICK.model_copy(update=doing), cancelled=cancelled)
     watcher.join()
     assert place.ask(looked_at) >= 3
-    # In the folder of the trial's server, which goes with it.
+    # In the folder of the trial's server, which is removed with it.
     assert list((place.root / "work" / "services").rglob("screenshot_preview.*"))
 
 
@@ -379,7 +380,7 @@ def test_a_worker_that_is_killed_fails_the_load(place: Place):
         # The process that was forked last runs users; its parent only waits for it.
         os.kill(max(locust_processes(place.root), key=started_at), signal.SIGKILL)
 
-    until(lambda: place.count(WEBSOCKETS) == 0)  # of the loads before
+    until(lambda: place.count(WEBSOCKETS) == 0)  # of the earlier loads
     killer = threading.Thread(target=kill, daemon=True)
     killer.start()
     said = failure(place, bounded(2, "5min"))

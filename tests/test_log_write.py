@@ -1,4 +1,4 @@
-"""The family log_write without any host: what a study says, the search, growth, what was the limit, imports."""
+"""The family log_write without a host: what a study says, the search, growth, the limit, imports."""
 
 import json
 import math
@@ -295,7 +295,7 @@ def test_a_reason_is_kept_as_a_value_and_an_old_one_as_it_was_told():
 
 
 def test_growth_is_taken_over_whole_publish_steps():
-    # 512 leaves every second, seen with a poll's delay; the window's ends cut two steps in two, which do not count.
+    # 512 leaves per second, seen with a poll's delay. The window's ends cut two steps in two, which do not count.
     seen = [(n + 0.03 * (n % 2), 512 * n) for n in range(40)]
     found = growth(seen, 5.5, 35.5, 1.0)
     assert len(found.grew) == 29 and found.qps == pytest.approx(512, rel=0.002)

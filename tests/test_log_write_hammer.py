@@ -25,7 +25,7 @@ from benchstudy.model.family import ParseError
 
 DATA = Path(__file__).parent / "data" / "tessera"
 PUBLISHED = Path(__file__).parents[1] / "data" / "published" / "tessera.csv"
-# The page's boxes, by what the published table calls them.
+# The page's boxes, by their names in the published table.
 BOXES = {
     "posix": ("12-core-8GB-sas", "no"),
     "posix-antispam": ("12-core-8GB-sas", "yes"),
@@ -112,7 +112,7 @@ def test_the_published_figures_are_those_of_the_boxes(name: str):
 
 
 def test_what_the_boxes_do_not_mean():
-    """All five asked for more than the tree grew by; two were bounded by their writers, one beyond what can be."""
+    """All five asked for more than the tree grew by. Their writers bounded two; one is beyond what is possible."""
     assert {name: rules(parse_box(page(name))) for name in BOXES} == {
         "posix": ["offered", "too-many-writers", "means"],
         "posix-antispam": ["offered", "means"],
@@ -181,7 +181,7 @@ def test_the_last_screen_of_a_steady_run():
 
 
 def test_delta_is_the_growth_over_the_seconds_that_it_covers():
-    """Growth over the very same 30 s, by the sizes on the screens and by the log beside them."""
+    """Growth over the same 30 s, by the sizes on the screens and by the log next to them."""
     run = screens("steady")
     assert [screen.at_s for screen in run] == sorted({screen.at_s for screen in run})
     compared = 0
@@ -192,7 +192,7 @@ def test_delta_is_the_growth_over_the_seconds_that_it_covers():
         assert ("window" in rules(screen)) == (screen.at_s < 30)
         compared += screen.at_s > 30
     assert compared > 10
-    # The count of ticks is the time: each size comes on the screen within a tick of when the log has it.
+    # The count of ticks is the time: each size is on the screen within a tick of its appearance in the log.
     beside = log("steady")
     updates = {size: t_s for t_s, size in beside.checkpoints}
     shown = {screen.tree_size: screen.at_s for screen in reversed(run) if screen.tree_size}
@@ -201,7 +201,7 @@ def test_delta_is_the_growth_over_the_seconds_that_it_covers():
     for screen in (screen for screen in run if screen.at_s > 32):
         then = screen.at_s - min(waits)
         assert (size_at(beside, then) - size_at(beside, then - 30)) / 30 == pytest.approx(screen.qps, rel=0.03)
-    # In whole steps the rate is what was asked for, although Δ swings around it.
+    # In whole steps, the rate is the requested one, although Δ swings around it.
     (begin_s, begin), (end_s, end) = ([c for c in beside.checkpoints if c[0] <= until][-1] for until in (10, 41))
     assert (end - begin) / (end_s - begin_s) == pytest.approx(400, rel=0.02)
     assert min(screen.qps for screen in run if screen.at_s > 32) < 0.97 * 400
@@ -228,7 +228,7 @@ def test_terminals_of_other_kinds():
     assert (screens("ascii")[-1].tree_size, screens("ascii")[-1].qps) == (150, 27)
     with pytest.raises(ParseError, match=r"none of hammer's 9 screens .* a terminal needs 80 columns"):
         screens("narrow")
-    # Versions that do not mark their frames: the same screens, at times that nobody knows.
+    # Versions that do not mark their frames: the same screens, at unknown times.
     unmarked = replay(re.sub(rb"\x1b\[\?2026[hl]", b"", recording("steady")))
     marked = [asdict(replace(screen, at_s=None)) for screen in screens("steady")]
     assert [asdict(screen) for screen in unmarked] == marked
@@ -246,7 +246,7 @@ def test_a_recording_cut_off_anywhere_gives_what_it_had_whole():
     long = recording("steady")
     middle = replay(long[: len(long) // 2])
     assert 10 < len(middle) < len(screens("steady")) and middle == screens("steady")[: len(middle)]
-    # Without its beginning: the same figures, at times that nobody knows.
+    # Without its beginning: the same figures, at unknown times.
     end = replay(long[len(long) // 2 :])
     assert end == [replace(screen, at_s=None) for screen in screens("steady")[-len(end) :]] and len(end) > 10
 
@@ -302,7 +302,7 @@ def test_errors_and_pushback_are_apart():
     assert (errors.pushback_500, errors.pushback_503) == (0, 0)
     antispam = log("antispam")
     assert (antispam.pushback_500, antispam.pushback_503, antispam.error_count) == (7244, 0, 0)
-    # As aws and gcp do it; hammer's words by its source, since neither server ran for these recordings.
+    # As in aws and gcp. The messages of hammer are from its source, since neither server ran for these recordings.
     counted = "W1121 16:35:14.850147   28750 analysis.go:121] 17 requests received pushback from log\n"
     assert parse_log(counted + counted.replace("14.85", "15.85")).pushback_503 == 34
     assert parse_log(counted + counted).pushback_503 == 17, "a screen shows each warning twice"

@@ -1,4 +1,4 @@
-"""logbench against real logs: what it measures, what it proves, what it refuses; and the parser of its result."""
+"""logbench against real logs: what it measures, proves and refuses; and the parser of its result."""
 
 import base64
 import json
@@ -77,13 +77,14 @@ def test_a_real_log_grows_by_what_it_accepted_and_proves_it(programs, tmp_path, 
         result = finish(start(programs, tmp_path, "write", config), tmp_path)
         grown = log.size()
         first = (log.folder / "tile" / "entries" / "000").read_bytes()
-    undisturbed = result.start_delay.max_s < 0.1  # by whatever else this machine has to do
+    undisturbed = result.start_delay.max_s < 0.1  # due to other work on this machine
     assert [*of_logbench(result)] == [] or not undisturbed
     window, total = result.window, result.total
     assert (window.planned, window.accepted, result.offered_per_s) == (4000, 4000, 1000.0)
     assert total.planned == 6000
 
-    # The tree is what the log accepted, leaf by leaf. Without antispam, too, this server knows the last 262 144 leaves.
+    # The tree has what the log accepted, leaf by leaf. Even without antispam, this server knows the last 262 144
+    # leaves.
     assert 0.15 * 6000 < total.duplicates_sent < 0.25 * 6000
     assert total.duplicates == total.duplicates_sent
     assert result.checkpoints[0].size == 0
@@ -97,11 +98,11 @@ def test_a_real_log_grows_by_what_it_accepted_and_proves_it(programs, tmp_path, 
     seen = [row for row in result.checkpoints if 1 <= row.t_s <= 5]
     qps = (seen[-1].size - seen[0].size) / (seen[-1].t_s - seen[0].t_s)
     new = (window.accepted - window.duplicates) / 4
-    assert qps == pytest.approx(new, rel=0.15 if undisturbed else 0.5)  # batches are of 256 leaves
+    assert qps == pytest.approx(new, rel=0.15 if undisturbed else 0.5)  # batches have 256 leaves
 
     assert result.proofs.asked == result.proofs.proved == 100
     assert result.proofs.consistency_proved == result.proofs.consistency_asked > 2
-    # This server's checkpoint comes once a second, at least a poll after the answer that it waits for.
+    # This server's checkpoint comes once per second, at least one poll after the answer that it waits for.
     assert result.integrate_latency.count == result.add_latency.count == window.accepted - window.duplicates
     assert result.add_latency.quantile(0.5) < result.integrate_latency.quantile(0.5) < 5
     assert [sample.t_s for sample in result.samples] == list(range(6))
@@ -137,7 +138,7 @@ def test_files_are_read_as_well_as_addresses(programs, tmp_path):
 
 
 def test_pushback_of_a_real_log_is_counted_apart(programs, tmp_path):
-    """Antispam that has still to read a log which was filled without it pushes back until it is through."""
+    """Antispam that must first read a log which was filled without it pushes back until it has finished."""
     with posix_log(programs, tmp_path) as log:
         config = config_of(log, rate_per_s=15000, max_in_flight=8000, duration_s=3)
         finish(start(programs, tmp_path, "write", config), tmp_path)
@@ -159,7 +160,7 @@ def test_more_than_may_be_in_flight_is_dropped_and_counted(programs, tmp_path):
     window = result.window
     assert window.planned == 2000
     assert window.sent + window.dropped == 2000
-    assert window.dropped > 1500  # a batch waits a second for 256 leaves: 20 in flight are about 20 a second
+    assert window.dropped > 1500  # a batch waits a second for 256 leaves, so 20 in flight are about 20 per second
     assert window.accepted == window.sent
     assert 10 < result.in_flight_mean < 21
     [problem] = of_logbench(result)
@@ -170,14 +171,14 @@ def test_a_server_that_is_killed_costs_errors_not_the_result(programs, tmp_path)
     with posix_log(programs, tmp_path) as log:
         process = start(programs, tmp_path, "write", config_of(log, duration_s=6, drain_s=0.5, max_in_flight=5000))
         log.wait_for(500)
-        log.wait_for(log.size() + 1)  # by now the first of the two was seen
+        log.wait_for(log.size() + 1)  # by now, the first of the two was seen
         log.kill()
         result = finish(process, tmp_path)
     assert result.window.errors_connect == result.window.errors > 0
     assert result.window.accepted > 0
     assert {text.kind for text in result.texts} == {"errors_connect"}
     assert "dial: connect: connection refused" in {text.text for text in result.texts}
-    # Nobody can say now whether leaves are lost.
+    # Now nobody can say whether leaves are lost.
     assert result.proofs.lost_count == 0
     assert result.proofs.unread == result.proofs.asked == 100
     assert {problem.rule for problem in of_logbench(result)} >= {"unread", "errors", "polls"}
@@ -195,7 +196,7 @@ def test_a_log_that_loses_leaves_is_found_out(programs, tmp_path):
 
 
 def test_front_ends_take_turns_and_must_be_of_one_log(programs, tmp_path):
-    """Two logs behind one name give each index twice, and only one of the two leaves can be there."""
+    """Two logs with one name give each index twice, and only one of the two leaves can be there."""
     other = tmp_path / "other"
     other.mkdir()
     with null_log(programs, tmp_path) as log, null_log(programs, other) as stranger:
@@ -355,7 +356,7 @@ def test_there_are_captured_results_of_each_kind():
 
 
 def covering(times: Distribution, q: float) -> float:
-    """The middle of the bin that holds the quantile."""
+    """The middle of the bin that contains the quantile."""
     rank, below = q * times.count, 0
     for one in times.bins:
         below += one.count
@@ -365,7 +366,7 @@ def covering(times: Distribution, q: float) -> float:
 
 
 def recorded_in(hdr: str) -> int:
-    """How many values an HDR histogram holds, by its own format: V2, compressed."""
+    """The number of values in an HDR histogram, by its own format: V2, compressed."""
     if not hdr:
         return 0
     content = base64.b64decode(hdr)
@@ -373,7 +374,7 @@ def recorded_in(hdr: str) -> int:
     payload = zlib.decompress(content[8:])
     assert payload[:4].hex() == "1c849313"
     values = zigzag(payload[40 : 40 + int.from_bytes(payload[4:8], "big")])
-    return sum(value for value in values if value > 0)  # negative: so many empty places
+    return sum(value for value in values if value > 0)  # negative: this many empty places
 
 
 def zigzag(content: bytes) -> Iterator[int]:

@@ -37,7 +37,7 @@ def load(tmp_path_factory) -> LogWrite:
 
 
 def row(table, *names: str):
-    """The one row whose texts in front hold all of the names."""
+    """The one row whose first texts contain all of the names."""
     found = [r for r in table.rows if all(name in " ".join(c.lines[0] for c in r[:4]) for name in names)]
     assert len(found) == 1, (names, [r[0].lines for r in table.rows])
     return dict(zip(table.columns, found[0], strict=True))
@@ -265,7 +265,7 @@ def test_what_is_wrong_on_the_page_is_found_by_rule(published, part):
 
 
 def add(tables: Tables, tmp_path: Path, levels: dict[str, str], files: dict[str, str | bytes], block: int) -> None:
-    """A trial of real files, parsed as tidy does."""
+    """A trial of real files, parsed as in tidy."""
     folder = tmp_path / f"trial-{block}"
     for name, content in files.items():
         path = folder / name
@@ -326,7 +326,7 @@ def test_real_outputs_fill_every_table_and_figure(real):
 
 @pytest.fixture(scope="module")
 def captured() -> LogWrite:
-    """A real session on a machine that others used, too: one block, see the README beside the tables."""
+    """A real session on a shared machine: one block, see the README next to the tables."""
     return load_of(Path(__file__).parent / "data" / "log_write", {})
 
 

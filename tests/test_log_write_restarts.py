@@ -1,4 +1,4 @@
-"""A capacity search whose servers die at a rate: killed at a real memory limit, or by somebody else's hand."""
+"""A capacity search whose servers die at a rate: killed at a real memory limit, or from outside."""
 
 import json
 import os
@@ -21,9 +21,9 @@ from benchstudy.jobs.tidy import tidy_family
 from benchstudy.model.causes import Cause
 from benchstudy.report.results.results import Results
 
-# A server at its memory limit is killed, or crawls and hangs where others want its processor.
+# A server at its memory limit is killed, or slows down and hangs if others want its processor.
 pytestmark = pytest.mark.alone
-# A window by whose end it has long been killed; until then the generator goes on asking.
+# A window by whose end it has long been killed; until then, the generator continues to ask.
 ENDS_SOON = "3s"
 needs_root = pytest.mark.skipif(os.getuid() != 0, reason="only root may make control groups here")
 
@@ -64,12 +64,12 @@ def test_what_every_start_left_is_kept_and_sampled(out_of_memory: Searched):
     assert killed.signal == signal.SIGKILL and killed.limits["oom_kills"] == 1
     assert fresh.started > killed.finished
     assert all((folder / f"server{start}" / "stderr").stat().st_size for start in starts)
-    # The fresh log begins empty, and its own process is what the samples after it are of.
+    # The fresh log begins empty, and the samples after it are of its own process.
     assert out_of_memory.result("load-step-02-attempt-1-window-1").checkpoints[0].size == 0
     rows = [row for row in out_of_memory.parsed.series["resources"] if row["process"] == "server"]
     assert any(row["t_s"] < 0 for row in rows), "the first start was sampled"
     assert any(0 < row["t_s"] < 6 and row["cpu_share"] > 0 for row in rows)
-    # That of the start that the figures are of, and not of the one that was killed.
+    # It is the start to which the figures belong, not that of the killed server.
     assert 1 << 20 < out_of_memory.values["server_peak_memory"] < 150 << 20
 
 

@@ -1,4 +1,4 @@
-"""Samples of real processes that wait for the one core they have, from the kernel to the sentence on a page."""
+"""Samples of real processes that wait for their only core, from the kernel to the sentence on a page."""
 
 import json
 import os
@@ -22,7 +22,7 @@ from benchstudy.report import human
 
 SESSION, OWNER = "session-samples", {"study": "tests", "controller": "here"}
 LASTS_S = 2.5
-# Processes that all have work at the same moments: every tenth of a second, each for so much processor time.
+# Processes that all have work at the same times: every tenth of a second, each with this much processor time.
 BURSTS = """
 import os, sys, time
 count, busy_s, ready = int(sys.argv[1]), float(sys.argv[2]), sys.argv[3]
@@ -40,7 +40,7 @@ while True:
 
 @pytest.fixture
 def sampled(tmp_path: Path):
-    """What the agent's sampler says of such processes on one core, read as a trial's samples are."""
+    """What the agent's sampler says about such processes on one core, read like a trial's samples."""
     with SshdHost(tmp_path / "sshd") as sshd:
         host = sshd.host.model_copy(update={"work_dir": str(tmp_path / "work")})
         with Remote("alpha", host) as remote:
@@ -71,7 +71,7 @@ def _sampled(agent: HostAgent, folder: Path, count: int, busy_s: float) -> Found
         agent.fetch(done, files / "samples-alpha")
         running.stop()
     samples = [json.loads(line) for line in (files / "samples-alpha" / "stdout").read_text().splitlines()[1:]]
-    # The second half: by then all of them have begun.
+    # The second half: by then, all of them have begun.
     ends = samples[len(samples) // 2]["wall"], samples[-1]["wall"]
     return read_samples(files, {SERVER: 1}, *ends, ends[0])
 
@@ -81,7 +81,7 @@ def test_processes_that_all_want_the_core_at_once_wait_for_it_though_it_is_idle_
     server = found.processes[SERVER]
     assert 0 < server.cpu < 0.8, "at most 15 ms of each 100 are theirs, four times"
     assert server.cpu_wait > 0.5, "three of four wait while one has it"
-    # What else this machine is doing meanwhile is no part of the test.
+    # Other work on this machine is not part of the test.
     quiet = Found(found.processes, {}, {}, found.disk_write, 0.1, found.rows)
     said = told(limited_by(quiet, at_its_limit=True))
     assert said.startswith(

@@ -33,7 +33,7 @@ from benchstudy.provisioning.target import provision_target
 
 needs_root = pytest.mark.skipif(os.getuid() != 0, reason="only root may make control groups and mounts here")
 RATE = "200/s"
-# The hammer's screens speak of half a minute: some of them must have seen a whole one.
+# The hammer's screens cover half a minute; some of them must have seen a whole one.
 SLOW_HAMMER = {**HAMMER, "warm_up": "4s", "duration": "36s", "cpus": 1}
 SHORT = {"window": "5s", "warm_up": "1s", "windows": 1}
 BRIEF = {**OPEN, "name": "brief", "warm_up": "0s", "duration": "2s"}
@@ -41,7 +41,7 @@ BURST = {**OPEN, "name": "burst", "leaf": "16kB", "warm_up": "0s", "drain": "3s"
 
 
 def of_systems() -> dict[str, Any]:
-    """Services of the catalogue, as studies start them: mysql, aws, posix-sshfs and what they need."""
+    """Services of the catalogue, as studies start them: mysql, aws, posix-sshfs and the services that they need."""
     aws = {"database": "mariadb", "objects": "rclone"}
     declared = {
         "backends": [
@@ -80,7 +80,7 @@ def backend(name: str, service: str, **changes: Any) -> dict[str, Any]:
 
 
 def block(taken_port: int) -> dict[str, Any]:
-    """Good logs, and logs that are set up wrongly, each in one way."""
+    """Good logs, and logs that are each set up wrongly in one way."""
     shared = of_systems()
     few = replaced(shared["mariadb"], "--max-connections=8000", "--max-connections=12")
     of_few = {"mariadb": "few", "aws-log": "few-bucket"}
@@ -138,7 +138,7 @@ def block(taken_port: int) -> dict[str, Any]:
         generators=[OPEN, SLOW_HAMMER, BRIEF, BURST],
         rates=[RATE],
         timeout="120s",
-        # So low a bar that a machine with other work passes it.
+        # A bar so low that a busy machine passes it.
         search={**SHORT, "start": "100/s", "highest": "150/s", "min_achieved": 0.5},
         limits=[{"name": "1-core", "cpus": 1, "memory": "1GB"}],
         sweeps=[
@@ -148,7 +148,7 @@ def block(taken_port: int) -> dict[str, Any]:
             {"backends": ["mariadb"], "generators": ["open"], "front_ends": [2]},
             {"backends": bad, "generators": ["open"], "limits": ["none"]},
             {"backends": ["disk-full"], "generators": ["burst"], "limits": ["none"]},
-            # Fast enough that more than a dozen leaves look at the database at once, on any machine.
+            # So fast that more than a dozen leaves access the database at once, on any machine.
             {"backends": ["few-connections"], "generators": ["brief"], "limits": ["none"], "rates": ["3000/s"]},
         ],
     )
@@ -230,14 +230,14 @@ def test_the_open_loop_writes_what_it_was_asked_to_and_the_log_has_it(everything
         assert 0 < values["queue_p50"] <= values["queue_p99"] <= values["queue_max"] < values["integrate_max"]
         assert 0 < values["server_cpu"] < 1 and 0 < values["generator_cpu"] < 1
         assert 1 << 20 < values["server_peak_memory"] < 1e9
-        # A fifth of the leaves came twice. Without antispam the servers remember the latest ones all the same.
+        # A fifth of the leaves came twice. Even without antispam, the servers remember the latest ones.
         assert values["duplicates"] == pytest.approx(200, rel=0.35)
-        # Five publish steps are few, and a checkpoint is late when the machine has other work.
+        # Five publish steps are few, and a checkpoint is late on a busy machine.
         assert values["qps"] == pytest.approx(160, rel=0.4) and values["achieved_share"] == pytest.approx(1, rel=0.4)
     trial = everything.trial("posix", antispam="yes")
     record = trial.record
     assert record.commands[0].tool.name == "logbench" and record.commands[0].tool.sha256
-    # Where the suite's own other work kept the log from it, that is said instead.
+    # If the suite's own other work slowed the log down, it says that instead.
     met = values["achieved_share"] >= ACHIEVED
     assert told(limit_of(trial.folder)).startswith("nothing: the offered rate was met" if met else "unknown: ")
     assert {command.label for command in record.commands} >= {"load", "server", "store", "samples-here"}

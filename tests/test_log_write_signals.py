@@ -1,4 +1,4 @@
-"""A capacity search whose server is killed, or hangs, by somebody else's hand."""
+"""A capacity search whose server is killed, or made to hang, from outside."""
 
 import os
 import signal
@@ -24,7 +24,7 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
 
 
 def searched_with_a_signal(host: Host, number: signal.Signals, **search: Any) -> Searched:
-    """A search of two rates that any machine keeps; its server gets the signal in the second rate's load."""
+    """A search of two rates that any machine reaches; its server gets the signal during the second rate's load."""
     sent: list[int] = []
     over = Event()
 
@@ -35,7 +35,7 @@ def searched_with_a_signal(host: Host, number: signal.Signals, **search: Any) ->
             generators |= {pid for pid, words in running.items() if "/logbench write " in words}
             servers = [pid for pid, words in running.items() if words.split()[0].endswith("/tessera-posix")]
             if len(generators) == 2 and servers:
-                time.sleep(0.5)  # into its load: any moment of its six seconds will do
+                time.sleep(0.5)  # any moment of its six seconds will do
                 os.kill(servers[0], number)
                 sent.append(servers[0])
 

@@ -1,4 +1,4 @@
-"""This machine as an SSH host: one sshd for all users of a state folder, gone with the last of them."""
+"""This machine as an SSH host: one sshd for all users of a state folder, which ends with the last of them."""
 
 import os
 import signal
@@ -105,7 +105,7 @@ def test_a_stranger_under_the_remembered_pid_is_left_alone(state):
 
 
 def test_a_missing_sshd_names_the_package(state):
-    # A mount namespace of its own, in which the program is something that cannot be run.
+    # A mount namespace of its own, in which the program cannot be executed.
     script = 'mount --bind /dev/null "$(command -v sshd || echo /usr/sbin/sshd)" && exec "$0" -c "$1" "$2"'
     done = subprocess.run(
         ["unshare", "-rm", "sh", "-c", script, sys.executable, HOLD, str(state)],
@@ -117,7 +117,7 @@ def test_a_missing_sshd_names_the_package(state):
 
 
 def test_a_plain_user_can_have_it_too(tmp_path):
-    if os.getuid() != 0:  # then every other test here has just shown it
+    if os.getuid() != 0:  # in that case, every other test here has just shown it
         return
     user = "benchstudy-test"
     home = Path("/var/tmp") / f"{user}-{os.getpid()}"
@@ -126,8 +126,8 @@ def test_a_plain_user_can_have_it_too(tmp_path):
     try:
         code = home / "code"
         subprocess.run(["cp", "-r", str(Path(loopback.__file__).parents[2]), str(code)], check=True)
-        # With the system's interpreter, since others need not be able to read this one. -S keeps its packages out:
-        # loopback needs the standard library only.
+        # It uses the system's interpreter, since other users need not be able to read this one. -S hides its packages,
+        # because loopback needs only the standard library.
         script = (
             "import getpass, subprocess, pathlib\n"
             "from benchstudy.hosts import loopback\n"

@@ -1,4 +1,4 @@
-"""A study of many targets: its page says which are unlike the others and how one knows, and leads to a page of each."""
+"""A study of many targets: its page says which targets differ, on what evidence, and links to a page for each."""
 
 import csv
 import html
@@ -69,7 +69,7 @@ def test_targets_that_stand_out_are_named_with_what_tells_that_they_do(folder):
     assert [slow[0], noisy[0], others] == [SLOW, NOISY, []]
     assert slow[1].splitlines() == ["10 of 10", "10 certain"]
     assert slow[5].endswith("the whole interval is beyond the limit")
-    # Half of its trials are slow, so that they do not agree.
+    # Half of its trials are slow, so they do not agree.
     assert noisy[1].splitlines() == ["10 of 10", "0 certain"]
     assert "two modes" in noisy[5] and noisy[5].endswith("the interval reaches back to the limit")
     assert f"2 of 30 targets stand out ({SLOW}, {NOISY})" in text_of(folder / "file_size.html")
@@ -93,7 +93,7 @@ def test_a_target_counts_once_with_the_median_of_its_trials(measured):
 
 
 def test_no_number_is_out_of_reach(folder, measured):
-    """Of every target each estimate, and every trial, in files and on the target's own page."""
+    """Every estimate and every trial of each target, in files and on the target's own page."""
     with (folder / "file_size" / "tables" / "estimates.csv").open(newline="") as file:
         estimates = {(row["target"], row["case"], row["metric"]) for row in csv.DictReader(file)}
     given = measured.observations.filter(pl.col("value").is_not_null()).select("target", "case", "metric")
@@ -121,7 +121,7 @@ def test_every_link_between_the_pages_leads_to_an_id(root, folder):
                 followed.add(other)
             else:
                 assert "data/raw/" in target or other.exists() or other.suffix == ".zip", (path, href)
-    # Each target is reached from a point or a cell, but for one that gave no figure.
+    # Every target is reached from a point or a cell, except one that gave no figure.
     assert {path.stem for path in followed} >= {"file_size", SLOW, NOISY}
 
 
@@ -130,7 +130,7 @@ def test_each_target_is_judged_by_itself_too_and_counted(folder):
     notes = json.loads((folder / "file_size" / "overview.json").read_text())
     assert len(notes["judged"]["fsync-each-target"]) == sum(int(cell) for row in rows for cell in row[2:6])
     local = next(row for row in rows if "local" in row[0])
-    # Over all, fsync costs; so it does on each target that gave figures, and noise hides it on none but NOISY.
+    # Overall, fsync costs time; so it does on each target with figures, and noise hides it on NOISY only.
     assert local[1] == "worse" and int(local[3]) >= TARGETS - 2
 
 

@@ -1,4 +1,4 @@
-"""Every metric is declared once, by its family: captured outputs give nothing else, and docs say what is declared."""
+"""Every metric is declared once, by its family: captured outputs give no others, and docs list the declared ones."""
 
 import gzip
 import json
@@ -28,7 +28,7 @@ def parsed(family: str, levels: Mapping[str, str], folder: Path) -> Units:
 
 
 def files(folder: Path, **contents: Path | str) -> Path:
-    """A trial of these files, by their path with `__` for a folder's end and `_dot_` for a dot."""
+    """A trial of these files, by their paths, with `__` for a slash and `_dot_` for a dot."""
     shutil.rmtree(folder, ignore_errors=True)
     for name, content in contents.items():
         path = folder / name.replace("__", "/").replace("_dot_", ".")
@@ -47,7 +47,7 @@ def file_size(folder: Path) -> Units:
 
 def fio(folder: Path) -> Units:
     readers: dict[str, Callable] = {".json": parse_fio_json, ".txt": parse_fio_text}
-    several = ("disk-full", "interrupted", "stonewall", "appended")  # no one result: see test_importing
+    several = ("disk-full", "interrupted", "stonewall", "appended")  # not a single result: see test_importing
     captured = [path for path in (DATA / "fio").glob("fio-*.*") if path.suffix in readers]
     runs = [path for path in captured if not any(part in path.name for part in several)]
     found = {(o.metric, o.unit) for path in runs for o in observe(readers[path.suffix](path.read_text())).observations}
@@ -103,7 +103,7 @@ def command(folder: Path) -> Units:
     return found | parsed("command", {}, files(folder, stdout=DATA / "command/command_runs.json"))
 
 
-# What captured outputs do not hold, because it stands beside them in a trial, is checked where trials are measured.
+# Metrics that come from other files of a trial than captured outputs are checked where trials are measured.
 NOT_CAPTURED = {
     "command": set(),
     "file_size": {"client_"},

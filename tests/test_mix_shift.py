@@ -38,7 +38,7 @@ def test_the_seeds_regression_is_the_mix_and_not_the_methods():
 
 
 def test_a_label_that_is_still_called_now_and_then_is_another_label_then():
-    """In the report behind the page it was: 0.3 µs a call before, 11 ms in the few that were left."""
+    """In the report behind the page: 0.3 µs per call before, 11 ms in the few remaining calls."""
     shift = Shift(seed_side(new=False), seed_side(new=True, few=OTHERS / 5000), 3600, 3600)
     (driver,) = shift.drivers(margin=0.05)
     assert (driver.label, driver.state, driver.few) == (DRIVER, "left", True)
@@ -132,8 +132,11 @@ def test_quantiles_are_apart_only_where_their_buckets_do_not_overlap():
 
 
 def half_and_half(shifted: float, slower: float) -> Shift:
-    """Two labels of 3 ms and 1 ms, as often as each other; `shifted` of all calls go to the first, and the second takes
-    `slower` ms longer. So mix = shifted * (2 - slower / 2), within = (0.5 - shifted / 2) * slower."""
+    """Two labels of 3 ms and 1 ms, called equally often.
+
+    `shifted` of all calls go to the first, and the second takes `slower` ms longer. So mix = shifted * (2 - slower /
+    2), within = (0.5 - shifted / 2) * slower.
+    """
     base = side(a=(1000, 3), b=(1000, 1))
     return Shift(base, side(a=(1000 + 2000 * shifted, 3), b=(1000 - 2000 * shifted, 1 + slower)))
 
@@ -208,14 +211,14 @@ def test_labels_without_which_still_much_changes_explain_nothing(rest_ms):
 
 
 def test_a_label_that_pulls_the_other_way_is_no_driver():
-    """s is called as before and a little slower, while the mean falls."""
+    """s is called as before and is a little slower, while the mean falls."""
     base = side(x=(100, 10), s=(100, 10), z1=(500, 1), z2=(500, 1))
     shift = Shift(base, side(s=(100, 10.2), z1=(500, 1), z2=(500, 1)))
     assert [part.label for part in shift.drivers(0.05)] == ["x"]
 
 
 def test_a_standardised_quantile_gives_labels_the_calls_that_they_had():
-    """a is called ten times as often and takes as long, b twice as long, c no more, d is new."""
+    """a is called ten times as often and takes as long, b takes twice as long, c is no longer called, d is new."""
     edges = (0.1, 0.2, math.inf)
 
     def calls(*counts: float) -> Calls:
@@ -234,7 +237,7 @@ def test_a_standardised_quantile_gives_labels_the_calls_that_they_had():
 
 
 def test_a_bucket_that_is_a_call_behind_the_one_before_breaks_nothing():
-    """Scraped one after the other while calls come in."""
+    """Labels are scraped one after the other while calls come in."""
     found = quantile({0.1: 10.0, 0.2: 9.0, 0.5: 12.0, math.inf: 12.0}, 0.99)
     assert found.bucket == (0.2, 0.5)
 

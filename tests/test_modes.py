@@ -1,4 +1,4 @@
-"""Two groups behind one median: found among as few trials as a study has, and not made of one group's spread."""
+"""Two groups behind one median: found in as few trials as a study has, and not in the spread of one group."""
 
 import numpy as np
 import pytest
@@ -7,7 +7,7 @@ from benchstudy.lints.model import Figure, Group, Material
 from benchstudy.lints.summaries import two_groups
 from benchstudy.statistics.modes import two_modes
 
-# What a generator of 300 requests a second gave in six blocks of one session: median latencies in s.
+# What a generator of 300 requests per second gave in six blocks of one session: median latencies in s.
 SEEN = (0.204, 0.198, 0.0031, 0.201, 0.0029, 0.207)
 UNIMODAL = {
     "normal": lambda random, n: random.normal(1, 0.1, n),
@@ -28,8 +28,8 @@ def test_four_trials_of_200_ms_and_two_of_3_are_two_modes():
     [
         SEEN[:5],  # too few to tell
         (3.0, 200.0, 201.0, 202.0, 203.0, 204.0),  # one outlier
-        (1.0, 1.0, 1.0, 1.1, 1.1, 1.1),  # a clock that rounds: too near to mislead anybody
-        (0.0, 0.0, 0.0, 0.0, 4.0, 5.0),  # counts of what is rare
+        (1.0, 1.0, 1.0, 1.1, 1.1, 1.1),  # a clock that rounds: too close to mislead anybody
+        (0.0, 0.0, 0.0, 0.0, 4.0, 5.0),  # counts of rare events
         (1.0, 1.0, 1.0, 1.0, float("inf"), float("inf")),
         (2.0,) * 12,
     ],

@@ -1,4 +1,4 @@
-"""What is mutated, and that a fork meets the mutant; `make mutants` is what uses it."""
+"""What is mutated, and that the mutant is tested in a fork; `make mutants` uses it."""
 
 import importlib.util
 import sys

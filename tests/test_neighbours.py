@@ -1,4 +1,4 @@
-"""Others on a host: what the agent counts, what a session decides on it, what `benchstudy check` says."""
+"""Others on a host: what the agent counts, what a session decides, what `benchstudy check` says."""
 
 import os
 import re
@@ -102,7 +102,7 @@ def test_every_host_of_the_target_is_read_and_ours_on_one_machine_is_ours_on_all
 
 
 def test_who_measures_is_no_neighbour_by_name_either(lab, monkeypatch):
-    """This very process works while the command runs, on its host."""
+    """This very process works while the command runs on its host."""
 
     @contextmanager
     def measured_by_us():
@@ -175,7 +175,7 @@ REPEAT = {"disturbance": {"limit": "20 %", "then": "repeat", "at_most": 2}}
 
 @pytest.fixture
 def shares(monkeypatch) -> list[float]:
-    """What others take beside one trial after another, and beside all further ones nothing."""
+    """What others use during each trial in turn; during all further trials, nothing."""
     script: list[float] = []
 
     def seen(document: Any) -> dict[str, Any]:
@@ -219,7 +219,7 @@ def test_repeats_end_and_what_stands_then_is_marked(lab, shares):
 
 def test_looks_count_a_repeated_trial_once_and_a_disturbed_one_when_its_repeats_are_used_up(lab, shares):
     adaptive = {"blocks": {"min": 6, "max": 9}, "until": "5 %", **REPEAT}
-    shares += [0.5, 0.5, 0.5, 0.5]  # three in block 1, of which the last one stands, and one in block 2
+    shares += [0.5, 0.5, 0.5, 0.5]  # three in block 1, the last of which counts, and one in block 2
     index = lab.hold({"seconds": 0.01}, **adaptive)
     assert [block for block, _ in placed(lab)] == [1, 1, 1, 2, 2, 3, 4, 5, 6], "6 blocks were enough"
     (look,) = TrialStore(lab.store).looks()
@@ -299,7 +299,7 @@ def test_counters_as_kernels_of_several_ages_write_them(agent):
     assert not agent.is_real("net", "lo") and not agent.is_real("block", "loop0"), "the same bytes pass once more"
 
 
-# -- what is made of it ----------------------------------------------------------------------------------------------
+# -- what sessions make of it ------------------------------------------------------------------------------------------
 
 
 def reading(at: float, **changes: Any) -> dict[str, Any]:
@@ -380,7 +380,7 @@ def test_a_disk_is_anothers_for_its_busy_time_times_the_share_of_bytes():
 
 
 def test_neither_the_controller_nor_our_other_host_is_named_among_the_busiest():
-    """Their time is taken out, and so are their names; the next one is told in their place."""
+    """Their time and their names are left out; the next busiest process is reported instead."""
     names = {1: "python", 2: "snakemake", 3: "sftpgo", 4: "backup"}
     busiest = [{"name": name, "pid": pid, "cpu_s": 0.5 - pid / 10} for pid, name in names.items()]
     readings = [reading(0.0), reading(1.0, busy_s=1.5, idle_s=0.5, others_s=1.0, busiest=busiest)]

@@ -1,4 +1,4 @@
-"""Raw stores and tables of commit b9a61cf: what today's code reads out of the old trials is the same, cell by cell.
+"""Raw stores and tables of commit b9a61cf: today's code reads the same from the old trials, cell by cell.
 
 `tests/data/store-b9a61cf/README.md` says how they were made.
 """
@@ -20,27 +20,27 @@ from benchstudy.report.exhibits.cells import short_cause
 from benchstudy.report.results.results import Reason
 
 STORES = CHECKOUT / "tests" / "data" / "store-b9a61cf"
-# What there is today and was not then: tables, and columns {table: names}. Everything else is as it was.
+# Tables and columns {table: names} that exist today and did not then. Everything else is unchanged.
 NEW_TABLES = {"limits", "checks", "search", "hosts", "clients"}
 NEW_COLUMNS = {
     "trials": {"cause_kind", "disturbed", "disturbance", "set_aside"},
     "steps": {"missed", "seen", "bound", "busy_generator", "cause", "said", "dropped"},
 }
 NEW_METRICS = {"publish_steps", "swing"}
-# What more trials are told today; where it was told then it is as it was. k6's generator had been left out.
+# Values that more trials have today; where they existed then, they are unchanged. k6's generator had been left out.
 MORE_OFTEN = {"generator_cpu"}
-# What was wrong then. A log's rate began at the last checkpoint before the window, and so held its warm-up.
+# Values that were wrong then. A log's rate began at the last checkpoint before the window, and so included its warm-up.
 MENDED_METRICS = {"qps", "qps_low", "qps_high", "achieved_share"}
 MENDED_COLUMNS = {"steps": {"achieved_per_s"}}
 
 
 @pytest.fixture(scope="module", params=["embedded", "endings"])
 def store(request, tmp_path_factory):
-    """A project of the store, with the tables of then below data/tidy and those of today below tidy-now."""
+    """A project of the store, with the old tables below data/tidy and today's tables below tidy-now."""
     root = tmp_path_factory.mktemp(request.param)
     with pages_made_in(root):
         with tarfile.open(STORES / f"{request.param}.tar.xz") as archive:
-            archive.extractall(root)  # no filter: the Python of Debian 12 knows none
+            archive.extractall(root)  # no filter, because the Python of Debian 12 has none
         study = load_study(root / "study.yaml")
         for plan in study.sessions():
             tidy_family(root, [plan], root / "tidy-now" / study.study / plan.family_name)
@@ -69,7 +69,7 @@ def test_tables_are_the_same_cell_by_cell(store):
 
 
 def test_a_log_s_old_rates_hold_nothing_of_their_short_warm_up(store):
-    """Half a second under a publish step of one: the rate began with the empty tree, before anything was written."""
+    """Half a second is less than a publish step of one: the rate began with the empty tree, before any write."""
     then, now = (tables(store / folder) for folder in ("data/tidy", "tidy-now"))
     for name, new in now.items():
         if not name.endswith("log_write/observations"):
@@ -114,7 +114,7 @@ def tables(folder: Path) -> dict[str, pl.DataFrame]:
 
 
 def different_cells(old: pl.DataFrame, new: pl.DataFrame) -> list[str]:
-    """Where two tables differ, row by row in their order; a null is the same as a null, NaN as NaN."""
+    """Where two tables differ, row by row in order; null equals null, and NaN equals NaN."""
     if old.schema != new.schema or old.height != new.height:
         return [f"{old.schema} in {old.height} rows became {new.schema} in {new.height}"]
     found = []

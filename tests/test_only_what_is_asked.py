@@ -1,4 +1,4 @@
-"""A command does what it is asked for, the quick part first, says what it is about to do, and loses nothing good."""
+"""A command does only what is asked, the quick part first, announces it, and loses nothing that works."""
 
 import io
 import json
@@ -21,7 +21,7 @@ SCREEN = 50  # lines
 
 @pytest.fixture(scope="module")
 def clone(tmp_path_factory: pytest.TempPathFactory) -> Project:
-    """A fresh one, in which nothing but dry runs happens."""
+    """A fresh copy, in which only dry runs happen."""
     return copy_project(tmp_path_factory.mktemp("clone") / "project")
 
 
@@ -88,7 +88,7 @@ def study(tmp: Path) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def asked(tmp_path_factory: pytest.TempPathFactory) -> tuple[Project, str]:
-    """The project, and what was printed when the page of the family was asked for that needs no build."""
+    """The project, and the output after the page of the family that needs no build was requested."""
     folder = tmp_path_factory.mktemp("asked")
     project = copy_project(folder / "project")
     project.write_study(study(folder))
@@ -137,12 +137,12 @@ def test_measure_false_refuses_only_what_the_asked_page_needs(asked):
 
 @pytest.fixture(scope="module")
 def reported(asked) -> tuple[Project, str]:
-    """The same, and what was printed when everything was asked for."""
+    """The same project, and the output after everything was requested."""
     project, _ = asked
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("BENCHSTUDY_HOST_LOCK", str(project.root.parent / "host.lock"))
         patch.delenv(TOOL_STORE, raising=False)
-        # As on a fresh clone: of the other family nothing is there either.
+        # As on a fresh clone, nothing of the other family exists either.
         for made in ("data/provision", "data/tidy", "reports"):
             shutil.rmtree(project.root / made)
         return project, run(project, "report")
@@ -175,7 +175,7 @@ def test_what_was_deleted_is_made_again(reported):
 
 
 def content(project: Project) -> dict[Path, bytes]:
-    """Of the page with its figures, tables and executed notebook."""
+    """The state of the page with its figures, tables and executed notebook."""
     folder = project.root / "reports/two"
     files = [folder / "fio.html", folder / "notebooks/fio.ipynb", *(folder / "fio").rglob("*")]
     return {file: file.read_bytes() for file in files if file.is_file()}
@@ -195,7 +195,7 @@ def test_a_notebook_that_fails_says_its_line_in_words_and_leaves_the_last_good_p
         said = run(project, "reports/two/fio.html", check=False)
     finally:
         path.write_text(good)
-        os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))  # else it would be due for being newer
+        os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))  # otherwise it would be due because it is newer
     words = r"fio\.ipynb: cell \d+, line 2, `page\.metrics_table\(.*`: no factor 'block'; known: directory"
     assert re.search(words, said), said
     assert content(project) == before
@@ -215,7 +215,7 @@ def test_what_a_killed_command_was_making_anew_is_there_again(reported):
     assert "half a page" not in page.read_text() and not kept.exists()
 
 
-# -- what it would do ---------------------------------------------------------------
+# -- what a command would do ----------------------------------------------------------------------------------
 
 
 def test_a_plan_says_what_is_measured_built_and_written_and_does_nothing(reported):
@@ -246,7 +246,7 @@ def plan(project: Project, *words: str) -> str:
 
 
 def test_a_plan_knows_what_is_to_be_built_and_downloaded(reported):
-    """And about how long: as the last build of this name took, here a wheel of another version."""
+    """And about how long: as long as the last build with this name, here a wheel of another version."""
     project, _ = reported
     good = (project.root / "envs/file_size.py").read_text()
     try:

@@ -31,7 +31,7 @@ from benchstudy.report.study.studyfacts import StudyFacts
 from benchstudy.report.tables.tables import Cell, Table
 from benchstudy.statistics import steady
 
-# As the list of a credible report has them.
+# As in the list of a credible report.
 ASKED = (
     "raw samples", "n in each cell", "interval", "median and supported tails", "outliers", "order", "warm-up", "cache",
     "fsync", "steady-state", "duration", "environment", "versions", "argv", "saturated", "loop", "failures", "offered",
@@ -45,13 +45,13 @@ LOAD = {"server": "nginx", "generator": "ab", "concurrency": "10"}
 def declared(families=("file_size", "fio"), **changes):
     whole = yaml.safe_load((CHECKOUT / "config" / "config.yaml").read_text(encoding="utf-8"))
     kept = {name: block for name, block in whole["families"].items() if name in families}
-    # What the embedded study says about itself, a test says where it is about that.
+    # What the embedded study says about itself; a test about that passes its own text.
     bare = {"families": kept, "ceilings": [], "acknowledge": [], "license": ""}
     return parse_study(whole | bare | changes)
 
 
 def show_file_size(page):
-    """What the family's notebook calls, as far as the overview is concerned."""
+    """What the family's notebook calls, as far as it concerns the overview."""
     page.answer({"Write": ("duration", {"op": "write", "size": "100MB"})}, series="backend")
     page.trend(
         "duration", "duration", x="size_bytes", x_title="Size", y_title="Time", series="backend", caption="Times.",
@@ -265,7 +265,7 @@ def test_a_number_typed_into_an_executed_notebook_is_named(bare_project):
 
 @pytest.fixture
 def index(bare_project):
-    """The first page as a reader gets it, without style."""
+    """The first page as a reader gets it, without styles."""
     tidy = {"file_size": write_file_size(bare_project), "fio": write_fio(bare_project)}
     study = declared(question=f"Which one is faster? {HOSTILE}")
     facts_of(bare_project, {"file_size": show_file_size, "fio": show_others}, study)
@@ -417,7 +417,7 @@ def test_no_outlier_within_a_few_hundredths_nor_among_few_trials_nor_beside_zero
     ],
 )
 def test_steady_is_what_snia_calls_so(values, is_steady):
-    """The third rises by 12 % of its mean within limits of 20 %: a slope, and no noise."""
+    """The third rises by 12 % of its mean within limits of 20 %: this is a slope, not noise."""
     assert steady.is_steady(values) is is_steady
 
 
@@ -502,7 +502,7 @@ def test_the_command_names_what_it_finds_and_fails(tmp_path, capsys):
 
 
 def test_tables_stay_as_they_were_for_readers_of_files(bare_project):
-    """The notes of a page are beside its tables, not in them."""
+    """The notes of a page are next to its tables, not in them."""
     write_file_size(bare_project)
     facts_of(bare_project, {"file_size": show_file_size})
     notes = json.loads((bare_project / "reports/embedded/file_size/overview.json").read_text())

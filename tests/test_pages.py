@@ -1,6 +1,6 @@
 """The pages as a reader gets them: executed notebooks and the index, opened in a browser without network.
 
-The notebooks are run in our own process, and once more in a kernel of Jupyter, papermill's standard engine.
+The notebooks run in our own process, and once more in a Jupyter kernel with papermill's standard engine.
 """
 
 import html
@@ -44,7 +44,7 @@ PAGES = (
     "embedded/index.html",
     "index.html",
 )
-# The two indexes differ in their links only: a browser need not open both.
+# The two indexes differ only in their links, so a browser need not open both.
 SHOWN = PAGES[:-1]
 NOTEBOOKS = sorted(path.stem for path in (CHECKOUT / "notebooks").glob("*.ipynb"))
 BLOCKS = 8
@@ -53,7 +53,7 @@ MEGABYTE = 1_000_000
 
 @dataclass(frozen=True)
 class Made:
-    """What the notebooks made of two made-up studies. By notebook: `executed`, and the `files` that it left."""
+    """What the notebooks made from two made-up studies. By notebook: `executed`, and the `files` that it wrote."""
 
     root: Path
     executed: dict[str, Path] = field(default_factory=dict)
@@ -62,7 +62,7 @@ class Made:
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
-    """One study with every kind of failure and evil names, the other with the families that are not shown here."""
+    """One study with every kind of failure and evil names; the other has the families that are not shown here."""
     root = tmp_path_factory.mktemp("project")
     write_file_size(root, blocks=BLOCKS)
     write_fio(root)
@@ -135,8 +135,8 @@ def without_scripts(text):
 
 @pytest.fixture(scope="module")
 def by_kernel(made: Made, tmp_path_factory: pytest.TempPathFactory) -> Made:
-    """The same cells, of all notebooks in one kernel: its start and imports take as long as a page."""
-    import papermill  # not above: tests are collected by each worker
+    """The same cells, of all notebooks in one kernel, because its start and imports take as long as a page."""
+    import papermill  # not at the top, because each worker collects the tests
 
     again = Made(tmp_path_factory.mktemp("kernel"))
     cells = {page: code_of(executed) for page, executed in made.executed.items()}
@@ -174,7 +174,7 @@ def test_a_page_is_small_and_names_nothing_outside_itself(texts, page):
 
 @pytest.fixture(scope="module")
 def shown(reports: Path) -> Callable[[str], Shown]:
-    """A page, opened once for all tests: that takes seconds of processor time."""
+    """A page, opened once for all tests, because that takes seconds of processor time."""
     return cache(lambda page: show(reports / page))
 
 
@@ -273,13 +273,13 @@ def test_a_page_can_be_read_by_a_screen_reader(texts, page):
     assert markup.count("<caption>") + markup.count('class="trials"') == markup.count("<table")
     assert not re.findall(r"<th(?![^>]*scope=)[ >]", markup)
     for view in re.findall(r'<div[^>]*class="view"[^>]*>', markup):
-        # Not `img`: it has links in it, where no script draws it anew.
+        # Not `img`: it contains links, if no script draws it again.
         assert 'role="group"' in view and len(re.search(r"""aria-label=("[^"]*"|'[^']*')""", view)[1]) > 22
 
 
 @pytest.mark.parametrize("page", PAGES)
 def test_every_link_leads_somewhere(reports, texts, page):
-    """Within the page to an id, in the reports to a file; raw files were never made for these tables."""
+    """A link within the page leads to an id, and one in the reports to a file. These tables have no raw files."""
     markup = without_scripts(texts[page])
     ids = set(re.findall(r'\bid="([^"]*)"', markup))
     folder = (reports / page).parent
@@ -349,7 +349,7 @@ def test_reference_lines_are_drawn(texts):
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_no_figure_of_a_page_has_more_than_three_digits_an_exponent_or_a_zero_with_a_sign(texts, family):
-    """What others published, and files, keep the digits that they have."""
+    """Figures that others published, and figures in files, keep their digits."""
     page = (
         without_scripts(texts[f"embedded/{family}.html"])
         .replace("\N{NO-BREAK SPACE}", " ")
@@ -373,7 +373,7 @@ def test_backends_and_antispam_of_logs_have_verdicts_on_the_page_and_on_the_over
     assert set(notes) == {"backends", "antispam"} and all(made["tests"] > 3 for made in notes.values())
     page, overview = (without_scripts(texts[f"embedded/{name}.html"]) for name in ("log_write", "index"))
     assert "Which backend?" in page and "What does antispam cost?" in page
-    # GCP's lost its place to what others had; of the hammer the writers decided: neither is a verdict on a log.
+    # There is no verdict on a log that lost leaves, nor on the hammer, which its writers limited.
     assert "mariadb: it lost leaves that it had accepted" in page and "writers-bound" in page
     assert "mariadb against posix" in overview and "yes against no" in overview
 

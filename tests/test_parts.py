@@ -1,4 +1,4 @@
-"""A further session costs its own only: what was parsed before is kept in parts, and tables are made of them."""
+"""A further session costs only its own parsing: parsed results are kept in parts, from which tables are made."""
 
 import shutil
 from pathlib import Path
@@ -16,7 +16,7 @@ from benchstudy.model import paths
 
 @pytest.fixture(scope="module")
 def original(tmp_path_factory: pytest.TempPathFactory) -> ManyTrials:
-    """Of two targets with a session each, and their tables."""
+    """A project with two targets, a session on each, and their tables."""
     study = ManyTrials(as_project(tmp_path_factory.mktemp("parts") / "project"), targets=2)
     study.add(2)
     tidied(study)
@@ -45,19 +45,19 @@ def assert_same(found: dict[str, pl.DataFrame], expected: dict[str, pl.DataFrame
 
 
 def parts_of(study: ManyTrials) -> dict[str, int]:
-    """By name, when each was made."""
+    """For each part, when it was made."""
     folder = paths.parts(study.root, STUDY, FAMILY)
     return {part.name: (part / "part.json").stat().st_mtime_ns for part in folder.iterdir()}
 
 
 def test_trials_are_called_by_as_many_digits_as_tell_them_apart():
-    """Of 100,000 trials one pair has its first eight digits in common."""
+    """Of 100,000 trials, one pair has the same first eight digits."""
     uuids = ["01234567-89ab", "01234567-89ac", "01234568-0000", "fedcba98-7654"]
     assert list(short_names(uuids).values()) == ["01234567-89ab", "01234567-89ac", "01234568", "fedcba98"]
 
 
 def test_two_trials_of_one_short_name_are_two_in_every_table(study, monkeypatch):
-    # As if uuids had been alike: what tells trials apart is longer than what parts have.
+    # As if uuids were alike: the names of trials are longer than those of parts.
     monkeypatch.setattr(tidy, "short_names", lambda uuids: {uuid: uuid[:13] for uuid in uuids})
     found = tidied(study, "longer")
     plain = tables(study.root / "tidy")

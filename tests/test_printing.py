@@ -1,4 +1,4 @@
-"""`benchstudy pdf`: the whole report as one document, and what it says without a browser or without reports."""
+"""`benchstudy pdf`: the whole report as one document, and its messages without a browser or without reports."""
 
 import re
 from collections.abc import Iterator
@@ -50,7 +50,7 @@ def test_the_document_has_contents_numbers_heads_and_nothing_folded(made):
     content = pdf.read_bytes()
     anchors = printed.pages_of_anchors(content)
     text = document(made, anchors)
-    # Overview and page begin on pages of their own, after title and contents.
+    # Overview and page each begin on a new sheet, after title and contents.
     assert 2 < anchors["part-1"] < anchors["part-2"] < anchors["p2-trials"]
     contents = text[text.index("<nav") : text.index("</nav>")]
     assert f"<span>2. Random I/O</span> <span>{anchors['part-2']}</span>" in contents

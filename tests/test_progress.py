@@ -1,4 +1,4 @@
-"""What a person sees of sessions at work: lines that stay at the bottom of a terminal, plain lines elsewhere."""
+"""What a person sees of running sessions: lines that stay at the bottom of a terminal, plain lines elsewhere."""
 
 import fcntl
 import json
@@ -20,7 +20,7 @@ from benchstudy.model import paths
 
 ROWS, COLUMNS = 20, 70
 MEASURE = "python workflow/scripts/measure_session.py --study seen --family fio"
-# Two sessions at once, as Snakemake runs them, and one who prints what he likes meanwhile, until Ctrl-C.
+# Two sessions at once, as Snakemake runs them, and another writer that prints meanwhile, until Ctrl-C.
 CHATTER = "while sleep 0.3; do echo chatter; done"
 AT_ONCE = f"trap : INT; {MEASURE} --target near --log 1.log & {MEASURE} --target far --log 2.log & {CHATTER}; wait"
 STAMPED = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d ")
@@ -61,7 +61,7 @@ def measuring(project: Project, tmp_path: Path):
 
 
 def on_terminal(project: Project, command: str, interrupt_at: str) -> str:
-    """All that a command writes to its terminal, where Ctrl-C is pressed as soon as `interrupt_at` matches."""
+    """All output of a command in its terminal, where Ctrl-C is pressed as soon as `interrupt_at` matches."""
     master, slave = pty.openpty()
     fcntl.ioctl(master, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
     process = subprocess.Popen(
@@ -79,7 +79,7 @@ def on_terminal(project: Project, command: str, interrupt_at: str) -> str:
     while time.monotonic() < deadline:
         try:
             seen += os.read(master, 65536)
-        except OSError:  # nobody has it open any more
+        except OSError:  # no process has it open any more
             break
         if not interrupted and re.search(interrupt_at, seen.decode(errors="replace")):
             os.write(master, b"\x03")
@@ -105,17 +105,17 @@ def test_two_sessions_on_a_narrow_terminal_until_ctrl_c(measuring: Project):
         assert re.search(rf"{session} +block 1/2 +trial 1/2 +direct…itlab +0:0\d elapsed +\? left", text)
         assert re.search(rf"{session} +block 2/2 +trial 2/2 +0:0\d elapsed +0:0\d left", text), text
 
-    # Drawn at the bottom, outside what scrolls, and given back at the end.
+    # Drawn at the bottom, outside the scrolling region, and released at the end.
     assert {int(row) for row in re.findall(r"\x1b\[(\d+);1H\x1b\[2K.", written)} <= {ROWS - 1, ROWS}
     assert TAKEN.findall(written) and written.rindex("\x1b[r") > written.rindex("\x1b[1;")
-    # What else was printed stands there line by line, whole, as if nobody drew.
+    # Other output is there line by line, complete, as if nothing were drawn.
     above = DRAWN.sub("", TAKEN.sub("", written)).removeprefix("^C").splitlines()
     foreign = [line for line in above if line not in ("chatter", "^C", "^Cchatter", "")]
     assert above.count("chatter") > 10
     assert [line for line in foreign if not STAMPED.match(line.removeprefix("^C"))] == []
     assert sum("aborted: interrupted" in line for line in foreign) == 2
 
-    # The same where nobody looks on: it goes on with what is missing, and each line tells when.
+    # The same without a terminal: it continues with what is missing, and each line has a time.
     done = measuring.run(*MEASURE.split(), "--target", "near", "--log", "near.log")
     assert done.stdout == "" and "\x1b" not in done.stderr
     assert all(STAMPED.match(line) for line in done.stderr.splitlines())

@@ -1,4 +1,4 @@
-"""A study as one file: complete, described, the same bytes again, without secrets, and checked to the last file."""
+"""A study as one file: complete, described, reproducible to the byte, without secrets, and checked to the last file."""
 
 import base64
 import hashlib
@@ -34,7 +34,7 @@ from benchstudy.provenance.leaks import SecretFound, Secrets
 
 @pytest.fixture(scope="module")
 def study(tmp_path_factory: pytest.TempPathFactory) -> CrateStudy:
-    """Tests leave it as it is."""
+    """The crate; tests do not change it."""
     return CrateStudy(tmp_path_factory.mktemp("crate") / "project")
 
 
@@ -48,7 +48,7 @@ def little_software(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def own_study(little_software: Path, tmp_path: Path) -> CrateStudy:
-    """One to alter."""
+    """A copy to change."""
     shutil.copytree(little_software, tmp_path / "project")
     return CrateStudy(tmp_path / "project", Project(tmp_path / "project"))
 
@@ -69,7 +69,7 @@ def entities(packed: Packed) -> dict[str, dict]:
 
 
 def rewrite(path: Path, into: Path, changes: Mapping[str, bytes | None]) -> Path:
-    """A copy of a crate with other files: None leaves one out."""
+    """A copy of a crate with other files; None leaves a file out."""
     with zipfile.ZipFile(path) as archive, zipfile.ZipFile(into, "w") as out:
         for name in archive.namelist():
             content = changes.get(name, archive.read(name))
@@ -489,7 +489,7 @@ def test_a_crate_that_would_fill_memory_or_disk_is_refused(tmp_path, size, words
     with zipfile.ZipFile(hostile, "w") as archive:
         archive.writestr("ro-crate-metadata.json", "{}")
         archive.writestr("SHA256SUMS", "")
-        archive.getinfo("SHA256SUMS").file_size = size  # what its directory says, and reading goes by
+        archive.getinfo("SHA256SUMS").file_size = size  # what its directory says, on which reading is based
     with pytest.raises(BenchstudyError, match=words):
         check_crate(hostile)
 
@@ -531,7 +531,7 @@ def test_tables_are_compared_cell_by_cell():
     assert list(tables.differences(was, was)) == []
 
 
-# -- who answers for it ----------------------------------------------------------------------
+# -- authors and licence -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("orcid", ["0000-0002-1825-0097", "https://orcid.org/0000-0002-1694-233X"])

@@ -1,4 +1,4 @@
-"""Provisioning where nothing has to be installed; a bare host is in test_two_hosts.py."""
+"""Provisioning if nothing has to be installed; test_two_hosts.py has a bare host."""
 
 import json
 
@@ -31,7 +31,7 @@ def study(tmp_path, **host):
 
 @pytest.fixture
 def here(project, monkeypatch):
-    """A project whose only deploy is one that a test writes, and the place of its facts."""
+    """A project whose only deploy is one that a test writes, and the path of its facts."""
     monkeypatch.chdir(project.root)
     for deploy in (project.root / "envs").glob("*.py"):
         deploy.unlink()
@@ -93,7 +93,7 @@ def test_a_host_out_of_reach_is_a_problem_that_its_facts_tell(here, tmp_path):
 
 @pytest.mark.fault(33)
 def test_a_host_that_runs_no_command_is_its_own_problem(here, tmp_path):
-    """Its login shell is /bin/false, as it were; its session says so too, and no other target is the worse for it."""
+    """The host acts as if its login shell were /bin/false. Its session says so, too; other targets are unaffected."""
     with SshdHost(tmp_path / "sshd", options=["ForceCommand /bin/false"]) as sshd:
         one = study(tmp_path, **sshd.host.model_dump(exclude_none=True, exclude_defaults=True))
         result = provision_target(one, "bench", here / "facts.json")
@@ -178,7 +178,7 @@ def test_a_family_of_another_package_brings_its_own_deploy(here, tmp_path, broug
     with pytest.raises(ProvisionFailed, match=r"here: /.*/brought/deploy\.py: .*no_such_module"):
         provision_target(parse_study(declared), "bench", here / "facts.json")
 
-    # What the project itself says comes first.
+    # The project's own answer comes first.
     for name in ("brought", "common"):
         (here / "envs" / f"{name}.py").write_text(f"import pathlib\npathlib.Path('seen').write_text('{name}')\n")
     assert provision_target(parse_study(declared), "bench", here / "facts.json").problems == []

@@ -1,4 +1,4 @@
-"""What a writer takes along: tables as LaTeX, figures as files, all of it as one archive, the same on every run."""
+"""Material for a writer: tables as LaTeX, figures as files, all of it as one archive, the same on every run."""
 
 import os
 import re
@@ -33,14 +33,14 @@ SPECIAL = r"""[a_b] *50 % & {x} #1 $HOME ~ ^ \end{table} <b> "q" `c` --size=4k '
 
 
 def read(line):
-    """The cells of one row of a LaTeX table, as a reader sees them; markup that was not escaped stays in sight."""
+    """The cells of one row of a LaTeX table, as a reader sees them; markup that was not escaped stays visible."""
     pattern = "|".join(map(re.escape, sorted(ESCAPES, key=len, reverse=True)))
     cells = re.split(r"(?<!\\)&", line.removesuffix(r"\\"))
     return [re.sub(pattern, lambda m: ESCAPES[m[0]], cell.replace(r"\footnotesize ", "").strip()) for cell in cells]
 
 
 def rows_of(latex):
-    """The rows of a LaTeX table, head included."""
+    """The rows of a LaTeX table, including its head."""
     return [read(line) for line in latex.splitlines() if line.endswith(r"\\") and not line.startswith(r"\caption")]
 
 
@@ -100,7 +100,7 @@ def test_columns_wrap_the_page_turns_and_columns_go_to_further_tables_where_they
     many = table(40)
     assert len(re.findall(r"\\caption", many)) > 1 and "part 1 of" in many and "{tab:t40-2}" in many
     assert all(f"Heading {n} " in many for n in range(40))
-    # What stands in a cell is all there, whatever it is broken at.
+    # The whole content of a cell is there, wherever it breaks.
     assert "".join("0123456789abcdef" * 4) in table(8, "0123456789abcdef" * 4).replace(r"\allowbreak{}", "")
 
 
@@ -124,7 +124,7 @@ def test_no_table_is_wider_than_an_a4_page(tmp_path):
 
 
 def files_of_a_page(bare_project, output):
-    """Every table and figure of a run on the tables that are there."""
+    """Every table and figure of a run on these tables."""
     page = Page("file_size", study="embedded", tidy="data/tidy/embedded/file_size", output=output)
     where = {"op": "write"}
     page.table("write", "duration", rows="size", columns=["backend", "sync"], where=where, caption="Time of a write")
@@ -143,7 +143,7 @@ def files_of_a_page(bare_project, output):
 
 
 def shuffle(folder, seed):
-    """Rows of all tables in another order; the cases stay, for their order is the study's."""
+    """Rows of all tables in another order. The cases stay, because their order is the study's."""
     for path in sorted(folder.rglob("*.parquet")):
         if path.stem != "cases":
             rows = pl.read_parquet(path)
@@ -172,7 +172,7 @@ def test_tables_and_drawings_are_the_same_bytes_on_every_run_and_in_any_order_of
 
 
 def assert_fit_for_a_paper(svg, printed, width_mm):
-    """As wide as said, no higher than a page, all of its type 8 pt, and the font inside."""
+    """The width is as documented, the height at most a page, all type is 8 pt, and the font is inside."""
     text = svg.decode()
     width, height = (float(side) for side in re.search(r'<svg [^>]*viewBox="0 0 (\S+) (\S+)"', text).groups())
     assert f'width="{width_mm}mm"' in text and height / width * width_mm < 240
@@ -190,7 +190,7 @@ def test_series_differ_in_grey_by_shape_and_by_dash():
     style = Style(tuple("abcdef"))
 
     def lightness(colour):
-        """L* of CIELAB: what grey leaves of a colour. Steps of five are told apart side by side."""
+        """L* of CIELAB: what grey print leaves of a colour. Steps of five can be distinguished side by side."""
         parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
         linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
         return 116 * sum(w * part for w, part in zip((0.2126, 0.7152, 0.0722), linear, strict=True)) ** (1 / 3) - 16
@@ -198,7 +198,7 @@ def test_series_differ_in_grey_by_shape_and_by_dash():
     for count, least in ((4, 12), (6, 3.5)):
         levels = sorted(map(lightness, style.colours[:count]))
         assert min(after - before for before, after in pairwise(levels)) > least, levels
-        # 3:1 with white is an L* of 61.6.
+        # A contrast of 3:1 with white is an L* of 61.6.
         assert levels[-1] < 61.6
     assert len(set(style.shapes)) == len({tuple(dash) for dash in style.dashes}) == 6
 
@@ -208,7 +208,7 @@ def test_figures_are_drawn_by_the_version_that_they_are_written_for():
 
 
 def test_a_pdf_of_the_converter_gets_one_order_and_stays_whole():
-    """Its own order is drawn anew each time: of eight, no two alike are all but certain."""
+    """The converter's own order is random: among eight runs, it is almost certain that two differ."""
     shapes = "".join(
         f'<g opacity="0.{k}"><text x="9" y="{9 * k}" font-weight="{k}00">µ{k}</text></g>' for k in range(1, 9)
     )

@@ -1,4 +1,4 @@
-"""Every published figure, derived again from the text it was digitised from."""
+"""Every published figure, derived again from the text from which it was digitised."""
 
 import re
 from collections import Counter
@@ -32,7 +32,7 @@ def storage_value(printed: str) -> float:
 
 
 def gitlab_value(printed: str, *, decimal: bool, iops: bool) -> float:
-    """`decimal`: the page's sentences use decimal K, M, G; fio's output and options binary ones, but for iops."""
+    """`decimal`: the page's sentences use decimal K, M, G; fio's output and options use binary, except for iops."""
     if match := re.fullmatch(r"(\d+)m([\d.]+)s", printed):
         return int(match[1]) * 60 + float(match[2])
     if match := re.fullmatch(r"\{(\d+)\.\.(\d+)\}", printed):
@@ -108,7 +108,7 @@ def test_the_limits_of_the_small_file_test():
 
 
 def tessera_value(printed: str, unit: str) -> float:
-    """The one number of it: "> 3,000", "around 2900 writes/s", "8GB", "Δ 2927qps", "136ms", "over 30s"."""
+    """The one number in it: "> 3,000", "around 2900 writes/s", "8GB", "Δ 2927qps", "136ms", "over 30s"."""
     (number,) = re.findall(r"\d[\d,]*", printed)
     value = float(number.replace(",", ""))
     if unit == "s":
@@ -119,7 +119,7 @@ def tessera_value(printed: str, unit: str) -> float:
 
 
 def test_every_figure_of_the_log_page():
-    """The boxes once more, in the parser's own words, are in test_log_write_hammer.py."""
+    """test_log_write_hammer.py has the boxes once more, in the parser's own words."""
     for row in TESSERA.iter_rows(named=True):
         if row["status"] == "ok":
             assert row["value"] == pytest.approx(tessera_value(row["as_printed"], row["unit"]), rel=1e-12), row
@@ -218,7 +218,7 @@ SECTION = Section("Sixth <em>kind</em>", "Of *others*.", {"sixth.csv": "A sixth 
 
 @pytest.fixture
 def sixth(tmp_path, monkeypatch):
-    """A family that another installed package brings, of which only the published part is there."""
+    """A family of another installed package, of which only the published part exists."""
     site = tmp_path / "site"
     files = {
         "sixth/__init__.py": "",

@@ -1,4 +1,4 @@
-"""The trial store: whole or not at all, never altered unseen."""
+"""The trial store: a trial is whole or not there at all, and never altered unnoticed."""
 
 import json
 import multiprocessing

@@ -1,4 +1,4 @@
-"""The SSH door against real OpenSSH servers on loopback."""
+"""SSH connections to real OpenSSH servers on loopback."""
 
 import contextlib
 import hashlib
@@ -34,7 +34,7 @@ MIB = 1 << 20
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
-    # Re-keying every 16 MiB, so that every test of bulk data goes through it.
+    # Re-keying every 16 MiB, so that every test of bulk data includes it.
     with SshdHost(tmp_path_factory.mktemp("sshd"), options=["RekeyLimit 16M"]) as host:
         yield host
 
@@ -56,7 +56,7 @@ def sha256(path: Path) -> str:
 
 
 def authentications(server: SshdHost) -> int:
-    """How often somebody tried to authenticate, as the server saw it."""
+    """The number of attempts to authenticate that the server saw."""
     log = server.log.read_text()
     return log.count("Failed publickey") + log.count("Accepted publickey")
 
@@ -221,7 +221,7 @@ class TestClientConfiguration:
 
     @staticmethod
     def behind(bridge: str, server: SshdHost, home: Path, *arguments: Path) -> Host:
-        """The server, reached only through this Python program; it gets the server's address and port first."""
+        """The server, reachable only through this Python program, which gets the server's address and port first."""
         (home / "bridge.py").write_text(bridge)
         command = ["python3", home / "bridge.py", server.address, "%p", *arguments]
         (home / "config").write_text(
@@ -244,7 +244,7 @@ class TestClientConfiguration:
 
     @pytest.mark.parametrize("direction", ["put", "get"])
     def test_a_line_that_breaks_one_way_only_is_replaced(self, server, home, tmp_path, direction):
-        """Nothing can be sent any more, not even that data arrived, and nothing says so on the side that is read."""
+        """Nothing can be sent any more, not even acknowledgements, and the reading side gets no sign of it."""
         bridge = (
             "import pathlib, socket, sys, threading\n"
             "near, far = socket.socket(fileno=0), socket.create_connection((sys.argv[1], int(sys.argv[2])))\n"
@@ -335,7 +335,7 @@ class TestCommands:
         with pytest.raises(CommandTimeout, match=r"after 0\.5 s"):
             remote.run(["sh", "-c", script, "sh", str(tmp_path / "pid")], timeout_s=0.5)
         assert time.monotonic() - started < 10
-        # Dead when run() is back; sshd, its parent, still has to collect it.
+        # It is dead when run() returns, but sshd, its parent, still has to collect it.
         status = Path(f"/proc/{(tmp_path / 'pid').read_text().strip()}/status")
         deadline = time.monotonic() + 10
         while status.exists() and time.monotonic() < deadline:
@@ -446,7 +446,7 @@ class TestFiles:
             while time.monotonic() < deadline and (part_size() or 0) < 16 * MIB:
                 time.sleep(0.001)
             seen.append(part_size())
-            for pid in server.session_pids():  # killed, or stopped: nothing is taken and nothing answered any more
+            for pid in server.session_pids():  # killed, or stopped: it accepts and answers nothing any more
                 os.kill(pid, how)
             while (size := part_size()) is not None:
                 seen.append(size)
@@ -458,14 +458,14 @@ class TestFiles:
         with Remote("box", server.host) as remote:
             moved = remote.put(source, str(target)) if direction == "put" else remote.get(str(source), target)
         thread.join()
-        server.drop_connections()  # those that are stopped do not go by themselves
+        server.drop_connections()  # stopped ones do not end by themselves
         assert 16 * MIB <= seen[0] < source.stat().st_size
         assert min(seen) == seen[0], "it began again instead of going on"
         assert moved.sha256 == sha256(source) == sha256(target)
         assert sorted(path.name for path in tmp_path.iterdir()) == ["source", "target"]
 
     def test_key_exchanges_neither_stall_nor_drop(self, tmp_path):
-        """A key for 4 MiB: sixteen exchanges each way, in the middle of other commands that start and end."""
+        """A key for 4 MiB: sixteen exchanges in each direction, while other commands start and end."""
         longest = {"a": 0.0, "b": 0.0}
         source = tmp_path / "source"
         with open(source, "wb") as file:
@@ -493,7 +493,7 @@ class TestFiles:
                 for thread in threads:
                     thread.join()
             assert server.log.read_text().count("Accepted publickey") == 1, "a transfer was resumed"
-        # Left alone paramiko waits 30 s for itself; a busy machine may delay a command a little.
+        # By itself, paramiko waits 30 s; a busy machine may delay a command a little.
         assert 0 < max(longest.values()) < 10
 
     def test_a_server_without_aes_gcm(self, tmp_path):
@@ -516,7 +516,7 @@ class TestTrees:
         (source / "run; rm -rf me").chmod(0o755)
         (source / "deep" / "link").symlink_to("er/data")
         remote.put_tree(source, str(tmp_path / "there"))
-        for _ in range(2):  # the second time everything is there already
+        for _ in range(2):  # the second time, everything is already there
             remote.get_tree(str(tmp_path / "there"), tmp_path / "back")
             subprocess.run(["diff", "-r", "--no-dereference", str(source), str(tmp_path / "back")], check=True)
             assert os.access(tmp_path / "back" / "run; rm -rf me", os.X_OK)
@@ -563,7 +563,7 @@ class TestTrees:
 
 
 def test_a_second_key_in_the_agent_does_not_matter(server, tmp_path, monkeypatch):
-    """The study names a key: others in ~/.ssh are not offered."""
+    """If the study names a key, others in ~/.ssh are not offered."""
     (tmp_path / ".ssh").mkdir()
     make_key(tmp_path / ".ssh" / "id_ed25519")
     monkeypatch.setenv("HOME", str(tmp_path))

@@ -1,4 +1,4 @@
-"""How reports are made quickly: cells without a kernel, jobs in forks of a process that has its imports."""
+"""How reports are made quickly: cells without a kernel, jobs in forks of a process that has their imports."""
 
 import json
 import os
@@ -23,7 +23,7 @@ from benchstudy.model.errors import BenchstudyError
 
 
 def run(folder, *cells, kernel="python3"):
-    """The executed notebook, as it is handed on and as the log keeps it."""
+    """The executed notebook, as it is passed on and as the log keeps it."""
     made = [nbformat.v4.new_code_cell("given = 1", metadata={"tags": ["parameters"]}), *cells]
     for index, cell in enumerate(made):
         cell["id"] = f"cell-{index}"
@@ -87,7 +87,7 @@ def test_an_executed_notebook_is_the_same_bytes_and_its_log_tells_when_it_ran(tm
     assert runs[0] == runs[1]
 
 
-# What a page of somebody's own may do besides: streams, values, what is cleared, a picture, a failing cell.
+# What a user's own page may also contain: streams, values, cleared output, a picture, a failing cell.
 EVERYTHING = """
 print("one"); print("two", end=""); print(" and more")
 %
@@ -123,8 +123,8 @@ print("never")
 
 @pytest.mark.slow  # a kernel
 def test_the_command_line_of_papermill_can_choose_it(tmp_path):
-    """And outputs are those of a kernel of Jupyter, papermill's standard engine."""
-    import papermill  # not above: tests are collected by each worker
+    """The outputs are those of a Jupyter kernel with papermill's standard engine."""
+    import papermill  # not at the top, because each worker collects the tests
 
     cells = [nbformat.v4.new_code_cell(source.strip()) for source in EVERYTHING.split("\n%\n")]
     python = {"kernelspec": {"name": "python3", "display_name": "Python 3"}}
@@ -145,13 +145,13 @@ def test_the_command_line_of_papermill_can_choose_it(tmp_path):
 
 @pytest.fixture(scope="module")
 def jobs(tmp_path_factory):
-    """A folder for job scripts, and a command of the user's that they belong to until the last test ends."""
+    """A folder for job scripts, and a command of the user to which they belong until the last test ends."""
     folder = tmp_path_factory.mktemp("jobs")
     controller = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
     yield folder, controller
     controller.kill()
     controller.wait()
-    # What it started goes with it, and takes its socket along.
+    # Its children end with it, and remove its socket.
     until(lambda: not processes(str(folder)))
     assert not list((folder / ".benchstudy").glob("preloaded-*.sock"))
 
@@ -212,7 +212,7 @@ def test_a_job_whose_process_is_killed_is_interrupted_in_its_fork(jobs):
         "except KeyboardInterrupt:\n    open('interrupted', 'w').close()\n"
     )
     job = start(jobs, text)
-    # The process that it is forked from imports for long where others use the machine.
+    # The process from which it is forked takes long to import on a shared machine.
     until(lambda: (folder / "pid").is_file(), timeout_s=120)
     job.send_signal(signal.SIGKILL)
     job.communicate()

@@ -1,4 +1,4 @@
-"""The reports of a crate made again by a second clone that knows no host, from a study that was really measured."""
+"""Reports of a crate made again by a second clone that knows no host, from a study that was really measured."""
 
 import csv
 import io
@@ -46,7 +46,7 @@ PROBLEM = "local: no answer within 120 s"
 
 @pytest.fixture(scope="module")
 def measured(tmp_path_factory: pytest.TempPathFactory) -> Project:
-    """A study of which one half failed and whose session did not come to its end, measured, reported and packed."""
+    """A study half of which failed and whose session did not come to its end; measured, reported and packed."""
     project = copy_project(tmp_path_factory.mktemp("measured") / "project")
     file = project.write_study(STUDY)
     with pytest.MonkeyPatch.context() as patch:
@@ -77,7 +77,7 @@ def clone(measured: Project, tmp_path_factory: pytest.TempPathFactory) -> Projec
 
 
 def reproduce(capsys: pytest.CaptureFixture[str], root: Path, crate: Path, *words: str | Path) -> tuple[int, str, str]:
-    """`benchstudy reproduce` in the clone at `root`: its exit status, and what it prints and complains of."""
+    """`benchstudy reproduce` in the clone at `root`: its exit status, its output and its errors."""
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(root)
         status = cli.main(["reproduce", str(crate), *map(str, words), "--cores", "2"])
@@ -109,7 +109,7 @@ def test_packing_again_plans_nothing_and_gives_the_same_bytes(measured, crate):
 
 @pytest.fixture(scope="module")
 def again(clone: Project, crate: Path) -> tuple[Project, str]:
-    """What the clone made of the crate, and what was said."""
+    """What the clone made from the crate, and its messages."""
     done = clone.run("python", "-m", "benchstudy.commands.cli", "reproduce", crate, "--cores", "2")
     return Project(clone.root / "reproduced" / "tiny"), done.stdout
 
@@ -130,14 +130,14 @@ def test_a_second_clone_makes_the_same_tables_without_any_host(again, crate):
     assert "make_page" in log and not re.search("measure_session|provision_target", log)
     assert not (into / ".benchstudy" / "loopback").exists(), "no key, no sshd, no connection"
     assert PROBLEM in (into / "reports/index.html").read_text()
-    # The strongest form of "the same": what is made again, packed by the same software, is the very same file.
+    # The strongest form of "the same": packed by the same software, what is made again is the same file.
     project.run("python", "-m", "benchstudy.commands.cli", "crate", "study.json")
     assert (into / "reports" / "tiny.crate.zip").read_bytes() == crate.read_bytes()
 
 
 @pytest.fixture
 def made_before(again, monkeypatch) -> None:
-    """Reports are those that were made above: what is in question is what they are compared with."""
+    """The reports were made above; the test is about what they are compared with."""
     made = again[0].root / "reports"
     monkeypatch.setattr(provenance, "_make_reports", lambda into, cores: shutil.copytree(made, into / "reports"))
 
@@ -181,7 +181,7 @@ def test_software_that_is_not_that_of_the_crate_is_named(made_before, edited, cr
 
 
 def altered(crate: Path, into: Path) -> Path:
-    """A crate whose tables are not those that its raw files give: one cell is another, and one table is invented."""
+    """A crate whose tables do not match its raw files: one cell differs, and one table is invented."""
     with zipfile.ZipFile(crate) as archive:
         found = (name for name in archive.namelist() if re.fullmatch(r"reports/tiny/file_size/tables/[^/]*\.csv", name))
         name = min(found)
@@ -194,7 +194,7 @@ def altered(crate: Path, into: Path) -> Path:
 
 
 def resealed(crate: Path, into: Path, changes: dict[str, bytes]) -> Path:
-    """A copy with other files, all of whose sums agree with them."""
+    """A copy with other files, with sums that match them."""
     with zipfile.ZipFile(crate) as archive:
         files = {entry.filename: archive.read(entry) for entry in archive.infolist() if not entry.is_dir()} | changes
     description = json.loads(files["ro-crate-metadata.json"])

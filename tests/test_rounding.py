@@ -21,7 +21,7 @@ UNITS = ("s", "B", "B/s", "1/s", "1", "%", "parsecs")
 
 
 def drawn(seed: int) -> tuple[list[float], str]:
-    """Trials of any size and spread, some of them whole numbers, zero or below it."""
+    """Trials of any size and spread, some of them whole numbers, zero or negative."""
     chance = random.Random(seed)
     middle = chance.choice((1, -1, 1, 1)) * 10 ** chance.uniform(-9, 12)
     spread = 10 ** chance.uniform(-7, 1)
@@ -93,7 +93,7 @@ def test_no_text_of_a_figure_has_fifteen_digits(log):
     assert said and not [text for text in said if re.search(r"[1-9][.\d]{5,}|\de-\d", text)], said
 
 
-# What is no figure of a report: what a machine reads, moments, and times of our own work to a fixed step.
+# Numbers that are not figures of a report: for machines, points in time, and our own durations in fixed steps.
 FIXED = {
     "families/http_concurrency/scripts.py": "settings of a generator",
     "report/figures/vega.py": "coordinates",
@@ -117,7 +117,7 @@ _OF_A_LOG = re.compile(r"%[-+]?\d*\.\d+[efg]")
 
 
 def rounded_by_hand(source: str) -> Iterator[int]:
-    """Lines with a format that has digits of its own: ".1f", ".2%", ".0f" of a quotient, "%.1f"."""
+    """Lines with a format that sets its own digits: ".1f", ".2%", ".0f" of a quotient, "%.1f"."""
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.FormattedValue) and node.format_spec is not None:
             spec = ast.unparse(node.format_spec)[2:-1]
@@ -129,7 +129,7 @@ def rounded_by_hand(source: str) -> Iterator[int]:
 
 
 def test_all_figures_for_people_are_rounded_in_one_place():
-    """What runs on hosts prints for machines."""
+    """Code on hosts prints for machines."""
     assert [*rounded_by_hand('f"{x:.1f} {y:.2%} {a / b:.0f} {n:,} {rate:g} {name}"')] == [1, 1, 1]
     root = CHECKOUT / "src" / "benchstudy"
     files = [p for p in root.rglob("*.py") if not {"agent", "on_host"} & set(p.parts)]

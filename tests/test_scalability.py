@@ -1,4 +1,4 @@
-"""The Universal Scalability Law: known parameters found again, and no fit where the trials allow none."""
+"""The Universal Scalability Law: known parameters are found again, and there is no fit if the trials allow none."""
 
 import numpy as np
 import pytest
@@ -7,7 +7,7 @@ from benchstudy.statistics import scalability
 from benchstudy.statistics.scalability import UnsupportedFit, fit, law
 
 LEVELS = (1, 5, 10, 20, 50, 100, 500, 1000)
-# λ, σ, κ: an Amdahl-like server, one that collapses, one that is full from its first user on.
+# λ, σ, κ: an Amdahl-like server, one that collapses, one that is saturated from its first user on.
 SERVERS = [(3000.0, 0.05, 1e-7), (800.0, 0.02, 2e-4), (4000.0, 0.9, 1e-6)]
 
 
@@ -59,9 +59,9 @@ def test_a_peak_is_told_only_where_throughput_was_seen_to_fall():
         ({1: [1.0] * 6, 5: [4.0] * 6, 10: [6.0] * 6, 100: []}, "3 concurrencies"),
         ({1: [1.0] * 6, 5: [4.0] * 2, 10: [6.0] * 6, 20: [7.0] * 6}, "fewer than 3 trials at concurrency 5"),
         ({1: [1.0] * 6, 5: [0.0] * 6, 10: [6.0] * 6, 20: [7.0] * 6}, "throughput that is zero"),
-        # A cliff: nothing until 50 users, and a tenth from there on.
+        # A cliff: nothing changes until 50 users, and from there on a tenth remains.
         ({1: [1000.0] * 6, 5: [1000.0] * 6, 20: [1000.0] * 6, 50: [100.0] * 6, 100: [100.0] * 6}, "the law misses"),
-        # Better than linear, which the law cannot say.
+        # Better than linear, which the law cannot express.
         ({1: [1.0] * 6, 2: [4.0] * 6, 4: [16.0] * 6, 8: [64.0] * 6}, "the law misses"),
     ],
 )

@@ -1,4 +1,4 @@
-"""The JSON Schema of a study: what ships is right by it, and what is wrong by it the reader refuses, too."""
+"""The JSON Schema of a study: what ships is valid, and what is invalid by it, the reader refuses, too."""
 
 import copy
 import json
@@ -39,7 +39,7 @@ def validator(schema: dict[str, Any]) -> Draft202012Validator:
 
 
 def written(name: str) -> dict[str, Any]:
-    """A study as its file says it, systems and all; a time that YAML reads as one is a text to an editor."""
+    """A study as in its file, including systems. A time that YAML reads as such is a text to an editor."""
     return json.loads(json.dumps(yaml.safe_load((CONFIG / name).read_text()), default=str))
 
 
@@ -68,9 +68,9 @@ PGBENCH, GZIP = "families.command.commands.0", "families.command.services.corpus
 SIZES, FIO, HTTP = "families.file_size", "families.fio", "families.http_concurrency"
 LOG, LOAD, RULE = "families.log_write", "families.load_test", "families.load_test.loads.1.rule"
 JOB = {"name": "own", "rw": "randread"}
-# One thing each: the study, where, what stands there.
+# One error each: the study, the path, the value there.
 WRONG: list[tuple[str, str, Any]] = [
-    # a misspelt key, of the study and in each family
+    # a misspelled key, in the study and in each family
     (FULL, "blokcs", 6),
     (FULL, "hosts.local.usr", "me"),
     (FULL, f"{SIZES}.sises", ["1MB"]),
@@ -82,7 +82,7 @@ WRONG: list[tuple[str, str, Any]] = [
     (FULL, f"{LOG}.rate", ["1/s"]),
     (FULL, f"{LOAD}.behaviour.think_tme", {}),
     (POSTGRES, f"{PGBENCH}.matirx", {}),
-    # unknown family, system's parameter, choice, action, level of a fixed list
+    # unknown family, parameter of a system, choice, action, level of a fixed list
     (FULL, "families.file_sise", {}),
     (FULL, f"{HTTP}.services.file-tree.with.filess", 25),
     (FULL, f"{HTTP}.servers.1.with.strorage", "sshfs"),
@@ -128,7 +128,7 @@ WRONG: list[tuple[str, str, Any]] = [
     (FULL, "acknowledge.0.lint", "brief"),
     (FULL, "ceilings.0.rate", "1GB/s"),
     (FULL, f"{FIO}.directories", [{"name": "a", "path": "/tmp"}, {"name": "a", "path": "/tmp"}]),
-    # what no name, path or host may be
+    # invalid names, paths and hosts
     (FULL, "study", "a..b"),
     (FULL, "hosts.local.work_dir", "/"),
     (FULL, "hosts", {"local": {"address": "-oProxyCommand=x"}}),
@@ -156,7 +156,7 @@ def test_what_is_wrong_is_refused_by_the_schema_and_by_the_reader(base: str, pat
 
 
 def changed(study: dict[str, Any], path: str, value: Any) -> dict[str, Any]:
-    """With the value at `path` (dots; numbers are places in lists) replaced."""
+    """The study with the value at `path` (dots; numbers are places in lists) replaced."""
     study = copy.deepcopy(study)
     inner: Any = study
     parts = path.replace("mattermost-9.9", "mattermost-9·9").split(".")
@@ -173,7 +173,7 @@ def changed(study: dict[str, Any], path: str, value: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("base", "path", "value"),
     [
-        (FULL, f"{FIO}", {}),  # for imported outputs alone
+        (FULL, f"{FIO}", {}),  # for imported outputs only
         (FULL, f"{FIO}", None),
         (FULL, f"{HTTP}.servers.0", {"system": "sftpgo", "name": "mine", "with": {"storage": "sshfs"}}),
         (FULL, f"{HTTP}.servers.0", {"system": "nginx", "with": {"workers": [1, 2]}}),
@@ -223,7 +223,7 @@ def test_every_field_is_explained_as_the_models_explain_it(schema):
 def test_each_default_is_a_value_that_one_may_write(schema):
     found = 0
     for part in parts(schema):
-        # `default` may be a key of a study, too; then it is a schema.
+        # `default` may also be a key of a study; then it is a schema.
         if "default" in part and not isinstance(part["default"], dict) and {"type", "anyOf", "enum"} & part.keys():
             found += 1
             whole = Draft202012Validator({"$defs": schema["$defs"], **part})

@@ -1,4 +1,4 @@
-"""Raw decides: what is not as it was sealed is found by looking at sizes, times and inodes, and only that is read."""
+"""Raw decides: changes since sealing are found by sizes, times and inodes, and only changed files are read."""
 
 import json
 import os
@@ -36,7 +36,7 @@ class Store:
         return confirmed.doubtful(self.root, [self.folder])
 
     def confirm(self) -> str | None:
-        """What is told of altered files; None when all is well."""
+        """The message about altered files; None if all is well."""
         try:
             confirmed.confirm(self.root, [self.folder])
         except RawAltered as error:
@@ -60,14 +60,14 @@ def trial(store: Store, original: StoredStudy) -> Path:
 
 
 def until_times_differ(folder: Path, *changed: Path) -> None:
-    """Until a new file's time is later than any time of what lies below `changed`."""
+    """Wait until a new file's time is later than any time below `changed`."""
     last = max(path.stat().st_ctime_ns for top in changed for path in (top, *top.rglob("*")))
     while confirmed.clock_ns(folder) <= last:
         pass
 
 
 def flip(path: Path) -> None:
-    """One bit, everything else that a file says about itself as it was, but for the time of its change."""
+    """Flip one bit, and keep everything else that a file says about itself, except the time of its change."""
     times, content = path.stat(), bytearray(path.read_bytes())
     content[0] ^= 1
     path.write_bytes(content)
@@ -108,7 +108,7 @@ def test_another_file_of_the_same_size_and_time_in_its_place_is_read(store, tria
 
 
 def test_a_file_that_changed_in_the_moment_it_was_read_is_read_again(store, trial, monkeypatch):
-    """The second change is within the same tick of the file system's clock: nothing tells it from the first."""
+    """The second change is within the same tick of the file system's clock, so nothing distinguishes the two."""
     (trial / "stdout").touch()
     then = (trial / "stdout").stat().st_ctime_ns
     monkeypatch.setattr(confirmed, "clock_ns", lambda folder: then)
@@ -189,7 +189,7 @@ def test_a_spoilt_memory_is_made_again(store, spoil):
     assert store.doubtful() == []
 
 
-# -- whoever asks for trials ----------------------------------------------------------------------
+# -- code that asks for trials ----------------------------------------------------------------------------------------
 
 
 def facts_of(trials: list[StoredTrial]) -> list[dict[str, object]]:

@@ -1,6 +1,6 @@
 """What a session decides: the order, what counts, what is missing, what ends it.
 
-No host is reached: trials of the family write what the test says, and the session's way to its hosts finds none.
+No host is contacted: trials of the family write what the test says, and the session's connections find no host.
 """
 
 import errno
@@ -18,7 +18,16 @@ from benchstudy.hosts.agent import LockLost
 from benchstudy.hosts.remote import ConnectionLost
 from benchstudy.measuring import session
 from benchstudy.measuring.raw import StoredTrial, TrialStore
-from benchstudy.measuring.session import Scheduled, adopt, hold_session, is_held, missing_trials, schedule, set_aside
+from benchstudy.measuring.session import (
+    OneOfMany,
+    Scheduled,
+    adopt,
+    hold_session,
+    is_held,
+    missing_trials,
+    schedule,
+    set_aside,
+)
 from benchstudy.model import interference, paths, registry
 from benchstudy.model.causes import Cause
 from benchstudy.model.errors import TrialFailed
@@ -35,7 +44,7 @@ class WrittenConfig(FamilyConfig):
 
 
 class Written(Family):
-    """What happens in the trials of a case and block, one after the other; a second, where nothing is said."""
+    """The results of the trials of a case and block, one after the other; by default, a trial takes a second."""
 
     name, title, Config = "written", "Written", WrittenConfig
     metrics: ClassVar = declare(Metric("duration", "s", "Duration", "lower", primary=True))
@@ -62,7 +71,7 @@ class Written(Family):
 
 
 def beside(share: float) -> Callable[[Path], None]:
-    """Others took this share of the host's processors."""
+    """Others used this share of the host's processors."""
     about = {"shares": {"others_cpu": share}, "others_cpu": 2 * share, "cpus": 2, "busiest": ["backup"]}
     return lambda files: (files / interference.FILE).write_text(json.dumps({"commands": [], "seen": {"h": about}}))
 
@@ -80,7 +89,9 @@ class Lab:
         return parse_study({**study, **hosts, "families": {"written": family}}).session("t", "written")
 
     def hold(self, plan: SessionPlan) -> dict[str, Any]:
-        return json.loads(hold_session(self.root, plan, lambda: self.connections.append(1)).read_text())
+        return json.loads(
+            hold_session(self.root, plan, OneOfMany(lambda: self.connections.append(1), "0" * 64)).read_text()
+        )
 
     @property
     def store(self) -> TrialStore:
@@ -88,7 +99,7 @@ class Lab:
 
     @property
     def measured(self) -> list[tuple[str, int, str]]:
-        """Case, block and status, in the order in which they were measured."""
+        """Case, block and status, in the order of measurement."""
         trials = sorted(self.store.trials(), key=lambda trial: (trial.record.finished, trial.record.position))
         return [(t.record.levels["case"], t.record.block, t.record.status) for t in trials]
 

@@ -1,4 +1,4 @@
-"""What a newcomer touches first: the set-up, the Makefile, and the documents."""
+"""What a newcomer uses first: the set-up, the Makefile, and the documents."""
 
 import os
 import re
@@ -19,7 +19,7 @@ TOOLS = ["awk", "cat", "cut", "dirname", "env", "id", "printf", "rm", "sh", "sha
 
 
 def bare_path(folder: Path, *programs: tuple[str, str]) -> str:
-    """A PATH with the plain tools of a system, and `programs` (name, shell script) in place of the real ones."""
+    """A PATH with the plain tools of a system, and `programs` (name, shell script) instead of the real ones."""
     folder.mkdir()
     # A real tool and its stand-in never share a name: writing to a link would write to the system's own program.
     for tool in set(TOOLS) - {name for name, _ in programs}:
@@ -155,7 +155,7 @@ def test_every_command_in_the_guides_exists():
     guides += (CHECKOUT / "README.md").read_text()
     guides = "".join(re.findall(r"```sh\n(.*?)```", guides, re.DOTALL))
     found = set(re.findall(r"^benchstudy (\w+)", guides, re.MULTILINE))
-    # Not by calling them: `run` and `lab` go on as another program.
+    # Not by calling them, because `run` and `lab` become another program.
     assert len(found) >= 14 and found <= parsers(cli.command_parser()).keys()
     rules = "".join(file.read_text() for file in (CHECKOUT / "workflow").rglob("*") if file.is_file())
     for rule in sorted(set(re.findall(r"^snakemake .*?\b(report|measure|provision)\b", guides, re.MULTILINE))):
@@ -175,7 +175,7 @@ def test_a_set_up_from_nothing_works_and_the_second_run_does_nothing(copy):
 
     report, lint = ("make", "environment"), ("sh", "setup/environment.sh", "lint")
     assert "installing what requirements.lock pins" in run(*report)
-    # The folder's name has a space in it: programs of the environment must start all the same.
+    # The folder's name contains a space; programs of the environment must start all the same.
     version = subprocess.run([copy / ".venv/bin/benchstudy", "--version"], capture_output=True, text=True)
     assert version.stdout.startswith("benchstudy "), version.stderr
     assert not (copy / ".venv/bin/ruff").exists()
@@ -184,5 +184,5 @@ def test_a_set_up_from_nothing_works_and_the_second_run_does_nothing(copy):
     assert "installing what requirements-dev.lock pins" in run(*lint)
     subprocess.run([copy / ".venv/bin/ruff", "--version"], check=True, stdout=subprocess.DEVNULL)
     assert run(*lint) == ""
-    # What tests need holds what reports need, and stays, whoever calls.
+    # The environment for tests includes the one for reports, and stays, whichever target asks.
     assert run(*report) == ""

@@ -1,4 +1,4 @@
-"""Several commands in one project: looking on is always free, and what does not meet works at once."""
+"""Several commands in one project: looking is always possible, and commands that do not meet run at the same time."""
 
 import inspect
 import json
@@ -62,7 +62,7 @@ def study(name: str, host: Mapping[str, Any], folder: Path, blocks: int = 1) -> 
 
 
 def endless(name: str, host: Mapping[str, Any], folder: Path) -> dict[str, Any]:
-    """One that measures until it is interrupted."""
+    """A study that measures until it is interrupted."""
     return study(name, host, folder, blocks=1000) | {"families": calm_study.asleep()}
 
 
@@ -72,7 +72,7 @@ def at(sshd: SshdHost) -> dict[str, Any]:
 
 @contextmanager
 def measuring(project: Project, declared: Mapping[str, Any]) -> Iterator[Started]:
-    """A measurement under way, with a trial done and not nearly at its end; ended by Ctrl-C."""
+    """A measurement with one trial done and far from its end; Ctrl-C ends it."""
     file = project.write_study(declared, f"{declared['study']}.yaml")
     process = project.start("measure", "--configfile", file)
     try:
@@ -87,7 +87,7 @@ def measuring(project: Project, declared: Mapping[str, Any]) -> Iterator[Started
 
 
 def command(project: Project, declared: Mapping[str, Any], *arguments: str, **options: Any) -> str:
-    """What `snakemake` says to it."""
+    """What `snakemake` prints for it."""
     file = project.write_study(declared, f"{declared['study']}.yaml")
     done = project.snakemake(*arguments, "--configfile", file, **options)
     return done.stdout + done.stderr
@@ -102,7 +102,7 @@ def refused(project: Project, declared: Mapping[str, Any], *arguments: str) -> s
 
 
 def everything(project: Project, name: str) -> dict[Path, int]:
-    """All files that benchstudy keeps of a study, with their times of writing."""
+    """All files that benchstudy keeps of a study, with their modification times."""
     roots = [f"data/raw/{name}", f"data/provision/{name}", f"data/tidy/{name}", f".benchstudy/studies/{name}"]
     files = (path for root in roots for path in (project.root / root).rglob("*"))
     return {path: path.stat().st_mtime_ns for path in files}
@@ -131,7 +131,7 @@ def shared(here, tmp_path_factory) -> Shared:
 
 @pytest.fixture(scope="module")
 def process(shared) -> Iterator[Started]:
-    """That measures `running`."""
+    """The project while it measures `running`."""
     with measuring(shared.project, shared.running) as process:
         yield process
 
@@ -232,7 +232,7 @@ def test_it_works_only_in_its_own_folder_and_as_a_whole(project, tmp_path):
     done = project.snakemake("-n", "-s", module, check=False)
     assert done.returncode == 1 and "not as a module of another workflow" in done.stdout + done.stderr
     done = project.snakemake("--no-hooks", check=False)
-    assert done.returncode == 1 and "--no-hooks leaves out" in done.stdout + done.stderr
+    assert done.returncode == 1 and "--no-hooks disables" in done.stdout + done.stderr
 
 
 def test_what_is_used_of_snakemake_beyond_its_manual_is_there():

@@ -1,5 +1,7 @@
-"""A family of another package (data/sixth_family), on PYTHONPATH only, gets all that the five get, and no file of the
-project names it."""
+"""A family of another package (data/sixth_family), only on PYTHONPATH, works like the five others.
+
+No file of the project names it.
+"""
 
 import csv
 import json
@@ -25,7 +27,7 @@ class WithSixth(Project):
 
     @property
     def package(self) -> Path:
-        """Where the family lies: beside the project, in no folder of it."""
+        """Where the family is: outside all folders of the project."""
         return self.root.parent / "package"
 
     @property
@@ -35,7 +37,7 @@ class WithSixth(Project):
 
 @pytest.fixture(scope="module")
 def reported(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WithSixth]:
-    """A study of naps, provisioned, measured on a real sshd and reported. Its user put a published table beside it."""
+    """A study of naps, provisioned, measured on a real sshd and reported. Its user added a published table."""
     base = tmp_path_factory.mktemp("sixth")
     with SshdHost(base / "sshd") as sshd, pytest.MonkeyPatch.context() as patch:
         patch.setenv("BENCHSTUDY_HOST_LOCK", str(base / "host.lock"))
@@ -45,7 +47,7 @@ def reported(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WithSixth]:
         host = {**sshd.host.model_dump(mode="json", exclude_defaults=True), "work_dir": str(base / "work")}
         project.write_study(
             {
-                # Other tests run beside it, and none of that may take its verdicts away.
+                # Other tests run in parallel, and must not affect its verdicts.
                 "disturbance": {"limit": "100 %"},
                 "study": "naps",
                 "blocks": 6,
@@ -128,7 +130,7 @@ def test_existing_outputs_are_imported(reported, tmp_path):
 
 
 def test_check_commands_reference_and_prose_know_it(reported):
-    # In one process: each would import for longer than it works.
+    # In one process, because each new one would spend more time on imports than on work.
     each = [["check", "config/study.yaml"], ["nap"], ["prose"]]
     script = f"""import sys
 from benchstudy.commands import cli, reference
@@ -145,7 +147,7 @@ reference.main()
     assert "## The family `sixth_family`" in text and "how long each nap should last" in text
 
 
-# What names a family outside its own folder, and why that must be.
+# What names a family outside its own folder, and why it has to.
 ALLOWED = {
     "model/declared.py": "examples in descriptions of keys",
     "model/study.py": "examples in descriptions of keys",
@@ -157,7 +159,7 @@ def test_nothing_outside_a_familys_folder_names_it():
     names = [path.name for path in (CHECKOUT / "src/benchstudy/families").iterdir() if (path / "family.py").is_file()]
     assert len(names) == 6
     # "fio" as a word; a ZipInfo has a file_size of its own.
-    # A name that is a word of the language, too, tells nothing but as a part of a package or path.
+    # A name that is also an ordinary word only counts as part of a package or path.
     own = [name for name in names if name not in WORDS]
     named = re.compile(rf"(?<![\w.])({'|'.join(own)}|fio[_-]\w+)\b(?!_)|families[./]({'|'.join(WORDS)})\b")
     source, found = CHECKOUT / "src" / "benchstudy", set()

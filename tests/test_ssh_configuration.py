@@ -1,4 +1,4 @@
-"""What ~/.ssh/config says of agents, certificates, ciphers, addresses and authorities, against real OpenSSH servers."""
+"""What ~/.ssh/config says about agents, certificates, ciphers, addresses and authorities, on real OpenSSH servers."""
 
 import os
 import shutil
@@ -16,7 +16,7 @@ from benchstudy.model.host import Host
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """~/.ssh of a home of its own, where no agent runs."""
+    """~/.ssh in a home of its own, without an agent."""
     folder = tmp_path / "home" / ".ssh"
     folder.mkdir(parents=True, mode=0o700)
     monkeypatch.setenv("HOME", str(folder.parent))
@@ -34,14 +34,14 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory, authority: Path) -> Iterator[SshdHost]:
-    """One that takes keys of its file, and those that the authority signed."""
+    """A server that accepts the keys in its file, and those that the authority signed."""
     options = [f"TrustedUserCAKeys {authority}.pub"]
     with SshdHost(tmp_path_factory.mktemp("sshd"), options=options) as host:
         yield host
 
 
 def signed(authority: Path, public: Path, *options: str) -> Path:
-    """The certificate that ssh-keygen writes beside a public key."""
+    """The certificate that ssh-keygen writes next to a public key."""
     subprocess.run(["ssh-keygen", "-q", "-s", str(authority), "-I", "test", *options, str(public)], check=True)
     return public.with_name(f"{public.stem}-cert.pub")
 
@@ -59,14 +59,14 @@ def configure(home: Path, server: SshdHost, *lines: str, key: Path | None = None
 
 
 def said(*argv: str) -> str:
-    """By a command on the host of the configuration."""
+    """What a command on the configured host prints."""
     with Remote("lab", Host()) as remote:
         return remote.run(list(argv)).text.strip()
 
 
 @pytest.fixture
 def agent(tmp_path: Path) -> Iterator[Path]:
-    """The socket of an agent that holds nothing yet, and that no variable names."""
+    """The socket of an agent that has no key yet, and that no variable names."""
     address = tmp_path / "agent"
     started = subprocess.run(["ssh-agent", "-s", "-a", str(address)], capture_output=True, text=True, check=True)
     yield address
@@ -142,13 +142,13 @@ def test_a_private_key_that_others_may_read_is_refused_as_ssh_refuses_it(server,
         said("true")
     ssh = ["ssh", "-F", str(home / "config"), "-o", "BatchMode=yes", "lab", "true"]
     assert "UNPROTECTED PRIVATE KEY" in subprocess.run(ssh, capture_output=True, text=True).stderr
-    # As it is for one that the study names.
+    # As for a key that the study names.
     named = Host(address="lab", identity_file=str(key))
     with pytest.raises(AuthenticationFailed, match="chmod 600"):
         Remote("lab", named).connect()
 
 
-# --- the way there ----------------------------------------------------------------------------------------------------
+# --- connections ----------------------------------------------------------------------------------------------------
 
 
 def test_bind_address(server, home):
@@ -184,7 +184,7 @@ def test_what_ssh_would_look_for_in_another_home_is_named(server, home):
 
 
 def test_all_paths_are_below_one_home(server, home):
-    """Known hosts and keys of a home that is not that of the user database."""
+    """Known hosts and keys in a home that is not the one in the user database."""
     shutil.copy(server.known_hosts, home / "known_hosts")
     shutil.copy(server.identity_file, home / "id_ed25519")
     host = Host(address=server.address, port=server.port, user=server.user)
@@ -215,7 +215,7 @@ def test_what_is_not_followed_is_named(server, home, tmp_path):
 
 @pytest.fixture
 def certified(tmp_path: Path, authority: Path) -> Iterator[SshdHost]:
-    """A server with a certificate for 127.0.0.1, of whose own key nothing is pinned; its authority is trusted."""
+    """A server with a certificate for 127.0.0.1. Its own key is not pinned; its authority is trusted."""
     folder = tmp_path / "certified"
     host = SshdHost(folder, options=[f"HostCertificate {folder}/host_key-cert.pub"])
     signed(authority, folder / "host_key.pub", "-h", "-n", "127.0.0.1")
@@ -258,7 +258,7 @@ def test_a_certificate_that_does_not_hold_is_refused_and_says_why(certified, aut
     ssh = ["ssh", "-p", str(certified.port), "-i", str(certified.identity_file), "-o", "BatchMode=yes"]
     files = ["-F", "none", "-o", f"UserKnownHostsFile={certified.known_hosts}", "-o", "StrictHostKeyChecking=yes"]
     assert subprocess.run([*ssh, *files, certified.address, "true"], capture_output=True).returncode == 255
-    certified.pin()  # with the key itself pinned the certificate does not matter
+    certified.pin()  # if the key itself is pinned, the certificate does not matter
     assert connected(certified)
 
 

@@ -1,4 +1,4 @@
-"""Estimates against what can be worked out by hand or by counting."""
+"""Estimates against values that were computed by hand or by counting."""
 
 import math
 from dataclasses import replace
@@ -28,7 +28,7 @@ def test_a_percentile_outside_its_range_is_refused(percentile):
 
 @pytest.mark.parametrize("n", [6, 7, 10, 25, 60])
 def test_the_interval_covers_the_median_as_often_as_it_says(n):
-    """Of the values 1..n the interval's ends are ranks; their coverage follows from the binomial distribution."""
+    """Of the values 1..n, the interval's ends are ranks; their coverage follows from the binomial distribution."""
     summary = summarise(range(1, n + 1))
     low, high = int(summary.interval_low), int(summary.interval_high)
     coverage = binom.cdf(high - 1, n, 0.5) - binom.cdf(low - 1, n, 0.5)

@@ -1,4 +1,4 @@
-"""Sessions that stop when every case is known well enough: the rule, its coverage, and real sessions over SSH."""
+"""Sessions that stop when every case is precise enough: the rule, its coverage, and real sessions over SSH."""
 
 import json
 import re
@@ -84,7 +84,7 @@ SHAPES: Mapping[str, Callable[[np.random.Generator, Any], np.ndarray]] = {
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_the_interval_that_is_printed_still_covers_after_stopping_when_it_is_narrow(shape):
-    """At the spreads where peeking hurts most; benchmarks/adaptive_stopping.py has all of them, and more sessions."""
+    """At the spreads where peeking hurts most. benchmarks/adaptive_stopping.py has all spreads, and more sessions."""
     random, rule, repeats = np.random.default_rng(11), Stopping(6, 30, 0.05), 2000
     truth = float(np.median(SHAPES[shape](random, 1_000_000)))
     sessions = SHAPES[shape](random, (repeats, rule.most))
@@ -165,15 +165,15 @@ def test_the_plan_changes_with_the_rule_and_not_with_what_a_family_is_measured_f
 # -- sessions --------------------------------------------------------------------------------------------------
 
 QUIET = [1.0, 1.01, 0.99, 1.005, 0.995, 1.0] * 5
-# Two wild trials are left out of the interval from nine on.
+# With nine trials or more, two wild ones are outside the interval.
 WILD = [1.0, 0.6, 1.01, 1.5, 0.99, 1.0, *QUIET[6:]]
 NEVER = [1.0, 2.0, 3.0] * 10
 BROKEN = [None] * 30
-MOST = {"short": 6}  # the blocks that a case is in
+MOST = {"short": 6}  # the blocks of a case
 
 
 def measured_for(*primary: str) -> Mapping[str, Metric]:
-    """Declared times, of which these are what cases are measured for."""
+    """Declared times, which are the primary metrics of the cases."""
     names = dict.fromkeys(["other", "duration", *primary])
     return declare(*(Metric(name, "s", name.capitalize(), "lower", primary=name in primary) for name in names))
 
@@ -183,11 +183,11 @@ class ScriptedConfig(FamilyConfig):
 
 
 class Scripted(Family):
-    """A command on the host says the value that the study gives a case for a block; none is a failure."""
+    """A command on the host prints the study's value for a case and block; without a value, it fails."""
 
     name, title, Config = "scripted", "Scripted", ScriptedConfig
     metrics: ClassVar[Mapping[str, Metric]] = measured_for("duration")
-    # What an edit of the parser does to every value.
+    # What an edit of the parser changes in every value.
     edited: Callable[[float], float] = staticmethod(lambda value: value)
     stop_at: ClassVar[list[tuple[str, int]]] = []
 
@@ -211,7 +211,7 @@ class Scripted(Family):
 
 @dataclass
 class Lab:
-    """A host, and a project folder on which sessions are held one after another."""
+    """A host and a project folder, for sessions one after another."""
 
     root: Path
     host: SshdHost
@@ -230,7 +230,7 @@ class Lab:
         )
 
     def hold(self, values: Mapping[str, Sequence[float | None]], **changes: Any) -> dict[str, Any]:
-        """One session; returns its index."""
+        """Hold one session and return its index."""
         return json.loads(hold_session(self.root, self.study(values, **changes).session("t", "scripted")).read_text())
 
     @property
@@ -271,7 +271,7 @@ def kept(tmp_path_factory) -> dict[str, Path]:
 
 @pytest.fixture
 def held(lab, kept, tmp_path_factory) -> Callable[..., dict[str, Any]]:
-    """As `lab.hold`, for a session that tests begin with: it is held once, and each has a copy of what it left."""
+    """Like `lab.hold`, for sessions with which tests begin: each is held once, and each test gets a copy."""
 
     def held(values: Mapping[str, Sequence[float | None]], **changes: Any) -> dict[str, Any]:
         key = json.dumps([values, changes])
@@ -452,7 +452,7 @@ def test_a_page_says_by_what_rule_it_stopped_what_was_not_reached_and_what_a_new
 
     def page() -> tuple[str, str]:
         plan = lab.study(values).session("t", "scripted")
-        # Parts go with the files of their parser, and this one is edited in memory.
+        # Parts belong to the files of their parser, and this one is edited in memory.
         shutil.rmtree(paths.parts(lab.root, "s", "scripted"), ignore_errors=True)
         tidy_family(lab.root, [plan], lab.root / "tidy")
         results = Results(lab.root / "tidy", study="s", family="scripted")

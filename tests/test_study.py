@@ -1,4 +1,4 @@
-"""The study model: what is refused, how it is said, and that cases and order never change by themselves."""
+"""The study model: what it refuses, with which message, and that cases and order never change by themselves."""
 
 import copy
 

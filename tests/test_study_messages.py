@@ -1,4 +1,4 @@
-"""What a wrong study is told: the field, what is wrong, and what to write; before any host is contacted."""
+"""Messages about a wrong study: the field, the problem, and what to write, before any host is contacted."""
 
 import copy
 from itertools import pairwise
@@ -14,7 +14,7 @@ from benchstudy.model.study import load_study, parse_study, with_systems
 # As if it described its services itself.
 EMBEDDED = with_systems(yaml.safe_load((Path(__file__).parent.parent / "config" / "config.yaml").read_text()))
 FILE_SIZE = "families.file_size.services"
-# Each line holds the one before nine times.
+# Each line contains the previous one nine times.
 ALIASES = "".join(f"{new}: &{new} [{', '.join([f'*{old}'] * 9)}]\n" for old, new in pairwise("abcdefghi"))
 
 

@@ -1,4 +1,4 @@
-"""Every system of the catalogue that can be had here, started for real: installed or built, brought up, and ready."""
+"""Every available system of the catalogue, started for real: installed or built, started, and ready."""
 
 import json
 import os
@@ -19,7 +19,7 @@ from benchstudy.model.study import parse_study
 from benchstudy.provisioning.target import provision_target
 
 CATALOGUE = Catalogue()
-# What cannot stand alone: its files speak of the trial's own server, which other tests have.
+# Systems that cannot run alone, because their files refer to the trial's own server; other tests have these.
 OF_A_TRIAL = {"prometheus"}
 GIVEN = {"mattermost": {"release": "9.9"}}
 SMALL = {"users": 10, "teams": 1, "channels": 3, "posts": 40, "direct_posts": 5}
@@ -29,7 +29,7 @@ SERVICES = {
 }
 SERVICES["too-many-files"] = {"argv": ["sleep", "infinity"], "open_files": 2_000_000_000, "ready": {"file": "{{dir}}"}}
 GIVEN["mattermost-mariadb"] = {"data": "data-in-mariadb"}
-# Logs in at the SFTP server with what Filestash's configuration has, and lists the files.
+# Logs in at the SFTP server with the data of Filestash's configuration, and lists the files.
 LISTED = """
 import json, os, subprocess, sys
 made = json.loads(subprocess.check_output(sys.argv[1:]))
@@ -46,7 +46,7 @@ STORAGE = ["{{system.dir}}/user_key", "{{system.port.ssh}}", "{{file-tree.dir}}/
 
 
 def startable() -> list[str]:
-    """Those with a service that need no program or account of the user's own."""
+    """Systems with a service that needs no program or account of the user."""
     return [
         name
         for name, found in CATALOGUE.items()
@@ -57,8 +57,9 @@ def startable() -> list[str]:
 
 
 def commands() -> list[dict[str, Any]]:
-    """One a system, which is up for its own trial; beside them what programs say of levels. Rows take long to make, and
-    are those of the servers that stand on them.
+    """One command per system, which runs for its trial, and others that print their levels.
+
+    Rows take long to make, and belong to the servers that use them.
     """
     plain: list[dict[str, Any]] = [{"name": name, "system": name, "argv": ["true"]} for name in startable()]
     for each in plain:
@@ -115,7 +116,7 @@ def held(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Held]:
     folder = tmp_path_factory.mktemp("systems")
     with (
         SshdHost(folder / "sshd") as sshd,
-        tempfile.TemporaryDirectory(prefix="benchstudy-") as work,  # short: names of sockets end at 107 characters
+        tempfile.TemporaryDirectory(prefix="benchstudy-") as work,  # short: socket names have at most 107 characters
         pytest.MonkeyPatch.context() as patch,
     ):
         patch.setenv("BENCHSTUDY_HOST_LOCK", str(folder / "host.lock"))
@@ -155,7 +156,7 @@ def test_it_is_installed_started_and_ready(held: Held, name: str):
 def test_only_what_the_study_starts_is_installed(held: Held):
     started = {name for name in startable() if CATALOGUE[name].system.services}
     wanted = {package for name in started for package in CATALOGUE[name].system.packages}
-    # What a client brings is wanted for the commands that name it.
+    # What a client brings is needed for the commands that name it.
     common = {"python3", "python3-venv", "util-linux"}
     assert set(held.facts["packages"]) - common <= wanted | {"redis-tools", "mariadb-client"}
     assert not {"wrk", "apache2-utils"} & set(held.facts["packages"])
@@ -178,7 +179,7 @@ def test_filestash_is_configured_with_an_account_of_the_storage(held: Held):
 
 
 def test_sessions_leave_what_each_service_said(held: Held, tmp_path_factory: pytest.TempPathFactory):
-    """A level has a server of its own, and an unnamed one is shared: each once in the case's definition."""
+    """A level has a server of its own, and an unnamed one is shared: each is in the case's definition once."""
     services = {case: trial.record.definition["services"] for case, trial in held.trials.items()}
     assert set(services["copyparty"]) == {"copyparty", "file-tree"}
     assert set(services["sftpgo"]) == {"sftpgo", "openssh", "file-tree"}

@@ -1,4 +1,4 @@
-"""Systems through the whole workflow: an example of the documents, and a system of one's own outside the project."""
+"""Systems through the whole workflow: an example of the documents, and your own system outside the project."""
 
 import json
 import os
@@ -35,7 +35,7 @@ def test_two_servers_are_compared_as_the_examples_say(project: Project, monkeypa
     examples = (CHECKOUT / "docs" / "examples.md").read_text()
     [(name, example)] = re.findall(r"```yaml\n# (config/studies/nginx-lighttpd\.yaml)\n(.*?)```", examples, re.DOTALL)
     assert len(example.splitlines()) <= 20
-    # Two blocks of it for a second each: how sure a verdict is, is a question for other tests.
+    # Two blocks of it for a second each; other tests cover how certain a verdict is.
     shorter = example.replace("duration: 2s, warm_up: 1s", "duration: 1s, warm_up: 0s")
     assert shorter != example
     (project.root / name).write_text(shorter)
@@ -44,7 +44,7 @@ def test_two_servers_are_compared_as_the_examples_say(project: Project, monkeypa
     index = project.root / "data/raw/nginx-lighttpd/this-machine/http_concurrency/session.json"
     trials = json.loads(index.read_text())["trials"]
     assert [trial["status"] for trial in trials] == ["ok"] * 2 * 2
-    # Which verdict it is depends on who else is on this machine.
+    # The verdict itself depends on other load on this machine.
     table = (project.root / "reports/nginx-lighttpd/http_concurrency/tables/servers.csv").read_text()
     assert "Ratio to nginx" in table and "Verdict" in table and "lighttpd" in table
 
@@ -79,7 +79,7 @@ def test_a_system_beside_a_study_outside_of_the_project_is_installed_and_run(
             "*/files/run-1/stdout"
         )
         assert out.read_text() == f"{word}\n"
-    # Jobs were told what it became, and an edit of what is installed is seen where it lies.
+    # Jobs got the expanded definition, and an edit of an installed file is noticed where the file is.
     declared = json.loads((project.root / ".benchstudy/studies/mine/declared.json").read_text())
     assert "read-greeter-word-bye" in declared["families"]["command"]["services"]
     assert "Nothing to be done" in project.snakemake("-n", "measure", "--configfile", folder / "study.yaml").stdout

@@ -1,4 +1,4 @@
-"""The tiers of tests: what reaches a server is marked by itself, and what is not marked cannot start one."""
+"""The tiers of tests: a test that reaches a server is marked automatically, and an unmarked test cannot start one."""
 
 import subprocess
 

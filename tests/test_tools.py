@@ -1,6 +1,6 @@
 """Programs built on a host: from real pins, by real builds over SSH; the small ones in seconds.
 
-The builds of k6, SFTPGo and copyparty take minutes, once on a machine: all tests share them (conftest.py).
+The builds of k6, SFTPGo and copyparty take minutes, once per machine; all tests share them (conftest.py).
 """
 
 import ast
@@ -40,13 +40,13 @@ from benchstudy.model.study import parse_study
 from benchstudy.provisioning import toolbuilder
 from benchstudy.provisioning.target import ProvisionFailed, provision_target, what_is_ahead
 
-# No registry can be reached from a host with these, and it fails at once.
+# With these, a host can reach no registry, and fails at once.
 OFFLINE = {"GOPROXY": "off", "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": "/nowhere"}
 
 
 @pytest.fixture
 def here(project, monkeypatch):
-    """A project with the pins of two small tools, and no deploy but the one a test writes."""
+    """A project with the pins of two small tools, and no deploys except those of a test."""
     return with_pins(project.root, monkeypatch)
 
 
@@ -57,7 +57,7 @@ def built(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def offline(tmp_path_factory):
-    """This machine, by an sshd whose commands reach no registry."""
+    """This machine, with an sshd whose commands reach no registry."""
     with SshdHost(tmp_path_factory.mktemp("offline"), environment=OFFLINE) as sshd:
         yield {name: value for name, value in sshd.host.model_dump(exclude_defaults=True).items() if name != "loopback"}
 
@@ -72,7 +72,7 @@ def store(built, tmp_path_factory):
 
 
 def output(*argv):
-    # Nothing of the environment that the tests run in.
+    # Nothing from the environment in which the tests run.
     environment = {"PATH": "/usr/bin:/bin", "HOME": "/nonexistent"}
     done = subprocess.run([str(part) for part in argv], env=environment, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
@@ -98,7 +98,7 @@ def test_tools_are_built_below_the_work_folder_once_and_need_no_registry_afterwa
     assert re.fullmatch(r"go1\.\d+\S*", hello["go"])
     assert wheel["version"] == "0.45.1"
     assert wheel["sha256"] == toolbuilder.sha256_of(tools / "bin" / "wheel")
-    # The launcher's hash is what a trial records: it stands for all that is launched.
+    # A trial records the launcher's hash, which stands for everything that is launched.
     assert wheel["contents_sha256"] in (tools / "bin" / "wheel").read_text()
     said = "\n".join(built.said)
     assert f"hello {HELLO}: building in {tools}" in said
@@ -141,19 +141,34 @@ def test_folders_of_one_machine_share_builds_by_what_they_are_made_from(here, tm
     assert (second["changed"], second["problems"]) == (1, [])
     assert second["tools"]["wheel"]["contents_sha256"] == first["tools"]["wheel"]["contents_sha256"]
     assert output(tmp_path / "second" / "tools" / "bin" / "wheel", "version") == "wheel 0.45.1\n"
-    # Other pins are another build, which needs the registry.
+    # Other pins mean another build, which needs the registry.
     (here / "envs" / "wheel-requirements.txt").write_text(REQUIREMENTS.replace("0.45.1", "0.45.0"))
     third = provision(here, PYTHON_TOOL, tmp_path / "second", **offline)
     assert third["tools"] == {"wheel": None}
-    # What is there stays until there is something better.
+    # An existing build stays until there is a better one.
     assert output(tmp_path / "second" / "tools" / "bin" / "wheel", "version") == "wheel 0.45.1\n"
+
+
+def test_a_store_that_was_moved_still_works_and_its_launchers_have_the_same_hash(
+    here, tmp_path, store, offline, monkeypatch
+):
+    monkeypatch.setenv(TOOL_STORE, str(store))
+    first = provision(here, PYTHON_TOOL, tmp_path / "first")
+    moved = store.rename(tmp_path / "a moved store")
+    try:
+        monkeypatch.setenv(TOOL_STORE, str(moved))
+        second = provision(here, PYTHON_TOOL, tmp_path / "second", **offline)
+        assert second["problems"] == [] and second["tools"]["wheel"]["sha256"] == first["tools"]["wheel"]["sha256"]
+        assert output(tmp_path / "second" / "tools" / "bin" / "wheel", "version") == "wheel 0.45.1\n"
+    finally:
+        moved.rename(store)
 
 
 def test_a_folder_that_has_its_tools_waits_for_no_other_build(here, tmp_path, store, monkeypatch, caplog):
     caplog.set_level("INFO", logger="benchstudy")
     monkeypatch.setenv(TOOL_STORE, str(store))
     provision(here, PYTHON_TOOL, tmp_path / "work")
-    (store / "cache").mkdir()  # as while a build is under way
+    (store / "cache").mkdir()  # as during a build
     with open(store / ".lock", "a") as other:
         fcntl.flock(other, fcntl.LOCK_EX)
         ends = threading.Timer(20, other.close)
@@ -208,10 +223,10 @@ def test_what_is_not_the_pinned_thing_is_refused(here, tmp_path):
 
 def test_pins_of_another_version_are_an_error_that_names_both(here, tmp_path):
     deploy = GO_TOOL.replace(HELLO, "v9.9.9")
-    with pytest.raises(ProvisionFailed, match=rf"hello: v9\.9\.9 is wanted, and envs/hello/go\.mod .* {HELLO}"):
+    with pytest.raises(ProvisionFailed, match=rf"hello: v9\.9\.9 is asked for, but envs/hello/go\.mod .* {HELLO}"):
         provision(here, deploy, tmp_path / "work")
     (here / "envs" / "wheel-requirements.txt").write_text("other==1.0\n")
-    with pytest.raises(ProvisionFailed, match=r"wheel-requirements\.txt pins no wheel"):
+    with pytest.raises(ProvisionFailed, match=r"wheel-requirements\.txt does not pin wheel"):
         provision(here, PYTHON_TOOL, tmp_path / "work")
 
 
@@ -222,7 +237,7 @@ def test_a_host_whose_python_is_missing_says_so(here, tmp_path, offline):
     assert any("hello: the builder (/nowhere/python3) ended with status 127" in text for text in facts["problems"])
 
 
-# What a job does, in a process of its own.
+# The work of a job, in a process of its own.
 _PROVISIONING = """
 import json, sys
 from pathlib import Path
@@ -233,7 +248,7 @@ provision_hosts(Path(sys.argv[1]), {"here": json.loads(sys.argv[2])}, lambda *_:
 
 @pytest.mark.fault(29)
 def test_a_build_ends_with_its_controller(here, tmp_path, built):
-    """Even one that was killed outright: nothing stays at work on the host, and the next run goes on."""
+    """Even of a job that was killed: nothing continues to run on the host, and the next run goes on."""
     (here / "envs" / "file_size.py").write_text(GO_TOOL)
     work = tmp_path / "work"
     built.lend_compiled(work / "tools")
@@ -261,7 +276,7 @@ def test_a_build_ends_with_its_controller(here, tmp_path, built):
 
 
 def _at_work(work):
-    """Command lines of processes in, or with a word of their environment below, `work`."""
+    """Command lines of processes in `work`, or with a path below it in their environment."""
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
@@ -315,7 +330,7 @@ def test_generators_run_where_the_load_is_or_beside_the_server():
 
 
 def test_the_servers_and_generators_of_http_concurrency_are_installed_and_run(project, tmp_path):
-    """The real ones; only what is named."""
+    """The real pins, and only those named here."""
     services = {
         "nginx": {"argv": ["nginx", "-g", "daemon off;"]},
         "sftpgo": {"argv": ["{{tools}}/sftpgo", "serve"]},
@@ -341,7 +356,7 @@ def test_the_servers_and_generators_of_http_concurrency_are_installed_and_run(pr
 
 
 def test_who_only_looks_builds_nothing_and_knows_what_others_took(here, tmp_path, built):
-    """Before anything is there the builder's own figures count, then those of the newest build of each name."""
+    """Before anything is built, the builder's own figures count; then those of the newest build of each name."""
     envs, work = here / "envs", tmp_path / "work"
     (envs / "file_size.py").write_text(GO_TOOL + PYTHON_TOOL)
     (envs / "fio.py").write_text("import no_such_module\n")

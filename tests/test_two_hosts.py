@@ -1,4 +1,4 @@
-"""Own machines: this one, and a bare Debian in its own network that has neither Python nor fio at first."""
+"""Several machines: this one, and a bare Debian in its own network that at first has neither Python nor fio."""
 
 import json
 import logging
@@ -61,7 +61,7 @@ def has(remote: Remote, tool: str) -> bool:
 
 
 def test_who_may_not_install_is_told_what_is_missing_and_what_to_do(bare_host, study, in_project):
-    """First of all, while Python and fio are really missing."""
+    """This is first, while Python and fio are really missing."""
     subprocess.run(["chroot", bare_host.root, "useradd", "-m", "-p", "*", "plain"], check=True)
     keys = bare_host.root / "home/plain/.ssh"
     keys.mkdir()
@@ -116,7 +116,7 @@ def test_a_bare_host_is_made_ready_and_the_second_run_changes_nothing(study, in_
 
 def test_one_command_measures_both_hosts_side_by_side_and_each_by_one_session_at_a_time(bare_host, study, project):
     config = project.write_study(study)
-    # First, so that no session waits for packages while another host's is over.
+    # First, so that no session waits for packages while another host's session is over.
     project.snakemake("provision", "--configfile", config)
     project.snakemake("measure", "--configfile", config)
     raw = project.root / "data" / "raw" / "two-hosts"
@@ -134,7 +134,7 @@ def test_one_command_measures_both_hosts_side_by_side_and_each_by_one_session_at
     assert not overlaps & {("near", "near"), ("far", "far")}
     assert overlaps, "sessions on different hosts waited for each other"
 
-    # The bare machine itself was measured, not this one under its name.
+    # The bare machine itself was measured, not this one by its name.
     assert (bare_host.root / "var/lib/benchstudy").is_dir()
 
     before = trial_folders(raw)

@@ -1,4 +1,4 @@
-"""Two studies beside each other: ratios with intervals, what differs between them, and no verdict across sessions."""
+"""Two studies side by side: ratios with intervals, what differs between them, and no verdict across sessions."""
 
 import csv
 import json
@@ -40,7 +40,7 @@ def study(
     facts: Mapping[str, Any] | None = None,
     **fields: Any,
 ) -> None:
-    """Tables and records of a study in which a backend needs so many seconds, give or take; 0: it always failed."""
+    """Tables and records of a study in which a backend takes about this many seconds; 0 means that it always failed."""
     tables = Tables(root, name, "file_size")
     for backend, value in seconds.items():
         for block, factor in enumerate(SPREAD, start=1):

@@ -1,4 +1,4 @@
-"""Intervals from within one trial: how often they hold what is true, and what has none."""
+"""Intervals from within one trial: how often they cover the true value, and when there is none."""
 
 import math
 import subprocess
@@ -14,12 +14,12 @@ TRIALS = 200
 
 
 def remembering(random, n, memory):
-    """Samples of mean zero that each keep a share of the one before."""
+    """Samples of mean zero that each keep a share of the previous one."""
     return lfilter([1], [1, -memory], random.normal(size=n + 200))[200:]
 
 
 def moving_rates(random, n, width):
-    """Rates over a moving window of so many samples, as panels of Prometheus are; their mean is zero."""
+    """Rates over a moving window of this many samples, like Prometheus' panels; their mean is zero."""
     total = np.cumsum(random.exponential(size=n + width))
     return (total[width:] - total[:-width]) / width - 1
 
@@ -32,7 +32,7 @@ def moving_rates(random, n, width):
     ],
 )  # fmt: skip
 def test_intervals_from_within_a_trial_cover_what_they_say(kind, n, least):
-    """Of samples that remember the ones before, too, where a bootstrap of single ones covers half as often."""
+    """Also for samples that remember previous ones, where a bootstrap of single samples covers half as often."""
     random, covered = np.random.default_rng(3), 0
     for _ in range(TRIALS):
         width = kind.removeprefix("window of ")
@@ -54,7 +54,7 @@ def test_the_interval_of_a_rate_covers_what_it_says(steps, least):
 
 
 def test_single_samples_resampled_alone_would_cover_far_less_often():
-    """What the blocks are for: the same samples in another order have the interval of independent ones."""
+    """The reason for blocks: the same samples in another order have the interval of independent ones."""
     random = np.random.default_rng(1)
     samples = remembering(random, 200, 0.9)
     low, high = within_trial.mean_interval(samples)
@@ -96,7 +96,7 @@ def test_a_rate_that_was_nothing_for_half_of_the_time_does_not_shrink():
 
 
 def test_intervals_are_those_of_another_stationary_bootstrap():
-    """What arch 8.0.0 (StationaryBootstrap) gave for these, when it drew the indices."""
+    """The result of arch 8.0.0 (StationaryBootstrap) for these samples, when it drew the indices."""
     random = np.random.default_rng(7)
     base, new = 10 + np.cumsum(random.normal(size=60)) * 0.3, 12 + random.normal(size=90)
     assert within_trial.mean_interval(base) == pytest.approx((-1.2216705698554566, 15.29780948993909), rel=1e-12)
@@ -106,7 +106,7 @@ def test_intervals_are_those_of_another_stationary_bootstrap():
 
 
 def test_what_searches_for_change_points_is_imported_only_when_some_are_asked_for():
-    """It takes a tenth of a second, and neither the command line nor most pages need it."""
+    """The import takes a tenth of a second, and neither the command line nor most pages need it."""
     names = ("commands.cli", "statistics.change_points", "families.log_write.family", "families.load_test.page.users")
     modules = ", ".join(f"benchstudy.{name}" for name in names)
     asked = f"import sys, {modules}; print({{'pandas', 'ruptures'}} & set(sys.modules))"

@@ -8,7 +8,7 @@ from conftest import CHECKOUT
 
 TEXTS = [CHECKOUT / "README.md", CHECKOUT / "SECURITY.md", *sorted((CHECKOUT / "docs").rglob("*.md"))]
 TEXTS += [CHECKOUT / "benchmarks" / "README.md", *sorted((CHECKOUT / "envs").glob("*/README.md"))]
-# What is counted, then "a", then what it is counted by.
+# What is counted, then "a", then the unit of the rate.
 RATE = re.compile(
     r"\b(requests|operations|entries|leaves|samples|files|calls|bytes|events|users|lines|writes|reads|times|[KMG]?i?B|"
     r"line|row|object|page|file|folder|one|job|process) an? "

@@ -1,4 +1,4 @@
-"""The rule that must never break: only what is missing is measured, and only when it is asked for."""
+"""The rule that must never break: only missing trials are measured, and only if that is requested."""
 
 import json
 import os
@@ -66,7 +66,7 @@ def host_lock_of_this_test(tmp_path, monkeypatch):
     monkeypatch.setenv("BENCHSTUDY_HOST_LOCK", str(tmp_path / "host.lock"))
 
 
-# At the end of every Python process: what it was started as, and the package's files that it imported.
+# Runs at the end of every Python process: how it was started, and the package's files that it imported.
 TELLING = """
 import atexit, json, os, sys
 def tell():
@@ -89,7 +89,7 @@ def imported_into(project: Project) -> Path:
 
 @pytest.fixture(scope="module")
 def measured(tmp_path_factory) -> Project:
-    """A project with the tiny study measured and reported, and what its jobs imported beside it."""
+    """A project with the tiny study measured and reported, and what its jobs imported."""
     folder = tmp_path_factory.mktemp("workflow")
     project = copy_project(folder / "project")
     project.write_study(STUDY)
@@ -99,7 +99,7 @@ def measured(tmp_path_factory) -> Project:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("BENCHSTUDY_HOST_LOCK", str(folder / "host.lock"))
         patch.setenv("IMPORTED_INTO", str(imported_into(project)))
-        patch.setenv("BENCHSTUDY_PRELOADED", "1")  # each in a process of its own: a fork ends without a word
+        patch.setenv("BENCHSTUDY_PRELOADED", "1")  # one process per job, because a fork ends without running this
         project.run("python", "-c", STARTING)
         report(project)
     telling.unlink()
@@ -147,7 +147,7 @@ def test_jobs_import_nothing_beside_their_inputs_and_what_starts_them(measured, 
     ],
 )
 def test_an_edit_makes_the_jobs_due_that_import_the_module(measured, all_jobs, module, least):
-    """Before anything else is edited here. What test_job_inputs.py says of all modules is tried with a few."""
+    """Runs before anything else is edited here. It tries a few of the claims of test_job_inputs.py."""
     path = measured.root / "src/benchstudy" / module
     content, times = path.read_bytes(), path.stat()
     path.write_bytes(content + b"\n# edited\n")
@@ -197,7 +197,7 @@ def test_measure_false_with_nothing_measured_says_so(measured):
 
 
 def flip(path: Path) -> bytes:
-    """One bit, with the file's times and size as they were; returns what it held."""
+    """Flip one bit, and keep the file's times and size; returns the previous content."""
     content, times = path.read_bytes(), path.stat()
     path.chmod(0o644)
     path.write_bytes(bytes([content[0] ^ 1]) + content[1:])
@@ -206,7 +206,7 @@ def flip(path: Path) -> bytes:
 
 
 def state_of(project: Project) -> dict[str, tuple[int, int]]:
-    """Of every file that a command might touch."""
+    """The state of every file that a command might touch."""
     files = (path for name in ("data", "reports", ".benchstudy") for path in (project.root / name).rglob("*"))
     return {str(path): (path.stat().st_ino, path.stat().st_mtime_ns) for path in files if path.is_file()}
 
@@ -275,7 +275,7 @@ def test_a_discarded_trial_is_kept_and_replaced_by_one(measured, monkeypatch, ca
     before = trials(measured)
     chosen = index(measured)["trials"][0]
     said = discard(measured, chosen, "a backup was running", monkeypatch, capsys)
-    assert "`snakemake --cores 8 report --configfile config/study.yaml` measures what is missing" in said
+    assert "`snakemake --cores 8 report --configfile config/study.yaml` measures them again" in said
     measured.snakemake("measure", "reports/tiny/file_size.html", "--configfile", "config/study.yaml")
     (replacement,) = trials(measured) - before
     assert before < trials(measured)

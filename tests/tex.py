@@ -15,7 +15,7 @@ NEEDS_TEX = pytest.mark.skipif(
 
 
 def overfull(folder: Path) -> Mapping[str, list[str]]:
-    """What LaTeX complains of in the .tex files below `folder`, by their names: boxes too wide or high, errors."""
+    """LaTeX's complaints about the .tex files below `folder`, by file name: boxes too wide or high, errors."""
     texts = {path.relative_to(folder).as_posix(): path.read_text(encoding="utf-8") for path in folder.rglob("*.tex")}
     assert texts, "nothing was exported"
     needed = sorted({line for text in texts.values() for line in re.findall(r"^% (\\usepackage.*)", text)})

@@ -1,6 +1,6 @@
-"""Tidy tables as docs/design.md and docs/families/*.md describe them, with realistic values and unpleasant trials.
+"""Tidy tables as in docs/design.md and docs/families/*.md, with realistic values and unpleasant trials.
 
-The numbers are drawn from a fixed seed; they exist to lay out pages and to test them, never to be published.
+The numbers come from a fixed seed. They exist for layouts and tests, and must never be published.
 """
 
 import hashlib
@@ -16,7 +16,7 @@ import polars as pl
 
 HOSTILE = '<script>document.title="owned"</script>'
 _SIZES = {"100KB": 100_000, "1MB": 1_000_000, "10MB": 10_000_000, "100MB": 100_000_000}
-# backend: seconds an operation costs, bytes a second (write, read cold, read warm)
+# backend: seconds per operation, bytes per second (write, read cold, read warm)
 _BACKENDS = {
     "local": (0.0003, 4e8, 6e8, 6e9),
     "s3": (0.006, 9e7, 3e8, 3e8),
@@ -48,7 +48,7 @@ class Tables:
         target: str = "this-machine",
         **fields: Any,
     ) -> str:
-        """One trial; `fields` override columns of the trial table (status, cause, discarded_why, imported …)."""
+        """Add one trial; `fields` override columns of the trial table (status, cause, discarded_why, imported …)."""
         case = ",".join(f"{k}={v}" for k, v in levels.items())
         trial = hashlib.sha256(f"{target}{case}{block}{len(self.trials)}".encode()).hexdigest()[:8]
         self.cases.setdefault((target, case), {"target": target, "case": case, **levels, **(numbers or {})})
@@ -195,7 +195,7 @@ def file_size_levels() -> Iterator[tuple[dict[str, str], float]]:
 
 
 def write_file_size(root: Path, *, study: str = "embedded", blocks: int = 6, hostile: bool = True) -> Path:
-    """The tables of a `file_size` family; with `hostile` also trials that failed, were discarded or bear evil names."""
+    """The tables of a `file_size` family; with `hostile` also trials that failed, were discarded or have evil names."""
     tables = Tables(root, study, "file_size")
     for levels, seconds in file_size_levels():
         size_bytes = _SIZES[levels["size"]]
@@ -215,7 +215,7 @@ def write_file_size(root: Path, *, study: str = "embedded", blocks: int = 6, hos
                 )
             fields: dict[str, Any] = {}
             if hostile and levels["backend"] == "sshfs" and levels["size"] == "100MB" and levels["op"] == "write":
-                # one level fails every time, the other in two blocks only
+                # one level always fails, the other only in two blocks
                 if levels["sync"] == "fsync":
                     fields = {
                         "status": "failed",
@@ -254,15 +254,16 @@ def write_file_size(root: Path, *, study: str = "embedded", blocks: int = 6, hos
     return tables.write()
 
 
-# What is the matter with some targets of a fleet.
+# The problems of some targets of a fleet.
 SLOW, NOISY, LAME, DEAD = "t7", "t11", "t13", "t17"
 
 
 def write_fleet(
     root: Path, targets: int, *, study: str = "embedded", blocks: int = 6, sizes: tuple[str, ...] = ("1MB",)
 ) -> Path:  # fmt: skip
-    """The tables of a `file_size` family on many targets, which differ by 10 %. SLOW is 3 times as slow, NOISY is so in
-    half of its trials, LAME fails each trial of two cases, DEAD all trials.
+    """The tables of a `file_size` family on many targets, which differ by 10 %.
+
+    SLOW is 3 times as slow, NOISY is so in half of its trials, LAME fails each trial of two cases, DEAD all trials.
     """
     tables = Tables(root, study, "file_size", seed=3)
     levels_of = [(levels, s) for levels, s in file_size_levels() if levels["size"] in sizes]

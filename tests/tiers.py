@@ -1,7 +1,7 @@
-"""Which tier a test belongs to, derived from what it can reach, the guard of the fast tier, and the order of tests.
+"""The tier of a test, derived from what it can reach; the guard of the fast tier; and the order of tests.
 
 `server`: it may start a server or a host. `build`: it may compile or install programs. `slow`: it runs the workflow,
-notebooks or a browser. What has none of these marks is `make test-fast`.
+notebooks or a browser. Tests without these marks belong to `make test-fast`.
 """
 
 import re
@@ -16,13 +16,13 @@ import pytest
 from xdist.scheduler import LoadScopeScheduling
 
 TESTS = Path(__file__).parent
-# Helper modules of the tests by what their functions and classes start.
+# Helper modules of the tests, by what their functions and classes start.
 DOORS = {
     "server": {"sshd_hosts", "two_hosts", "prometheus_server", "http_study", "tessera_logs", "s3_server", "injections"},
     "build": {"provisioning", "tessera_logs", "mattermost_small", "two_hosts", "injections", "webtools"},
     "slow": {"browser", "crate_study"},
 }
-# Of modules that hold more than that: what is named.
+# For modules with several kinds of contents, the kind is given per name.
 NAMES = {
     **dict.fromkeys(("Popen", "Remote", "HostAgent", "loopback", "provision_target"), "server"),
     "built_versitygw": "build",
@@ -34,7 +34,7 @@ SERVERS_AND_BUILDERS = re.compile(
     "papermill|postgres|prometheus|rclone|sftpgo|snakemake|sshd|versitygw"
 )
 
-# Files whose set-up or tests take longest, by `--durations`: a worker that begins one last would be at work alone.
+# Files whose set-up or tests take longest, by `--durations`: if a worker began one last, it would work alone.
 LONGEST = (
     "test_log_write_sessions.py",
     "test_load_test_users_mattermost.py",
@@ -57,9 +57,9 @@ LONGEST = (
 
 
 def in_order(items: list[pytest.Item], *, fast_first: bool) -> None:
-    """The longest first, fast ones to fill the gaps, and at the end those that want the machine for themselves.
+    """The longest first, fast ones to fill the gaps, and at the end those that need the machine for themselves.
 
-    A test that is to be alone waits for all others, and none begins meanwhile: in between it would cost minutes.
+    A test that runs alone waits for all others, and none begins meanwhile; earlier in the run, this would cost minutes.
     `fast_first`: the others cannot begin yet.
     """
     places = {name: place for place, name in enumerate(LONGEST)}
@@ -76,7 +76,7 @@ def in_order(items: list[pytest.Item], *, fast_first: bool) -> None:
 
 
 class Dealer(LoadScopeScheduling):
-    """Deals tests to workers one by one, but those of a file whose tests share a set-up to one of them."""
+    """Deals tests to workers one by one, but tests of a file that share a set-up go to one worker."""
 
     def _split_scope(self, nodeid: str) -> str:
         return scope_of(nodeid)
@@ -89,7 +89,7 @@ def scope_of(nodeid: str) -> str:
 
 @cache
 def _shares(file: str) -> bool:
-    """By the text: the process that deals does not import the tests."""
+    """By its text, because the process that deals does not import the tests."""
     return bool(re.search(r"""scope=["'](module|session)|bare_host""", (TESTS.parent / file).read_text()))
 
 
@@ -112,7 +112,7 @@ def marks_of(item: pytest.Function) -> set[str]:
 
 @cache
 def _step(thing: FunctionType | type) -> tuple[set[str], list[Any]]:
-    """The marks that a function or class has by itself, and what of tests/ it uses."""
+    """The marks that a function or class has by itself, and the parts of tests/ that it uses."""
     marks = {mark for mark, modules in DOORS.items() if thing.__module__ in modules}
     if thing.__name__ in NAMES:
         marks.add(NAMES[thing.__name__])
@@ -143,7 +143,7 @@ def _names(code: CodeType) -> Iterator[str]:
 
 
 class Guard:
-    """Refuses servers and compilers to the tests that are said to start none."""
+    """Refuse servers and compilers to tests whose tier starts none."""
 
     def __init__(self) -> None:
         self.fast = False

@@ -1,7 +1,7 @@
-"""A server in front of a real one, which spoils what it is asked first; and tables of documentation made from tests.
+"""A server in front of a real one, which spoils the first requests; and tables for documentation, made from tests.
 
-What a page of docs says of answers and of what follows is made from the rows that the tests go through.
-`python tests/test_answers.py` writes these tables.
+The rows that the tests go through become the tables in docs about answers and their consequences. `python
+tests/test_answers.py` writes these tables.
 """
 
 import http.client
@@ -25,10 +25,10 @@ _SLOW_S = 0.05
 
 @dataclass
 class Troubled:
-    """`troubles`: what becomes of the questions to come, one after another; those after them are passed on.
+    """`troubles`: what happens to the next requests, one after another; later requests are passed on.
 
-    RESET: the connection breaks. SILENT: nothing comes. CUT: half of the answer. SLOW: it comes in pieces. Else the
-    status of the answer, and its body: "503", "422 {…}".
+    RESET: the connection breaks. SILENT: there is no answer. CUT: half of the answer. SLOW: it comes in pieces.
+    Otherwise the status of the answer, and its body: "503", "422 {…}".
     """
 
     url: str
@@ -37,7 +37,7 @@ class Troubled:
     over: threading.Event = field(default_factory=threading.Event)
 
     def ask(self, *troubles: str) -> None:
-        """From now on."""
+        """Set the troubles from now on."""
         self.troubles, self.asked = list(troubles), 0
 
 
@@ -74,7 +74,7 @@ def troubled(upstream: str) -> Iterator[Troubled]:
             asked.putrequest(self.command, self.path, skip_host=True, skip_accept_encoding=True)
             for name, value in self.headers.items():
                 if name.lower() not in ("expect", "connection"):
-                    asked.putheader(name, value)  # Host stays: S3's signatures are of it, too
+                    asked.putheader(name, value)  # Host stays, because S3's signatures cover it, too
             asked.endheaders(body)
             answer = asked.getresponse()
             own = ("content-length", "transfer-encoding", "connection", "date", "server")
@@ -100,7 +100,7 @@ def troubled(upstream: str) -> Iterator[Troubled]:
         do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = _pass_on
 
         def log_message(self, *_: Any) -> None:
-            """What it serves is not the test's business."""
+            """What it serves does not matter to the test."""
 
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Between)
     server.daemon_threads = True
@@ -139,8 +139,11 @@ def over_tls(folder: Path) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class Row:
-    """`answers`: by how the page calls them, what the server does. `follows`: in the page's words. `outcome`: what the
-    test of that client compares with."""
+    """One row of a table.
+
+    `answers`: the server's behaviour by its name on the page. `follows`: the consequence in the page's words.
+    `outcome`: what the test of that client compares with.
+    """
 
     answers: dict[str, str]
     follows: str

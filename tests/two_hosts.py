@@ -1,11 +1,11 @@
-"""A second, bare machine for tests: a fresh Debian root in namespaces of its own, reached by real SSH.
+"""A second, bare machine for tests: a fresh Debian root in its own namespaces, reached by real SSH.
 
-The root is made by debootstrap with nothing but apt and sshd in it. It runs in its own network, mount and
-process namespaces, all anonymous, under a process that the kernel kills when the test process ends in any
-way: then the mounts, the addresses and every process in it are gone, without anybody having to clean up.
+debootstrap makes the root with nothing but apt and sshd in it. It runs in its own network, mount and process
+namespaces, all anonymous, under a process that the kernel kills when the test process ends in any way. Then the mounts,
+the addresses and every process in it are gone, and nobody has to clean up.
 
-Packages reach it through the SSH connection itself, as a SOCKS proxy at its end of a reverse tunnel: no NAT,
-no forwarding, no firewall rule, and names are resolved where they can be.
+Packages reach it through the SSH connection itself, which is a SOCKS proxy at its end of a reverse tunnel: no NAT, no
+forwarding, no firewall rule, and names are resolved where they can be.
 """
 
 import contextlib
@@ -18,12 +18,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-# The kernel delivers this signal to the child when the process that started it is gone, however it ended.
+# The kernel sends this signal to the child when the process that started it has ended in any way.
 DIE_WITH_TESTS = ["setpriv", "--pdeathsig", "KILL"]
 APT_PROXY_PORT = 1080
-# Of a kept machine: its packages must not be much older than those that are installed there.
+# For a kept machine, whose packages must not be much older than those that are installed there.
 MOST_AGE_S = 7 * 24 * 3600
-# Our end of the veth pair is named for the process that holds the other.
+# Our end of the veth pair is named after the process that has the other.
 CABLE = "bare"
 
 # Runs as the first process of the namespaces. Its input ends when the network is there.
@@ -60,7 +60,7 @@ class BareHost:
 def make_debian(folder: Path, kept: Path) -> Path:
     """A minimal Debian or Ubuntu like this machine's, with an sshd and without Python; 300 MB.
 
-    Made in 30 s, it stays as an archive in the folder `kept`, from which later ones are unpacked in two seconds.
+    It is made in 30 s and kept as an archive in the folder `kept`, from which later ones are unpacked in two seconds.
     """
     root = folder / "root"
     mirror, suite = _own_mirror()
@@ -81,7 +81,7 @@ def make_debian(folder: Path, kept: Path) -> Path:
         new.rename(archive)
     proxy = f"socks5h://127.0.0.1:{APT_PROXY_PORT}"
     settings = subprocess.run(
-        # A mirror that is frozen in time needs the same leniency in there as out here.
+        # A mirror that is frozen in time needs the same leniency inside as outside.
         ["apt-config", "dump", "--format", '%F "%v";%n', "Acquire::Check-Valid-Until", "Acquire::Check-Date"],
         check=True,
         capture_output=True,
@@ -95,7 +95,7 @@ def make_debian(folder: Path, kept: Path) -> Path:
 
 @contextlib.contextmanager
 def running(root: Path, folder: Path) -> Iterator[BareHost]:
-    """The machine up and answering, with packages in reach; gone afterwards, whatever happened."""
+    """The machine, running and answering, with access to packages; removed afterwards, whatever happened."""
     keys = folder / "keys"
     keys.mkdir(mode=0o700)
     identity = keys / "id"
@@ -178,7 +178,7 @@ def _start(root: Path, address: str, log: Path) -> subprocess.Popen:
 
 
 def lay_cable(machine: subprocess.Popen, address: str) -> None:
-    """To the network of this process, where the device at its end is called `bare`; at ours it has the address."""
+    """Connect it to this process's network, where its end of the device is called `bare`; our end has the address."""
     cable = f"{CABLE}{machine.pid}"
     for command in (
         ["ip", "link", "add", cable, "type", "veth", "peer", "name", "bare", "netns", str(machine.pid)],

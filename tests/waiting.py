@@ -1,4 +1,4 @@
-"""Waiting for what comes about by itself, and whether a process still runs."""
+"""Waiting for something to happen, and whether a process still runs."""
 
 import time
 from collections.abc import Callable
@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def until(condition: Callable[[], object], timeout_s: float = 20.0) -> None:
-    """Fails the test when `condition` does not come true in time."""
+    """Fail the test if `condition` does not become true in time."""
     deadline = time.monotonic() + timeout_s
     while not condition():
         assert time.monotonic() < deadline, "it did not come about in time"
@@ -14,7 +14,7 @@ def until(condition: Callable[[], object], timeout_s: float = 20.0) -> None:
 
 
 def runs(pid: int) -> bool:
-    """Not so when it is a zombie, which only its parent can remove."""
+    """A zombie, which only its parent can remove, does not count."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except (FileNotFoundError, ProcessLookupError):

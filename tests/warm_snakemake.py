@@ -1,9 +1,9 @@
-"""Snakemake's command line in forks of one process that has imported Snakemake already.
+"""Snakemake's command line in forks of one process that has already imported Snakemake.
 
-Most commands of the suite work for half a second, and would import for more than twice as long before: four minutes of
-processor time in all. What is tested is imported by each fork, from the project that it runs in. The process in which
-jobs of a report find their libraries is one for all these commands, too. `Project.run` uses the program that users
-have, with such a process of its own.
+Most commands of the suite work for half a second, and would spend more than twice as long on imports: four minutes of
+processor time in all. Each fork imports the tested code from the project in which it runs. The process in which jobs of
+a report find their libraries is also shared by all these commands. `Project.run` uses the program that users have, with
+such a process of its own.
 """
 
 import functools
@@ -29,7 +29,7 @@ FORKS.set_forkserver_preload(["snakemake.cli", "snakemake.report", "snakemake.re
 def run(
     arguments: Sequence[str], folder: Path, environment: Mapping[str, str], timeout_s: float
 ) -> subprocess.CompletedProcess[str]:
-    """`snakemake` with these arguments in `folder`, and its output in text. Raises TimeoutExpired."""
+    """Run `snakemake` with these arguments in `folder`, and return its output as text. Raises TimeoutExpired."""
     argv = ["snakemake", *arguments]
     with tempfile.TemporaryDirectory() as said:
         streams = [Path(said, name) for name in ("stdout", "stderr")]
@@ -44,9 +44,9 @@ def run(
 
 
 class Started:
-    """A command that is not waited for, in a session and process group of its own; used as subprocess.Popen is.
+    """A command that is not waited for, in a session and process group of its own; the interface is subprocess.Popen's.
 
-    What it and its jobs say, on both streams, is `stdout`.
+    `stdout` has what it and its jobs print on both streams.
     """
 
     def __init__(self, arguments: Sequence[str], folder: Path, environment: Mapping[str, str]):
@@ -71,7 +71,7 @@ class Started:
         return self.returncode
 
     def communicate(self, timeout: float) -> tuple[str, None]:
-        """All that is said until it and every process with its streams has ended. Raises TimeoutExpired."""
+        """All output until it and every process with its streams has ended. Raises TimeoutExpired."""
         end = time.monotonic() + timeout
         said = []
         with self.stdout:
@@ -87,7 +87,7 @@ class Started:
 
 @functools.cache
 def _command_that_never_ends() -> subprocess.Popen[bytes]:
-    """To which the process with the libraries belongs: until `end`, or until this process is gone."""
+    """Owns the process with the libraries: until `end`, or until this process has ended."""
     return subprocess.Popen(["cat"], stdin=subprocess.PIPE)
 
 
@@ -102,26 +102,26 @@ def _libraries() -> Path:
 
 
 def _import_libraries(path: Path, controller: str) -> None:
-    from benchstudy.jobs import preloaded  # not above: a fork imports this file before it knows its project
+    from benchstudy.jobs import preloaded  # not at the top: a fork imports this file before it knows its project
 
     _hear_ctrl_c()
     preloaded.connect(path, controller).close()
 
 
 def _hear_ctrl_c() -> None:
-    """As what a shell starts; a worker of pytest ignores it, and so would its children."""
+    """As for what a shell starts; a worker of pytest ignores it, and so would its children."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def end() -> None:
     """Leave nothing behind."""
-    from nothing_lost import processes  # not above: it imports the package
+    from nothing_lost import processes  # not at the top: it imports the package
 
     if not _libraries.cache_info().currsize:
         return
     with _command_that_never_ends() as command:
         command.kill()
-    until(lambda: not processes(str(_libraries())))  # its socket goes a moment before it does
+    until(lambda: not processes(str(_libraries())))  # its socket is removed a moment before it ends
     shutil.rmtree(_libraries().parent)
 
 

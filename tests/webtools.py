@@ -1,6 +1,6 @@
-"""What tests look at pages with: axe-core and html-validate, pinned by tests/web/package-lock.json.
+"""The tools with which tests check pages: axe-core and html-validate, pinned by tests/web/package-lock.json.
 
-Of the registry that npm is configured for, once, into the folder of built tools.
+They come from npm's configured registry, once, into the folder of built tools.
 """
 
 import fcntl
@@ -16,20 +16,20 @@ from pathlib import Path
 from conftest import TOOL_STORE
 
 PINS = Path(__file__).with_name("web")
-# The standard of HTML and nothing else: no matters of taste.
+# Only the HTML standard, and no matters of taste.
 _RULES = {"extends": ["html-validate:standard"], "root": True}
 
 
 @cache
 def folder() -> Path:
-    """Where both are."""
+    """The folder of both."""
     names = ("package.json", "package-lock.json")
     digest = hashlib.sha256(b"".join((PINS / name).read_bytes() for name in names)).hexdigest()[:12]
     place = Path(os.environ[TOOL_STORE], f"web-{digest}")
     assert shutil.which("npm"), "these tests look at the pages with tools of npm's registry: apt-get install npm"
     place.mkdir(parents=True, exist_ok=True)
     with (place / ".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # of workers that begin side by side
+        fcntl.flock(lock, fcntl.LOCK_EX)  # of workers that start at the same time
         if not (place / "installed").is_file():
             for name in names:
                 shutil.copy(PINS / name, place)
@@ -39,15 +39,15 @@ def folder() -> Path:
 
 
 def axe() -> Path:
-    """The script that looks for barriers in a page."""
+    """The script that looks for accessibility barriers in a page."""
     return folder() / "axe-core" / "axe.min.js"
 
 
 def invalid_html(pages: Iterable[Path], scratch: Path) -> Mapping[str, list[str]]:
-    """What of the HTML standard each page breaks, by its name."""
+    """What each page violates in the HTML standard, by the page's name."""
     (scratch / ".htmlvalidate.json").write_text(json.dumps(_RULES))
     command = [folder() / ".bin" / "html-validate", "--formatter=json", "--config", scratch / ".htmlvalidate.json"]
-    # Into a file: to a pipe it ends before all is written.
+    # The output goes to a file, because with a pipe it ends before everything is written.
     with (scratch / "html.json").open("w") as out:
         done = subprocess.run([*command, *pages], stdout=out, stderr=subprocess.PIPE, text=True, timeout=300)
     assert done.returncode in (0, 1), done.stderr

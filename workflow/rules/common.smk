@@ -127,13 +127,14 @@ def sessions_to_pack(wildcards):
 
 
 def plan_digest(wildcards):
-    """Changes exactly when the set of trials that must exist changes: a case, a block, a definition."""
+    """A digest that changes if and only if the set of required trials does: a case, a block, a definition."""
     return PLANS[wildcards.target, wildcards.family].digest
 
 
 def facts_of_session(wildcards):
-    """Facts of its hosts, if something is measured there. A session that could not be held is planned again, and its index
-    stays until it is.
+    """The facts of a session's hosts, if something is measured there.
+
+    A session that could not be held is planned again, and its index stays until it is held.
     """
     return needed_facts(wildcards.target, wildcards.family)
 
@@ -148,12 +149,12 @@ def needed_facts(target, family):
 
 
 def facts_of_group(job, wildcards):
-    """Like that of a session, for each target."""
+    """The facts of every session of a group."""
     return [facts for target in job.targets if (facts := needed_facts(target, job.family))]
 
 
 def deploys_of_group(job, wildcards):
-    """Like that of a target and family; the job leaves targets without a problem unchanged."""
+    """The deploys of a group's hosts for a family; the job leaves targets without a problem unchanged."""
     for facts in job.facts:
         if facts_problems(Path(facts)):
             snakemake_adapter.plan_again(workflow, facts)
@@ -165,7 +166,7 @@ def plan_of_group(job, wildcards):
 
 
 def asked_of_group(job, wildcards):
-    """What its hosts should have."""
+    """What the hosts of each target of a group should have for a family."""
     return [asked_of(job.family)[target] for target in job.targets]
 
 
@@ -175,7 +176,7 @@ def asked_of(family):
 
 
 def facts_file(target, family):
-    """What a target's hosts have for a family."""
+    """The file that says what a target's hosts have for a family."""
     return str(paths.provision_facts(Path(), STUDY.study, target, family))
 
 
@@ -192,7 +193,7 @@ def deploys_of_family(wildcards):
 
 @cache
 def deploys_of(family):
-    """The same for every target."""
+    """The files that decide what a family's hosts get, for every target."""
     return [relative(file) for file in files_that_install(Path(), STUDY, [family])]
 
 
@@ -202,7 +203,7 @@ def hosts_of_target(wildcards):
 
 
 def programs_of_family(wildcards):
-    """What its sessions start on the hosts: a new server or generator may need installing."""
+    """The programs that a family's sessions start on the hosts: a new server or generator may need installing."""
     return programs_by_host(STUDY, wildcards.target, wildcards.family)
 
 
@@ -224,7 +225,7 @@ def tables_of_page(wildcards):
 
 
 def families_of_page(page):
-    """The families whose tables it shows: its own first, then those that measure its ceilings."""
+    """The families whose tables a page shows: its own first, then those that measure its ceilings."""
     if page in STUDY_PAGES:
         return FAMILIES
     ceilings = [c.measured.family for c in STUDY.ceilings if c.measured and c.family == page]
@@ -244,7 +245,7 @@ def notebook_of_page(wildcards):
 
 
 def acknowledged_findings():
-    """What pages print beside lints' findings. It is not part of a measurement, so changes measure nothing."""
+    """What pages print next to lints' findings. It is not part of a measurement, so changes measure nothing."""
     return [entry.model_dump_json() for entry in STUDY.acknowledge]
 
 
@@ -259,7 +260,7 @@ IN_TURN = sorted(FAMILIES, key=lambda family: (may_build(STUDY, family), len(fam
 
 
 def turn_of_family(wildcards):
-    """The priority of its jobs; higher ones come earlier."""
+    """The priority of a family's jobs; higher ones come earlier."""
     return turn_of(wildcards.family)
 
 
@@ -268,7 +269,7 @@ def turn_of(family):
 
 
 def turn_of_page(wildcards):
-    """The priority of its family. Pages of the study as a whole need all families."""
+    """The priority of a page: its family's, or the lowest for a page of the whole study, which needs all families."""
     return turn_of(wildcards.page) if wildcards.page in IN_TURN else 0
 
 
@@ -278,7 +279,7 @@ def relative(file):
 
 
 def files_below(folder, pattern):
-    """Files to depend on, in a fixed order."""
+    """Files below a folder to depend on, in a fixed order."""
     return sorted(
         str(path) for path in Path(folder).rglob(pattern) if path.is_file() and "__pycache__" not in path.parts
     )
@@ -310,7 +311,7 @@ def distance_of_blocks(wildcards):
 
 
 def places_taken(hosts, wildcards):
-    """All places of the hosts of the job's target, none elsewhere."""
+    """All places of `hosts` if the job's target uses one of them, else none."""
     return 0 if hosts.isdisjoint(STUDY.targets[wildcards.target].roles.values()) else ALL_PLACES
 
 
@@ -326,7 +327,7 @@ def is_forced(job, wildcards):
 
 
 class JobOfGroup:
-    """What its rule says about a family's job on a group of targets. Forced jobs are done again in any case."""
+    """What a rule needs to know about a family's job on a group of targets. Forced jobs always run again."""
 
     def __init__(self, kind, group, family):
         self.family = family
@@ -339,7 +340,7 @@ class JobOfGroup:
         self.priority = turn_of(family)
         few = ", ".join(self.targets[:3]) + (", …" if len(self.targets) > 3 else "")
         self.resources = {f"group_{group.number}": ALL_PLACES, "targets": f"{len(self.targets)} ({few})"}
-        # What the script gets; as parameters these would make the job due.
+        # For the script. As parameters, changes of these would make the job due.
         self.resources |= {"family": family, "group": group.number, "again": partial(is_forced, self)}
         if self.plans and self.plans[0].blocks_apart_s:
             self.resources["blocks_apart"] = f"{self.plans[0].blocks_apart_s:g}s"
@@ -347,7 +348,7 @@ class JobOfGroup:
 
 
 def jobs_of_groups(kind, *, hosts_needed):
-    """One per group and family. `hosts_needed`: without families that only have imported outputs."""
+    """One job per group and family. `hosts_needed`: without families that only have imported outputs."""
     for family, config in STUDY.families.items():
         for group in [] if hosts_needed and config.import_only else GROUPS:
             job = JobOfGroup(kind, group, family)
@@ -355,7 +356,8 @@ def jobs_of_groups(kind, *, hosts_needed):
                 yield job
 
 
-# A group's job stands for one job per target. By the name of its rule: a function that gives their rule and wildcards.
+# A group's job stands for one job per target. Maps the name of its rule to a function that returns their rules and
+# wildcards.
 STANDS_FOR = {}
 
 
@@ -370,7 +372,7 @@ def sessions_of_group(job):
 
 
 def provisionings_of_group(job):
-    """Only for the targets that it will provision: no other host needs to be asked what is built there."""
+    """The jobs of targets that it will provision: no other host needs to be asked what is built there."""
     return [
         ("provision_target", {"target": target, "family": job.family})
         for target, facts in zip(job.targets, job.facts, strict=True)

@@ -36,7 +36,7 @@ rule make_page:
 
 
 rule build_index:
-    """The first page: the study, its hosts, what failed and why, links to everything else, and all of it as a zip."""
+    """Build the first page (study, hosts, failures with causes, links to everything else) and a zip of all reports."""
     input:
         pages=expand("reports/{study}/{page}.html", study=STUDY.study, page=PAGES),
         tables=expand("data/tidy/{study}/{family}", study=STUDY.study, family=FAMILIES),
@@ -63,7 +63,7 @@ rule build_index:
 
 
 rule build_crate:
-    """A study as one file that others can check and reproduce. Not part of `report`, because it reads all raw files."""
+    """Pack the study as one file that others can check and reproduce. Not in `report`: it reads all raw files."""
     input:
         index=rules.build_index.output.study_index,
         sessions=sessions_to_pack,

@@ -2,7 +2,7 @@
 
 
 rule tidy_family:
-    """Parse every trial of a family. The parsing code is input, because Snakemake does not see imported modules."""
+    """Parse every trial of a family. The parsing code is an input, because Snakemake does not see imported modules."""
     input:
         sessions=sessions_of_tables,
         code=code_of_tables,

@@ -15,7 +15,7 @@ from benchstudy.jobs.running import others_build_soon
 from benchstudy.measuring.instrument import instrument_sha256
 from benchstudy.measuring.progress import Drawing, log_to
 from benchstudy.measuring.raw import index_problem
-from benchstudy.measuring.session import hold_session, is_held
+from benchstudy.measuring.session import OneOfMany, hold_session, is_held
 from benchstudy.measuring.statuslines import live_terminal
 from benchstudy.model import paths, registry
 from benchstudy.model.errors import BenchstudyError
@@ -43,7 +43,8 @@ def measure_group(root: Path, study: Study, family: str, group: int, *, again: b
         os.utime(paths.session_index(root, study.study, target, family))
     log.info("%s: %d sessions, %d of them have all their trials", family, len(targets), len(targets) - len(due))
     if due:
-        _make_once(family)
+        _import_once(family)
+    instrument = instrument_sha256(family) if due else ""
 
     def hold(target: str, tell: Tell) -> None:
         for handler in list(log.handlers):
@@ -54,7 +55,7 @@ def measure_group(root: Path, study: Study, family: str, group: int, *, again: b
         try:
             with said_in_log():
                 interrupts.install()
-                hold_session(root, plans[target], connected=lambda: tell(b"connected"))
+                hold_session(root, plans[target], OneOfMany(lambda: tell(b"connected"), instrument))
         finally:
             undo()
 
@@ -120,12 +121,11 @@ class _Said:
             log.info("%s: %d of %d sessions have ended", self._family, self._ended, self._count)
 
 
-def _make_once(family: str) -> None:
-    """Import what each session would import, and build the graph of imports from which each computes its instrument."""
+def _import_once(family: str) -> None:
+    """Import what each session would import."""
     os.environ["OPENBLAS_NUM_THREADS"] = "1"  # a fork would not have numpy's threads
     for module in ("run", "parse"):
         registry.part(family, module)
-    instrument_sha256(family)
 
 
 def _ending(status: int) -> str:

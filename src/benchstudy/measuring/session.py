@@ -194,10 +194,20 @@ def _while_another_ends(plan: SessionPlan) -> Callable[[], bool]:
     return again
 
 
-def hold_session(root: Path, plan: SessionPlan, connected: Callable[[], None] | None = None) -> Path:
-    """Measure what is missing and write the index `session.json`; returns its path.
+@dataclass(frozen=True)
+class OneOfMany:
+    """What a session gets from a process that holds many, each in a fork, and draws their progress.
 
-    `connected`: called when the hosts are connected, in one of many sessions whose common parent draws the progress.
+    `connected` is called when the hosts are connected. `instrument` is the family's `instrument_sha256`: a fork that
+    computed it again would write to 4 MB of shared memory, and so hold them alone.
+    """
+
+    connected: Callable[[], None]
+    instrument: str
+
+
+def hold_session(root: Path, plan: SessionPlan, one_of_many: OneOfMany | None = None) -> Path:
+    """Measure what is missing and write the index `session.json`; returns its path.
 
     If nothing is missing, no host is contacted. A session that fails or does not finish still leaves an index of what
     exists, and `problem` says why. Raises CorruptTrial for an altered raw file.
@@ -215,7 +225,7 @@ def hold_session(root: Path, plan: SessionPlan, connected: Callable[[], None] | 
                 store.forget_index()
                 before = _results_in(trials)
                 try:
-                    _Session(root, plan, store, trials, connected).measure(missing)
+                    _Session(root, plan, store, trials, one_of_many).measure(missing)
                     missing = []
                 except LockLost as error:  # the hosts may become available again: a new session continues from here
                     fruitless = 0 if _results_in(trials) > before else fruitless + 1
@@ -329,13 +339,13 @@ class _Session:
         plan: SessionPlan,
         store: TrialStore,
         trials: list[StoredTrial],
-        connected: Callable[[], None] | None,
+        one_of_many: OneOfMany | None,
     ):
         """`trials`: measured trials are added to it, even if the session does not finish."""
-        self._connected = connected
+        self._one_of_many = one_of_many
         self._root, self._plan, self._store, self._trials = root, plan, store, trials
         self._uuid = str(uuid4())
-        self._instrument = instrument_sha256(plan.family_name)
+        self._instrument = one_of_many.instrument if one_of_many else instrument_sha256(plan.family_name)
         self._record = SessionRecord(store.folder, self._uuid, plan, self._instrument)
         self._beside = Beside(paths.beside(root, plan.study.study))
         self._progress = Progress(
@@ -344,7 +354,7 @@ class _Session:
             plan.blocks,
             adaptive=plan.stopping is not None,
             apart_s=plan.blocks_apart_s,
-            draws=connected is None,
+            draws=one_of_many is None,
         )
 
     def measure(self, missing: list[Scheduled]) -> None:
@@ -352,8 +362,8 @@ class _Session:
             stack.enter_context(self._progress)
             stack.enter_context(ends_with_controller())
             hosts = self._connect(stack)
-            if self._connected:
-                self._connected()
+            if self._one_of_many:
+                self._one_of_many.connected()
             self._record.begin({name: host.agent.facts() for name, host in hosts.items()})
             state = SessionState(self._uuid, self._plan, hosts, self._record.folder, self._event)
             # Whatever happens, end what the session started and record what it saw.

@@ -1,4 +1,4 @@
-"""Who made a study, and how others may use it: for citations and archives. It changes no measurement."""
+"""Who made a study, what it repeats, and how others may use it. None of this changes a measurement."""
 
 import re
 from typing import Annotated
@@ -45,6 +45,22 @@ def _licence(value: str) -> str:
 
 
 LicenceField = Annotated[str, AfterValidator(_licence)]
+
+
+def _address(value: str) -> str:
+    if not _ADDRESS.fullmatch(value):
+        raise ValueError(f"{value!r} is not an address: it begins with https:// or http://")
+    return value
+
+
+class Original(Strict):
+    """The published page that a study repeats."""
+
+    title: str = Field(min_length=1)
+    url: Annotated[str, AfterValidator(_address)]
+    differs: list[str] = Field(
+        [], description="what is not as on that page, a sentence each; printed at the top of the study's first page"
+    )
 
 
 class Author(Strict):

@@ -13,7 +13,7 @@ import yaml
 from pydantic import BaseModel, BeforeValidator, Field, ValidationError, field_validator, model_validator
 
 from benchstudy.model import hints, paths, registry
-from benchstudy.model.authorship import Author, LicenceField
+from benchstudy.model.authorship import Author, LicenceField, Original
 from benchstudy.model.catalogue.expansion import expanded
 from benchstudy.model.clients import LoadedByClients, client_counts, numbered, too_many, with_clients
 from benchstudy.model.criteria import MARGIN
@@ -85,6 +85,7 @@ class Study(Strict):
     study: Name = Field(description="the study's name; a new name measures everything afresh")
     title: str = ""
     question: str = Field("", description="what the study should answer, in a sentence; printed on its first page")
+    repeats: Original | None = Field(None, description="the published page that the study repeats")
     seed: int = Field(1, description="decides the random order of trials")
     blocks: BlocksField = Field(
         6,

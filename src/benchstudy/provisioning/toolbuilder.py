@@ -23,7 +23,6 @@ import os
 import platform
 import re
 import select
-import shlex
 import shutil
 import signal
 import subprocess
@@ -227,25 +226,25 @@ def build(tool, store, name):
     started = time.monotonic()
     say(f"{tool['name']} {tool['version']}: building in {store}")
     place = store / f".building-{os.getpid()}"
-    root, final = place / "root", store / name
+    root = place / "root"
     try:
         (place / "tmp").mkdir(parents=True)
         (root / "bin").mkdir(parents=True)
-        facts = (build_go if tool["kind"] == "go" else build_python)(tool, store, place, root, final)
+        facts = (build_go if tool["kind"] == "go" else build_python)(tool, store, place, root)
         program = sha256_of(root / "bin" / tool["name"])
         took_s = round(time.monotonic() - started, 1)
         facts = {"version": tool["version"], "sha256": program, **facts, "built_in_s": took_s}
         (root / "tool.json").write_text(json.dumps(facts, indent=1) + "\n")
         os.sync()  # in a power failure, the name must not survive without the content
-        remove(final)
-        os.rename(root, final)
+        remove(store / name)
+        os.rename(root, store / name)
     finally:
         remove(place)
     say(f"{tool['name']} {tool['version']}: built in {time.monotonic() - started:.0f} s")
     return facts
 
 
-def build_go(tool, store, place, root, final):
+def build_go(tool, store, place, root):
     """`go build` in the pinned module, whose go.sum has the hash of everything; else `go install`, which uses the
     checksum database."""
     environment = go_environment(store, place)
@@ -384,7 +383,7 @@ def numbers(version):
     return tuple(int(part) for part in re.findall(r"\d+", version)[:3])
 
 
-def build_python(tool, store, place, root, final):
+def build_python(tool, store, place, root):
     """Make a virtual environment with exactly what the requirements pin, and a launcher for its module."""
     make_venv(tool, root / "venv", tool["requirements"], store)
     # The installer is no longer needed, and its programs contain the folder in which the environment was made.
@@ -397,7 +396,8 @@ def build_python(tool, store, place, root, final):
     launcher = root / "bin" / tool["name"]
     # `exec`, so that it stays the process that was started. Isolated: no PYTHON… variables, no modules from the
     # current folder. The comment has a digest of all contents, because a trial records the hash of this launcher.
-    python = shlex.quote(str(final / "venv" / "bin" / "python"))
+    # It finds the environment beside itself, so the store can be moved, and its hash is the same wherever it lies.
+    python = '"$(dirname "$(readlink -f "$0")")/../venv/bin/python"'
     launcher.write_text(
         f'#!/bin/sh\n# sha256 of all installed files: {contents}\nexec {python} -I -m {tool["module"]} "$@"\n'
     )

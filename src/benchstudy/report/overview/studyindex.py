@@ -52,6 +52,7 @@ class StudyIndex:
             "name": self._study.study,
             "title": self._study.title or self._study.study,
             "question": self._study.question,
+            "original": self._study.repeats,
             "authors": ", ".join(author.name for author in self._study.authors),
             "licence": self._study.license,
             "badges": evidence.count_badges(self._total()),

@@ -1,4 +1,4 @@
-"""What `benchstudy check` looks for."""
+"""What `benchstudy check` examines."""
 
 from benchstudy.measuring.hostcheck import HostCheck
 from sixth_family.config import NapConfig

@@ -1,4 +1,4 @@
-"""A command of its own: `benchstudy nap`."""
+"""The family's own command: `benchstudy nap`."""
 
 import time
 from typing import Any

@@ -1,4 +1,4 @@
-"""What a study says of naps."""
+"""The keys of naps in a study."""
 
 from typing import Literal
 

@@ -1,4 +1,4 @@
-"""Answers of the probe that somebody kept."""
+"""Imports answers of the probe from files."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""A rule of its own."""
+"""The family's own lint."""
 
 from benchstudy.lints.model import Found, Material, rule
 

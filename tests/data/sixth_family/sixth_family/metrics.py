@@ -1,4 +1,4 @@
-"""What a trial of naps gives."""
+"""The metrics of a trial of naps."""
 
 from benchstudy.model.metrics import Metric, declare
 

@@ -1,4 +1,4 @@
-"""What the probe said. Pure."""
+"""Parse the probe's output. Pure."""
 
 import json
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ from benchstudy.model.family import Observation, Parsed, ParseError
 
 
 def read(path: Path) -> dict[str, Any]:
-    """The probe's answer. Raises ParseError."""
+    """Parse the probe's answer. Raises ParseError."""
     try:
         answer = json.loads(path.read_bytes())
     except ValueError as error:

@@ -1,1 +1,1 @@
-"""Tables and figures of its page."""
+"""Tables and figures of the family's page."""

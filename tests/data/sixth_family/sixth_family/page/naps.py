@@ -1,4 +1,4 @@
-"""Its own table and figure: every single nap."""
+"""The family's own table and figure: every single nap."""
 
 import polars as pl
 
@@ -24,7 +24,7 @@ def worst(results: Results) -> Table:
 
 
 def figure(results: Results) -> tuple[str, str, list[Panel], Style, list[str]]:
-    """Trials by way, a panel a length."""
+    """Trials by way, with one panel per length."""
     style = figuredata.style(results, "way")
     panels = []
     for length in results.levels("nap"):

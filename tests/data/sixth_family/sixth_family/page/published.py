@@ -1,4 +1,4 @@
-"""What others published of naps, where somebody put their table into data/published."""
+"""Published figures of naps, if somebody put a table into data/published."""
 
 from benchstudy.report import human
 from benchstudy.report.published import published
@@ -10,7 +10,7 @@ FILE = "naps.csv"
 
 
 def show(page: PublishedPage, results: Results | None) -> None:
-    """The page's naps, and whether we have any beside them."""
+    """The page's naps, and whether we measured comparable ones."""
     rows = published.read(page.folder / FILE, {})
     body = [
         (Cell.text(row["nap"]), Cell((human.quantity(row["value"], row["unit"]),), kind="published"))
