@@ -416,7 +416,7 @@ def test_shards_of_logbench_write_one_log(hosts, tmp_path, monkeypatch):
         (
             "fio",
             {"directories": [{"name": "d", "path": "/srv"}], "clients": [2]},
-            "families.fio.clients: 2: small_files: the loops time one host: write small_files: []",
+            "families.fio.clients: 2: small_files: the loops measure one host: write small_files: []",
         ),
     ],
 )
