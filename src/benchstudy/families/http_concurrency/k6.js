@@ -39,7 +39,7 @@ const UNIT_S = [1, 60, 1000, 60000].find((unit) => {
   const arrivals = RATE * unit;
   return Math.abs(arrivals - Math.round(arrivals)) <= 1e-9 * arrivals;
 });
-if (UNIT_S === undefined) throw new Error(`k6 cannot ask at exactly ${RATE} requests a second`);
+if (UNIT_S === undefined) throw new Error(`k6 cannot send exactly ${RATE} requests per second`);
 // k6 keeps each value, so a fine distribution costs nothing while load is made. Steps of 0.1 %, finer at the end.
 const PERCENTS = Array.from({ length: 1001 }, (_, tenth) => tenth / 10).concat([99.95, 99.99, 99.999]);
 
