@@ -11,7 +11,7 @@ from benchstudy.provisioning.systems import started_by
 packages = host.data.family.get("packages", [])
 if packages:
     install(
-        "what the study's commands are in",
+        "the packages of the study's commands",
         *packages,
         roles=sorted({command.get("role", "sut") for command in host.data.family["commands"]}),
         idle=started_by(packages),

@@ -1,4 +1,4 @@
-"""What every host needs, whatever is measured on it. See benchstudy/deploy.py for how to write a deploy."""
+"""What every host needs for any family. See benchstudy/provisioning/deploy.py for how to write a deploy."""
 
 from benchstudy.provisioning.deploy import install
 

@@ -1,4 +1,4 @@
-"""fio itself, and for the small-file test the shell that the page's loops are written for."""
+"""Installs fio, and the shell for the loops of the small-files test."""
 
 from pyinfra import host
 

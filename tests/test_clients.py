@@ -226,7 +226,7 @@ def test_the_page_shows_throughput_by_clients_and_each_client(loaded, hosts, bar
     alone = results.estimate("throughput", "bench", line["case"][0]).summary.median
     assert line.select("x", "y").rows() == [(1.0, alone), (2.0, 2 * alone)]
     table = client_table(results, ["throughput", "generator_cpu"])
-    assert table.columns[:4] == ("Case", "Client", "Right answers a second", "CPU of the generator")
+    assert table.columns[:4] == ("Case", "Client", "Successful responses per second", "Generator CPU")
     assert [row[1].lines[0] for row in table.rows] == ["1, l1", "1, l1", "2, l2"] * 3
     sweeps = HttpLoad(results).sweeps(is_open=False)
     assert {(sweep.generator, sweep.clients) for sweep in sweeps} == {(g, n) for g in ("ab", "wrk") for n in "12"}
@@ -416,7 +416,7 @@ def test_shards_of_logbench_write_one_log(hosts, tmp_path, monkeypatch):
         (
             "fio",
             {"directories": [{"name": "d", "path": "/srv"}], "clients": [2]},
-            "families.fio.clients: 2: small_files: the loops time one host: write small_files: []",
+            "families.fio.clients: 2: small_files: the loops measure one host: write small_files: []",
         ),
     ],
 )

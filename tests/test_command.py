@@ -98,21 +98,21 @@ def test_what_cases_are_measured_for_is_the_studys_choice():
 @pytest.mark.parametrize(
     ("command", "message"),
     [
-        ({"argv": ["x", "{{cliens}}"], "matrix": {"clients": [1]}}, "argv: {{cliens}} is no factor of the matrix: did"),
+        ({"argv": ["x", "{{cliens}}"], "matrix": {"clients": [1]}}, "{{cliens}} is not a factor of the matrix: did"),
         ({"argv": ["x", "{{db.port.sql}}"]}, "no service 'db' below services"),
-        ({"argv": ["x", "{{system.dir}}"]}, "name the service that is its system"),
-        ({"matrix": {"mode": [True]}}, "is no level"),
-        ({"matrix": {"mode": ["-S"]}}, "give it one: {name: '-S'}"),
+        ({"argv": ["x", "{{system.dir}}"]}, "give the `system` of the command"),
+        ({"matrix": {"mode": [True]}}, "is not a level"),
+        ({"matrix": {"mode": ["-S"]}}, "name the level: {name: '-S'}"),
         ({"matrix": {"trial": [1]}}, "'trial' cannot be a factor"),
-        ({"metrics": {"wall_time": TPS}}, "is what every command has already"),
+        ({"metrics": {"wall_time": TPS}}, "is a metric of every command"),
         ({"metrics": {"t": {"regex": "[0-9]+"}}}, "put the figure into a group"),
-        ({"metrics": {"t": {"regex": "("}}}, "is no regular expression"),
-        ({"metrics": {"t": {"json": "$.a..b"}}}, "is no JSON path"),
+        ({"metrics": {"t": {"regex": "("}}}, "is not a regular expression"),
+        ({"metrics": {"t": {"json": "$.a..b"}}}, "is not a JSON path"),
         ({"metrics": {"t": {**TPS, "csv": "rps"}}}, "give exactly one of regex, json, csv, size_of"),
         ({"metrics": {"t": {**TPS, "unit": "msec"}}}, "'msec' is an unknown unit: did you mean \"ms\"?"),
-        ({"metrics": {"t": {"size_of": "/etc/passwd", "unit": "B"}}}, "must be a path below the folder"),
-        ({"shell": True, "argv": ["a", "b"]}, "with shell: true it is one text"),
-        ({"discard_stdout": True, "metrics": {"t": TPS}}, "something is to be found in stdout"),
+        ({"metrics": {"t": {"size_of": "/etc/passwd", "unit": "B"}}}, "must be a path below the working folder"),
+        ({"shell": True, "argv": ["a", "b"]}, "with shell: true, give exactly one text"),
+        ({"discard_stdout": True, "metrics": {"t": TPS}}, "a metric, series or `expect` reads stdout"),
         ({"system": "db"}, "no system 'db', and no service of this name"),
         ({"metrics": {"t": {"jsn": "a"}}}, 'unknown key: did you mean "json"?'),
     ],
@@ -124,7 +124,7 @@ def test_what_a_study_must_not_say_is_named_with_the_fix(command, message):
 
 def test_one_name_is_one_metric():
     other = {**TRUE, "name": "other", "metrics": {"tps": {**TPS, "unit": "ms"}}}
-    with pytest.raises(StudyError, match="one name is one metric"):
+    with pytest.raises(StudyError, match="another command declares it with a different unit"):
         plan_of({**TRUE, "metrics": {"tps": TPS}}, other)
 
 
@@ -293,7 +293,7 @@ def test_a_metric_that_is_not_found_fails_the_trial_with_the_searched_text(measu
     assert "the metric tps is not found: regex 'tps = ([0-9.]+)' in stdout" in cause and "nothing of note" in cause
     assert (failure.cause, failure.name, failure.said) == (Cause.NOT_FOUND, "tps", "nothing of note")
     assert "the group ends within a number: '1,250'" in measured.failed("cut")[0]
-    assert "2 figures are found; say which one with `take`" in measured.failed("several")[0]
+    assert "2 figures are found; choose one with `take`" in measured.failed("several")[0]
 
 
 def test_why_a_command_failed_is_a_value_and_a_sentence(measured: Measured):
@@ -301,7 +301,8 @@ def test_why_a_command_failed_is_a_value_and_a_sentence(measured: Measured):
     assert cause == "sh exited with status 3: broken"
     assert (failure.cause, failure.exit_status, failure.said) == (Cause.EXITED, 3, "broken")
     cause, failure = measured.failed("odd")
-    assert "did not print what is expected ('[0-9]+ rows'), but no rows" in cause and failure.cause == Cause.UNEXPECTED
+    assert "did not print the expected text ('[0-9]+ rows'), but no rows" in cause
+    assert failure.cause == Cause.UNEXPECTED
     cause, failure = measured.failed("absent")
     assert cause == "no-such-program cannot be started: No such file or directory"
     assert failure.cause == Cause.START_FAILED
@@ -455,11 +456,11 @@ def test_a_studys_own_metrics_are_the_median_of_what_each_run_left(answered):
     samples = [(row["run"], row["x_s"], row["value"], row["unit"]) for row in tables["samples"]]
     assert samples[:4] == [(1, 0.5, 1000, "B"), (1, 1.5, 7000, "B"), (2, 0.5, 2000, "B"), (2, 1.5, 7000, "B")]
     (files / "files" / "run-2" / "file-kept").unlink()
-    with pytest.raises(ParseError, match=r"metric kept is not found: the command left no file out\.json"):
+    with pytest.raises(ParseError, match=r"metric kept is not found: the command did not write the file out\.json"):
         figures(files, bench)
     answer["runs"][0]["sizes"] = {}
     (files / "stdout").write_text(json.dumps(answer))
-    with pytest.raises(ParseError, match="metric left is not found: the command left no out"):
+    with pytest.raises(ParseError, match="metric left is not found: the command did not write out"):
         figures(files, bench)
 
 
@@ -469,7 +470,7 @@ def test_a_studys_own_metrics_are_the_median_of_what_each_run_left(answered):
 def test_a_command_without_a_whole_run_is_no_result(answered, changed):
     files, answer = answered
     (files / "stdout").write_text(json.dumps(answer | changed))
-    with pytest.raises(ParseError, match=f"no run came to its end: {changed.get('stopped')}"):
+    with pytest.raises(ParseError, match=f"no run was completed: {changed.get('stopped')}"):
         figures(files)
 
 
@@ -490,26 +491,26 @@ def test_points_of_a_series_come_in_seconds_and_base_units(series, text):
 
 def test_a_point_that_is_no_number_is_told():
     wanted = OwnSeries.model_validate({"regex": "(.+) s (.+)"})
-    with pytest.raises(ParseError, match="'x' is no number"):
+    with pytest.raises(ParseError, match="'x' is not a number"):
         points("s", wanted, "1 s 2\n3 s x", "it")
 
 
 @pytest.mark.parametrize(
     ("metric", "text", "told"),
     [
-        ({"regex": "x (.+)"}, "x many", "'many' is no number"),
+        ({"regex": "x (.+)"}, "x many", "'many' is not a number"),
         ({"regex": "x ([0-9]+)"}, "x 1,250", "ends within a number: '1,250'"),
-        ({"regex": "x ([0-9]+)"}, "x 1\nx 2", "2 figures are found; say which one with `take`"),
+        ({"regex": "x ([0-9]+)"}, "x 1\nx 2", "2 figures are found; choose one with `take`"),
         (
             {"regex": "x ([0-9]+) ([a-z]+)", "unit": "B"},
             "x 1 ms",
-            "'ms' is behind the figure, and its metric is in 'B'",
+            "the unit after the figure is 'ms', but the metric is in 'B'",
         ),
-        ({"json": "a"}, '{"a": true}', "True is no number"),
+        ({"json": "a"}, '{"a": true}', "True is not a number"),
         ({"json": "a.b"}, '{"a": {}}', "nothing is found"),
-        ({"json": "a"}, '{"a": {}}', "'{}' is no number"),
+        ({"json": "a"}, '{"a": {}}', "'{}' is not a number"),
         ({"csv": "a", "where": {"b": "1"}}, "a,b\n3,2\n", "nothing is found"),
-        ({"csv": "a", "where": {"c": "1"}}, "a,b\n3,2\n", "no line is a heading with the columns a, c"),
+        ({"csv": "a", "where": {"c": "1"}}, "a,b\n3,2\n", "no line has the headings a, c"),
         ({"csv": "a"}, "", "it is empty"),
     ],
 )
@@ -602,6 +603,6 @@ def test_two_commands_that_both_find_their_figures_are_told_apart_by_a_person(tm
     alike = [{"name": name, "argv": [name], "metrics": {"tps": TPS}} for name in ("pgbench", "sysbench")]
     plan = plan_of(*alike)
     _, refused = imported(tmp_path, plan, DATA / "pgbench.txt")
-    assert "say which it was with --level command=NAME" in refused[0]
+    assert "give its name with --level command=NAME" in refused[0]
     trials, _ = imported(tmp_path, plan, DATA / "pgbench.txt", command="sysbench")
     assert list(trials) == ["command=sysbench"]

@@ -76,7 +76,10 @@ def test_a_sentence_says_which_number_which_interval_how_many_trials_and_the_ver
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"unit": "1/s", "title": "Reads a second"}, "sshfs reaches 5.0× the rate of local to write 100 MB (reads a"),
+        (
+            {"unit": "1/s", "title": "Reads per second"},
+            "sshfs reaches 5.0× the rate of local to write 100 MB (reads per",
+        ),
         ({"unit": "B", "title": "Peak memory"}, "sshfs has 5.0× the peak memory of local to write 100 MB (peak memory"),
         ({"base_n": 5}, "4.1–6.2×, n = 6 against 5)"),
         (

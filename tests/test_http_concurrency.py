@@ -62,40 +62,40 @@ def one(**changed: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        (one(path="page"), "servers.0.endpoints.0.path: 'page': begin with /"),
-        (one(path="/a b"), "write blanks and other letters as %20"),
-        (one(expect={}), "give length, content_type, json_keys or text: a login page answers 200 as well"),
+        (one(path="page"), "servers.0.endpoints.0.path: 'page': start with /"),
+        (one(path="/a b"), "percent-encode blanks and non-ASCII letters, such as %20"),
+        (one(expect={}), "give length, content_type, json_keys or text: a login page also returns 200"),
         (one(expect={"length": -1}), "endpoints.0.expect.length"),
         (one(expect={"lenght": 1}), 'lenght: unknown key: did you mean "length"'),
-        (one(path="/p?{{n}}"), "endpoint page: {{n}} in the path and `walk` belong together"),
-        (one(**WALK), "endpoint page: {{n}} in the path and `walk` belong together"),
+        (one(path="/p?{{n}}"), "endpoint page: {{n}} in the path and `walk` need each other"),
+        (one(**WALK), "endpoint page: {{n}} in the path and `walk` need each other"),
         (one(path="/{{n}}", walk={"first": 1, "last": 9}), "1 to 9: give at least 16 numbers"),
         (one(headers={"X:Y": "1"}), "header 'X:Y': a name without blanks"),
         (one(headers={"X": "1\r\nY: 2"}), "header 'X': a name without blanks, and a value on one line"),
-        (one(headers={"host": "x"}), "header 'host' is the generator's own affair"),
+        (one(headers={"host": "x"}), "header 'host': the generator sets it"),
         (one(headers={"A": "{{token}}"}), "server nginx, endpoint page: {{token}} needs a `login`"),
         (one(login={**LOGIN, "token": {}}), "give exactly one of json_key, cookie, header"),
         (one(login={**LOGIN, "token": {"json_key": "a", "cookie": "b"}}), "give exactly one of json_key, cookie, head"),
         (one(login={**LOGIN, "user": "me"}), "login: give user and password, or neither"),
         (one(login={**LOGIN, "form": {"a": "1"}, "json_body": {"a": "1"}}), "login: give form or json_body, not both"),
-        (one(login={**LOGIN, "path": "login"}), "login: path 'login': begin with /"),
+        (one(login={**LOGIN, "path": "login"}), "login: path 'login': start with /"),
         (one(service="ngnix"), "server nginx: no service 'ngnix' below services: did you mean \"nginx\""),
         (one(port="web"), "server nginx: service nginx has no port 'web'"),
-        (one(path="/{{n}}", **WALK), "ab on nginx/page: ab asks for one address only, and this endpoint has a `walk`"),
-        (one(headers={"A": "{{env.KEY}}"}), "ab shows headers in its command line to every user of the host"),
+        (one(path="/{{n}}", **WALK), "ab on nginx/page: ab requests one address only, and this endpoint has a `walk`"),
+        (one(headers={"A": "{{env.KEY}}"}), "ab exposes headers in its command line to every user of the host"),
         ({"servers": []}, "servers"),
         ({"servers": [http_study.NGINX_SERVER] * 2}, "servers: the name 'nginx' is given twice"),
         (
             {"servers": [server("nginx", endpoint("a", "/a"), endpoint("a", "/b"), service="nginx")]},
-            "server nginx: two endpoints have one name",
+            "server nginx: two endpoints have the same name",
         ),
         (
             {"servers": [server("null", endpoint("a", "/a"), endpoint("b", "/b"), service="nginx", ceiling=True)]},
-            "server null: with `ceiling: true` it has one endpoint, the cheapest there is",
+            "server null: with `ceiling: true`, give exactly one endpoint, the cheapest one",
         ),
         (
             {"servers": [server("null", endpoint("a", "/a"), service="nginx", ceiling=True, ceiling_time="500ms")]},
-            "server null: ceiling_time: 0.5 s: it is for servers with `ceiling: true`, and whole seconds, 1s at least",
+            "server null: ceiling_time: 0.5 s: give it only with `ceiling: true`, in whole seconds, at least 1s",
         ),
         ({"limits": [{"name": "small"}]}, "limits 'small': give cpus or memory"),
         ({"limits": [{"name": "none", "cpus": 1}]}, "another name than 'none', which is known already"),
@@ -112,7 +112,7 @@ def one(**changed: Any) -> dict[str, Any]:
         (generator(tool="k6", duration="1s", threads=2), "generator g: threads is for wrk only"),
         (generator(tool="wrk", duration="1s", survive_errors=True), "generator g: survive_errors is for ab only"),
         (generator(tool="ab", requests=10, max_in_flight=9), "generator g: max_in_flight is for k6 only"),
-        (generator(tool="ab", requests=5), "10 at once need at least 10 requests; it has 5"),
+        (generator(tool="ab", requests=5), "10 connections need at least 10 requests, but it has 5"),
         ({"concurrency": [0]}, "0 requests at once: give 1 to 60000"),
         ({"concurrency": [70_000]}, "70000 requests at once: give 1 to 60000, the ports one address has"),
         ({"concurrency": []}, "sweeps[0]: generator ab needs concurrency: [...]"),
@@ -380,9 +380,9 @@ def test_wrong_answers_are_named_before_any_load_is_sent(everything: Session):
     assert "the study expects status 200, 1000 bytes (is the path right?)" in missing
     page = everything.cause("odd login-page small ab")
     assert page.startswith("no right answer before the load: login-page of odd: GET http://127.0.0.1")
-    assert "was answered 200 OK, text/html" in page
+    assert "returned 200 OK, text/html" in page
     assert 'a page called "Please sign in"; is it a login page? then the server needs a `login`' in page
-    assert "302 Found" in (moved := everything.cause("odd redirect small ab")) and "leads to /sign-in" in moved
+    assert "302 Found" in (moved := everything.cause("odd redirect small ab")) and "redirects to /sign-in" in moved
     assert "the text 'hello, holder' in it" in (unknown := everything.cause("not-logged-in private small ab"))
     assert "is it a login page?" in unknown
     wrong = everything.cause("wrong-password private small ab")
@@ -587,7 +587,7 @@ def test_a_host_without_a_generator_and_with_few_files(tmp_path: Path, capsys, m
     (status, cause) = by_load["nginx", "wrk", "10"]
     assert status == "failed" and cause.startswith("wrk is missing on here: provisioning puts it into ")
     (status, cause) = by_load["few-files", "ab", "100"]
-    assert status == "failed" and "the server few-files may open 64 files and 100 requests at once need" in cause
+    assert status == "failed" and "the server few-files may open 64 files, but 100 concurrent requests need" in cause
     (status, cause) = by_load["nginx", "ab", "400"]
     assert status == "failed" and "open_files: 928 are asked for and root may have 500 on this host" in cause
     checked = capsys.readouterr().out

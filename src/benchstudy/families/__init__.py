@@ -1,1 +1,1 @@
-"""The families that ship, each a folder that is found by itself. Nothing has to be registered."""
+"""The built-in families. Each is a folder, which is discovered automatically and needs no registration."""

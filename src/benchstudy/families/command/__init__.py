@@ -1,1 +1,1 @@
-"""Any benchmark program, timed from outside and read by what it prints."""
+"""Any benchmark program, timed from outside, with metrics from its output."""

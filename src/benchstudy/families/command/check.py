@@ -1,16 +1,16 @@
-"""What `benchstudy check` looks for: the programs of the commands, and of what prepares them."""
+"""The checks of `benchstudy check`: the programs of commands, and of their `prepare` and `cleanup` steps."""
 
 from benchstudy.families.command.config import CommandConfig
 from benchstudy.measuring.hostcheck import HostCheck
 
 
 def check_host(config: CommandConfig, host: HostCheck) -> None:
-    """Whether every program is on the hosts that run it."""
+    """Report whether every program is installed on the hosts that run it."""
     seen: set[str] = set()
     for command in config.commands:
         if command.role not in host.target_roles:
             host.problem(
-                f"{command.name}: the target has no role {command.role!r}", "name another role, or give it a host"
+                f"{command.name}: the target has no role {command.role!r}", "use another role, or assign a host to it"
             )
         if command.role not in host.roles:
             continue

@@ -1,4 +1,4 @@
-"""What a study says of commands: argv, factors, what goes before and after, and what to read from the output."""
+"""Configuration of the family command: argv, factors, steps before and after, and metrics to read from the output."""
 
 import itertools
 import re
@@ -18,13 +18,13 @@ from benchstudy.model.strict import Strict
 from benchstudy.model.units import DurationText, Size, SizeField, parse_duration
 
 _METRIC = re.compile(r"[a-z][a-z0-9_.]{0,63}")
-# Columns of tables, and what placeholders mean already.
+# Names that are taken by columns of tables or by placeholders.
 _TAKEN = {*COLUMNS, "command", "run", "series", "x_s", "system", "tools"}
 COMMAND = "command"  # the factor whose levels are the commands' names
 
 
 def _texts(value: Any) -> Any:
-    """Levels as texts by their names: a list names them as they are written."""
+    """Convert levels to a mapping from names to texts. In a list, each level is its own name."""
     if not isinstance(value, Mapping):
         value = {text: text for text in map(_text, value)} if isinstance(value, list) else value
     return {str(name): _text(level) for name, level in value.items()} if isinstance(value, Mapping) else value
@@ -32,7 +32,7 @@ def _texts(value: Any) -> Any:
 
 def _text(value: Any) -> str:
     if isinstance(value, bool) or not isinstance(value, str | int | float):
-        raise ValueError(f'{value!r} is no level: write a text or a number; what YAML takes for true, such as on: "on"')
+        raise ValueError(f'{value!r} is not a level: write a text or a number; quote what YAML reads as true: "on"')
     return str(value)
 
 
@@ -46,10 +46,10 @@ Steps = list[list[str]]
 
 
 class Expect(Strict):
-    """What a run must come to, or the trial failed."""
+    """The expected result of a run. Otherwise the trial fails."""
 
-    exit: list[int] = Field([0], min_length=1, description="exit statuses of a run that succeeded; one, or a list")
-    stdout: Regex | None = Field(None, description="a regular expression that is found in what it prints")
+    exit: list[int] = Field([0], min_length=1, description="exit status of a successful run, or a list of them")
+    stdout: Regex | None = Field(None, description="regular expression that must match in its output")
 
     @field_validator("exit", mode="before", json_schema_input_type=int | list[int])
     @classmethod
@@ -58,42 +58,40 @@ class Expect(Strict):
 
 
 class CommandSpec(Strict):
-    """One program with its arguments. Texts may hold `{{FACTOR}}` of its matrix, and what its system offers."""
+    """One program with its arguments. Texts may contain `{{FACTOR}}` of its matrix, and placeholders of its system."""
 
     name: Name = Field(description="a level of the factor `command`")
     argv: list[str] = Field(min_length=1, description="program and arguments, without a shell")
     shell: bool = Field(
-        False, description="true: `argv` is one text, for `sh -c`; the start-up cost is then the shell's"
+        False, description="true: `argv` is one text for `sh -c`, and the start-up cost is that of the shell"
     )
     matrix: dict[str, Levels] = Field(
         {},
-        description="factors with their levels: a list, or names to texts; every combination is a case",
+        description="factors with their levels, as a list or a mapping from names to texts; each combination is a case",
         json_schema_extra={"propertyNames": {"pattern": rf"^{FACTOR.pattern}$"}},
     )
     system: str | None = Field(
-        None, description="the service that is measured; `{{system.dir}}`, `{{system.port.NAME}}` … are its own"
+        None, description="the measured service; its placeholders are `{{system.dir}}`, `{{system.port.NAME}}` …"
     )
-    system_for: Literal["session", "trial"] = Field("session", description="how long it is up")
-    role: Name = Field("sut", description="on which of the target's hosts the command runs")
+    system_for: Literal["session", "trial"] = Field("session", description="how long the service runs")
+    role: Name = Field("sut", description="role of the host on which the command runs")
     env: dict[str, str] = Field({}, description="environment variables")
-    stdin: str = Field("", description="what it reads; nothing when left out")
+    stdin: str = Field("", description="text for its standard input; the default is none")
     prepare: Steps = Field([], description="commands before each run, not timed")
-    cleanup: Steps = Field([], description="commands after the last run, also after one that failed")
+    cleanup: Steps = Field([], description="commands after the last run, even after a failure")
     warm_up: Annotated[
         int | float | None, BeforeValidator(_warm_up, json_schema_input_type=int | DurationText | None)
-    ] = Field(
-        None, description="runs that do not count: how many (`3`), or whole ones until so much time has passed (`5s`)"
-    )
-    repeat: int = Field(1, ge=1, le=1000, description="runs of a trial; its value is their median")
-    discard_stdout: bool = Field(False, description="true: what it prints goes to /dev/null")
-    max_output: SizeField = Field(Size("16MiB"), description="of each output and file that is kept")
-    loop: Literal["open", "closed"] | None = Field(None, description="where it is a load generator: its loop")
+    ] = Field(None, description="runs that do not count: their number (`3`), or a time for whole runs (`5s`)")
+    repeat: int = Field(1, ge=1, le=1000, description="number of runs per trial; the value of a trial is their median")
+    discard_stdout: bool = Field(False, description="true: its standard output goes to /dev/null")
+    max_output: SizeField = Field(Size("16MiB"), description="maximum size of each output and file that is kept")
+    loop: Literal["open", "closed"] | None = Field(None, description="for load generators: the kind of loop")
     metrics: dict[str, OwnMetric] = Field(
         {},
-        description="figures by name, besides those that every command has",
+        description="metrics by name, in addition to those of every command",
         json_schema_extra={"propertyNames": {"pattern": rf"^{_METRIC.pattern}$"}},
     )
-    series: dict[Name, OwnSeries] = Field({}, description="figures over time, by name")
+    series: dict[Name, OwnSeries] = Field({}, description="series over time, by name")
     expect: Expect = Expect()
 
     @field_validator("matrix")
@@ -101,14 +99,14 @@ class CommandSpec(Strict):
     def _factors(cls, value: dict[str, dict[str, str]]) -> dict[str, dict[str, str]]:
         for factor, levels in value.items():
             if not FACTOR.fullmatch(factor) or factor in _TAKEN:
-                raise ValueError(f"{factor!r} cannot be a factor: use small letters, digits and _, and another word")
+                raise ValueError(f"{factor!r} cannot be a factor: use lowercase letters, digits and _, or another word")
             if not levels:
                 raise ValueError(f"{factor}: give at least one level")
             for level in levels:
                 try:
                     check_name(level)
                 except ValueError as error:
-                    raise ValueError(f"{factor}: {error}, or give it one: {{name: {level!r}}}") from error
+                    raise ValueError(f"{factor}: {error}, or name the level: {{name: {level!r}}}") from error
         return value
 
     @field_validator("metrics")
@@ -116,23 +114,23 @@ class CommandSpec(Strict):
     def _own_names(cls, value: dict[str, OwnMetric]) -> dict[str, OwnMetric]:
         for name in value:
             if not _METRIC.fullmatch(name):
-                raise ValueError(f"{name!r} cannot be a metric: use small letters, digits, _ and .")
+                raise ValueError(f"{name!r} cannot be a metric: use lowercase letters, digits, _ and .")
             if name in METRICS or name == "trial":
-                raise ValueError(f"{name!r} is what every command has already: give it another name")
+                raise ValueError(f"{name!r} is a metric of every command: use another name")
         return value
 
     @model_validator(mode="after")
     def _consistent(self) -> "CommandSpec":
         if self.shell and len(self.argv) != 1:
-            raise ValueError("argv: with shell: true it is one text")
+            raise ValueError("argv: with shell: true, give exactly one text")
         if self.discard_stdout and (self.expect.stdout is not None or any(map(_reads_stdout, self._read))):
-            raise ValueError("discard_stdout: something is to be found in stdout")
+            raise ValueError("discard_stdout: a metric, series or `expect` reads stdout: leave out one of the two")
         for where, text in self._placed():
             for given in PLACEHOLDER.findall(text):
                 if "." not in given and given != "tools":
-                    require_known(given, self.matrix, f"{where}: {{{{{given}}}}} is no factor of the matrix")
+                    require_known(given, self.matrix, f"{where}: {{{{{given}}}}} is not a factor of the matrix")
                 if given.startswith("system.") and self.system is None:
-                    raise ValueError(f"{where}: {{{{{given}}}}}: name the service that is its system")
+                    raise ValueError(f"{where}: {{{{{given}}}}}: give the `system` of the command")
         return self
 
     @property
@@ -140,7 +138,7 @@ class CommandSpec(Strict):
         return (*self.metrics.values(), *self.series.values())
 
     def _placed(self) -> Iterator[tuple[str, str]]:
-        """Every text that may hold placeholders, with its field."""
+        """Every text that may contain placeholders, with its field."""
         yield from (("argv", text) for text in self.argv)
         yield from (("env", text) for text in self.env.values())
         yield from (("prepare", text) for step in self.prepare for text in step)
@@ -151,24 +149,24 @@ class CommandSpec(Strict):
         yield from ((f"series.{name}", series.file or "") for name, series in self.series.items())
 
     def owners(self) -> Iterator[tuple[str, str]]:
-        """The services that its texts speak of, with the field; `system` is one that has its name elsewhere."""
+        """The services in its placeholders, with the field. `system` stands for the service in that field."""
         for where, text in self._placed():
             yield from ((where, given.partition(".")[0]) for given in PLACEHOLDER.findall(text) if "." in given)
 
     def cases(self) -> Iterator[dict[str, str]]:
-        """The levels of each of its cases: its name, then those of the matrix, in the order of the study."""
+        """The levels of each of its cases: its name, then the levels of the matrix in the order of the study."""
         for levels in itertools.product(*self.matrix.values()):
             yield {COMMAND: self.name, **dict(zip(self.matrix, levels, strict=True))}
 
     def placed(self, levels: Mapping[str, str]) -> "CommandSpec":
-        """The same with the levels of a case in the place of its factors."""
+        """Return the command with the factors replaced by the levels of a case."""
         texts = {factor: self.matrix[factor][level] for factor, level in levels.items() if factor in self.matrix}
         said = {name: value for name, value in self.model_dump().items() if name != "matrix"}
         return self.model_validate(with_placeholders(said, texts)) if texts else self
 
 
 def with_placeholders(value: Any, texts: Mapping[str, str]) -> Any:
-    """Plain data with `{{NAME}}` replaced wherever `texts` has it; others stay."""
+    """Return plain data with each `{{NAME}}` in `texts` replaced. Other placeholders stay."""
     if isinstance(value, str):
         return PLACEHOLDER.sub(lambda match: texts.get(match[1], match[0]), value)
     if isinstance(value, Mapping):
@@ -184,14 +182,13 @@ class CommandConfig(FamilyConfig):
     needed: ClassVar[tuple[str, ...]] = ("commands",)
     takes_systems: ClassVar[Mapping[str, TakesSystem]] = {"commands": TakesSystem("system", levels="matrix")}
 
-    commands: list[CommandSpec] = Field([], min_length=1, description="what is run")
+    commands: list[CommandSpec] = Field([], min_length=1, description="the commands to run")
     primary: list[str] = Field(
         [],
-        description="metrics that the cases are measured for; when left out those of `metrics` that have a `better`, "
-        "else `wall_time`",
+        description="primary metrics; the default is each of `metrics` with a `better`, else `wall_time`",
     )
     packages: list[str] = Field(
-        [], description="Debian's names of what provisioning installs on hosts that run the commands"
+        [], description="packages, by Debian's names, that provisioning installs on hosts that run the commands"
     )
 
     @model_validator(mode="after")
@@ -207,9 +204,9 @@ class CommandConfig(FamilyConfig):
                 if name is not None:
                     check_service(f"commands.{command.name}.system", name, self.services)
         for name in self.primary:
-            require_known(name, known, f"primary: {name!r} is no metric")
+            require_known(name, known, f"primary: {name!r} is not a metric")
             if known[name].better is None:
-                raise ValueError(f"primary: {name}: say which direction is better")
+                raise ValueError(f"primary: {name}: give the direction that is `better`")
         return self
 
     def command(self, name: str) -> CommandSpec | None:
@@ -217,16 +214,16 @@ class CommandConfig(FamilyConfig):
 
     @property
     def declared(self) -> dict[str, Metric]:
-        """Every metric of its commands, by name. Raises ValueError for one that two commands mean otherwise."""
+        """Every metric of its commands, by name. Raises ValueError if two commands declare one differently."""
         own: dict[str, Metric] = {}
         for command in self.commands:
             for name, metric in command.metrics.items():
                 title = metric.title or name.replace("_", " ").capitalize()
-                found = Metric(name, metric.base[1], title, metric.better, "of what the command says")
+                found = Metric(name, metric.base[1], title, metric.better, "found in the output of the command")
                 if own.setdefault(name, found) != found:
                     raise ValueError(
-                        f"commands.{command.name}.metrics.{name}: another command has it with another unit, title or "
-                        "better; one name is one metric"
+                        f"commands.{command.name}.metrics.{name}: another command declares it with a different unit, "
+                        "title or better: use another name"
                     )
         chosen = self.primary or [name for name, metric in own.items() if metric.better] or ["wall_time"]
         return {name: replace(metric, primary=name in chosen) for name, metric in {**METRICS, **own}.items()}

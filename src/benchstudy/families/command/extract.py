@@ -1,4 +1,4 @@
-"""Figures out of what a command left. Pure: text and a definition in, numbers in base units out."""
+"""Extraction of figures from the output of a command. Pure: text and a definition in, numbers in base units out."""
 
 import csv
 import json
@@ -12,8 +12,8 @@ from benchstudy.model.causes import Cause, Failure
 from benchstudy.model.family import ParseError
 from benchstudy.model.units import base_of
 
-_SHOWN = 400  # characters of the searched text that stand in the sentence
-_KEPT = 2000  # and those that the failure keeps
+_SHOWN = 400  # characters of the searched text in the message
+_KEPT = 2000  # characters that the failure keeps
 _THOUSANDS = re.compile(r"[+-]?\d{1,3}(?:,\d{3})+(?:\.\d+)?")
 _TAKE: Mapping[str, Callable[[Sequence[float]], float]] = {
     "first": lambda found: found[0],
@@ -23,14 +23,14 @@ _TAKE: Mapping[str, Callable[[Sequence[float]], float]] = {
     "min": min,
     "max": max,
 }
-# What goes on with a number: nobody who reads "1,250" wants 1.
+# The continuation of a number, so that a regex does not read "1,250" as 1.
 _REST = re.compile(r"\d|\.\d|,\d{3}(?!\d)|[eE][+-]?\d")
 
 
 def figure(name: str, wanted: OwnMetric, text: str, where: str) -> float:
-    """The figure of a metric, in its base unit. `where`: what the text is called.
+    """Return the figure of a metric in its base unit. `where`: the name of the text.
 
-    Raises ParseError with the text that was searched when it is not there, is no number, or is several.
+    Raises ParseError with the end of the text if the figure is missing, not a number, or ambiguous.
     """
     try:
         found = list(_figures(wanted, text))
@@ -41,13 +41,13 @@ def figure(name: str, wanted: OwnMetric, text: str, where: str) -> float:
     if wanted.take != "only":
         return _TAKE[wanted.take](found)
     if len(set(found)) > 1:
-        several = f"{len(found)} figures are found; say which one with `take`"
+        several = f"{len(found)} figures are found; choose one with `take`"
         raise _not_found(name, wanted, several, text, where)
     return found[0]
 
 
 def points(name: str, wanted: OwnSeries, text: str, where: str) -> list[tuple[float, float]]:
-    """Time in seconds and figure in its base unit, as they come. Raises ParseError as `figure` does."""
+    """Return pairs of time in s and figure in its base unit, in the order of the text. Raises ParseError."""
     (x_factor, _), (factor, _) = base_of(wanted.x_unit), base_of(wanted.unit)
     try:
         if wanted.regex is not None:
@@ -86,26 +86,26 @@ def _figures(wanted: OwnMetric, text: str) -> Iterator[float]:
 
 
 def _of_unit(unit: str, base: str) -> float:
-    """The factor of a unit that stands behind the figure."""
+    """Return the factor of the unit after a figure. Raises ValueError for another kind of unit."""
     factor, its = base_of(unit)
     if its != base:
-        raise ValueError(f"{unit!r} is behind the figure, and its metric is in {base!r}")
+        raise ValueError(f"the unit after the figure is {unit!r}, but the metric is in {base!r}")
     return factor
 
 
 def _number(value: Any) -> float:
-    """Raises ValueError for what is no number; thousands may have commas."""
+    """Convert to a number, with or without commas between thousands. Raises ValueError."""
     text = str(value).strip()
     if isinstance(value, bool) or value is None:
-        raise ValueError(f"{value!r} is no number")
+        raise ValueError(f"{value!r} is not a number")
     try:
         return float(text.replace(",", "") if _THOUSANDS.fullmatch(text) else text)
     except ValueError:
-        raise ValueError(f"{text[:60]!r} is no number") from None
+        raise ValueError(f"{text[:60]!r} is not a number") from None
 
 
 def _rows(text: str, columns: Sequence[str]) -> Iterator[dict[str, str]]:
-    """Rows of a table in CSV with commas, semicolons or tabs, whatever lines stand before its heading."""
+    """Yield the rows of a CSV table with commas, semicolons or tabs, after any lines before its heading."""
     lines = text.splitlines()
     for index, line in enumerate(lines):
         for delimiter in ",;\t":
@@ -113,7 +113,7 @@ def _rows(text: str, columns: Sequence[str]) -> Iterator[dict[str, str]]:
             if set(columns) <= set(heading):
                 yield from csv.DictReader(lines[index:], delimiter=delimiter, skipinitialspace=True)
                 return
-    raise LookupError(f"no line is a heading with the columns {', '.join(columns)}")
+    raise LookupError(f"no line has the headings {', '.join(columns)}")
 
 
 def _not_found(name: str, wanted: OwnMetric | OwnSeries, why: str, text: str, where: str) -> ParseError:

@@ -1,4 +1,4 @@
-"""Any benchmark program: what it is called with, what varies, and where in its output the figures stand.
+"""Any benchmark program, with its arguments, its factors, and metrics that are found in its output.
 
 See docs/families/command.md.
 """
@@ -16,13 +16,13 @@ from benchstudy.model.family import Case, Family, Imported, Loop, Parsed
 from benchstudy.model.metrics import Metric
 from benchstudy.model.units import Size
 
-# What decides how a trial is read, and nothing that is executed.
+# The fields that decide how a trial is read, but not what is executed.
 _READ = ("metrics", "series")
 _NO_PART_OF_A_CASE = {"name", "matrix", "loop", *_READ}
 
 
 class Command(Family[CommandConfig]):
-    """Of one study, when `of` made it: with the metrics and the numeric factors that this study declares."""
+    """The family command. An instance from `of` has the metrics and numeric factors that a study declares."""
 
     name = "command"
     title = "Commands"
@@ -52,7 +52,7 @@ class Command(Family[CommandConfig]):
         return hashlib.sha256(json.dumps([said, config.primary]).encode()).hexdigest()
 
     def loop(self, levels: Mapping[str, str]) -> Loop | None:
-        """As the study says it; a trial notes it, too."""
+        """The loop that the study declares for the command."""
         command = self._config.command(levels.get("command", "")) if self._config is not None else None
         return command.loop if command is not None else None
 
@@ -60,7 +60,7 @@ class Command(Family[CommandConfig]):
         return any(f'"{kind}":' in argv for kind in ("runs", "seconds"))
 
     def declared_s(self, case: Case) -> None:
-        """Nothing says how long a program runs; warm-up is as long as the program is."""
+        """None, because the duration of a program is unknown."""
 
     def cases(self, config: CommandConfig) -> list[Case]:
         return [
@@ -79,7 +79,7 @@ class Command(Family[CommandConfig]):
 
 
 def _definition(config: CommandConfig, command: CommandSpec) -> dict[str, Any]:
-    """What is executed. A further metric is no part of it, so that it can be found in old output, too."""
+    """Return what is executed. Metrics are excluded, so that new ones can also be read from old output."""
     used = {command.system, *(owner for _, owner in command.owners() if owner != "system")} - {None}
     definition = command.model_dump(mode="json", exclude=_NO_PART_OF_A_CASE, exclude_defaults=True)
     held: dict[str, Any] = {}
@@ -89,7 +89,7 @@ def _definition(config: CommandConfig, command: CommandSpec) -> dict[str, Any]:
 
 
 def _numeric(config: CommandConfig) -> dict[str, tuple[str, Callable[[str], float]]]:
-    """Factors whose levels are all plain numbers, or all sizes."""
+    """Return the factors whose levels are all plain numbers, or all sizes."""
     levels: dict[str, list[str]] = {}
     for command in config.commands:
         for factor, of_factor in command.matrix.items():

@@ -1,4 +1,4 @@
-"""hyperfine's export: what its JSON says of each command. Pure."""
+"""Reader of hyperfine's JSON export. Pure."""
 
 import json
 from collections.abc import Mapping
@@ -9,11 +9,11 @@ from typing import Any
 from benchstudy.families.shared.files import damaged, read_json, read_text
 from benchstudy.model.family import Observation, Parsed, ParseError
 
-FILE, PART = "hyperfine.json", "part.json"  # the whole export, and which of its results a trial is
+FILE, PART = "hyperfine.json", "part.json"  # the whole export, and the number of a trial's result in it
 
 
 def results(text: str) -> list[dict[str, Any]] | None:
-    """The results in an export; None for what is none of hyperfine's."""
+    """Return the results in an export; None if the text is not from hyperfine."""
     try:
         document = json.loads(text)
     except ValueError:
@@ -24,10 +24,10 @@ def results(text: str) -> list[dict[str, Any]] | None:
 
 
 def parse(files: Path) -> Parsed:
-    """A trial: one command that hyperfine ran several times. Raises ParseError."""
+    """Parse one trial, which is one command that hyperfine ran several times. Raises ParseError."""
     found = results(read_text(files / FILE))
     if found is None:
-        raise ParseError(f"{FILE} is no export of hyperfine")
+        raise ParseError(f"{FILE} is not an export of hyperfine")
     with damaged(f"{FILE}"):
         return _parsed(found[read_json(files / PART)["result"]])
 
@@ -35,9 +35,9 @@ def parse(files: Path) -> Parsed:
 def _parsed(result: Mapping[str, Any]) -> Parsed:
     times, memory = [float(time) for time in result["times"]], result.get("memory_usage_byte") or []
     if not times:
-        raise ParseError(f"{FILE}: {result['command']}: no times: export them with --export-json")
+        raise ParseError(f"{FILE}: {result['command']} has no times: export them with --export-json")
     found = [Observation("wall_time", median(times), "s")]
-    # Of these hyperfine keeps means alone.
+    # For these, hyperfine exports only means.
     found += [
         Observation(name, float(result[key]), "s")
         for name, key in (("user_time", "user"), ("system_time", "system"))

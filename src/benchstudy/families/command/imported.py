@@ -1,4 +1,4 @@
-"""Existing outputs, recognised: hyperfine's exports, and whatever the study's own definitions find their figures in."""
+"""Import of existing outputs: hyperfine's exports, and files in which the study's definitions find all metrics."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,11 +14,11 @@ from benchstudy.model.names import COLUMNS
 
 _LARGEST = 64 << 20
 _LONGEST = 60  # characters of a level
-_MEANS = "user and system time are hyperfine's means over its runs; wall time is the median of them"
+_MEANS = "user and system time are hyperfine's means over its runs; wall time is the median of the runs"
 
 
 def recognise(path: Path, config: CommandConfig | None = None) -> list[Imported]:
-    """A trial for each command of an export; one for a file in which all metrics of a command are found."""
+    """Recognise an export, with one trial per command, or a file with all metrics of a command as one trial."""
     if path.stat().st_size > _LARGEST:
         return []
     text = text_of(path.read_bytes())
@@ -30,7 +30,7 @@ def recognise(path: Path, config: CommandConfig | None = None) -> list[Imported]
         return []
     command = matching[0]
     several = [c.name for c in matching] if len(matching) > 1 else []
-    notes = [f"the metrics of {', '.join(several)} are found in it"] if several else []
+    notes = [f"the file has the metrics of {', '.join(several)}"] if several else []
     levels = {COMMAND: UNKNOWN if several else command.name, **dict.fromkeys(command.matrix, UNKNOWN)}
     return [Imported(levels, "output", UNKNOWN if several else Path(command.argv[0]).name, notes=notes)]
 
@@ -55,9 +55,9 @@ def _of_hyperfine(number: int, result: dict) -> Imported:
 
 
 def _without(parameters: Mapping[str, str], command: str) -> str:
-    """What --command-name gave it, or the whole command line, as it was before parameters were put in.
+    """Return the name from --command-name, or the command line as it was before parameters were filled in.
 
-    A value that stands there twice, or nowhere, is left as it is: where it came from is not told.
+    A value that occurs twice, or not at all, is not replaced, because its origin is unknown.
     """
     for name, value in parameters.items():
         if command.count(value) == 1:
@@ -66,7 +66,7 @@ def _without(parameters: Mapping[str, str], command: str) -> str:
 
 
 def _factor(name: str) -> str:
-    """A parameter as a factor, which no column of a table has for its name already."""
+    """Return the name of a parameter as a factor, changed if it is the name of a table column."""
     factor = "".join(c if c.isascii() and c.isalnum() else "_" for c in name.lower()).strip("_")
     taken = factor == COMMAND or factor in COLUMNS
     return f"parameter_{factor}" if taken or not factor[:1].isalpha() else factor

@@ -1,4 +1,4 @@
-"""Rules on commands that are too short, or not warm."""
+"""Lints for commands that are too short, or not warm."""
 
 from benchstudy.lints import words
 from benchstudy.lints.model import Found, Material, rule
@@ -12,9 +12,9 @@ _FEWEST_RUNS = 3
 @rule(
     "start-up-dominates",
     "warning",
-    why="Spawning a process takes about as long for a program that does nothing. Where that is a large part of the "
-    "time, two programs look more alike than they are, and the difference is one of loaders and libraries.",
-    action="Have the command do more in one run, or read the start-up cost beside the figure. Nothing is subtracted.",
+    why="A program that does nothing takes about as long to spawn. If this is a large part of the time, two programs "
+    "look more alike than they are, and the difference is one of loaders and libraries.",
+    action="Let the command do more in one run, or read the start-up cost beside the figure. Nothing is subtracted.",
 )
 def start_up_dominates(material: Material) -> Found:
     for group in material.groups:
@@ -27,8 +27,8 @@ def start_up_dominates(material: Material) -> Found:
 @rule(
     "slow-first-run",
     "warning",
-    why="The first run of a trial met cold caches, or a processor that had slowed down. It is one of those that count.",
-    action="Add `warm_up` to the command, or make every run cold with `prepare`, and say which of the two is meant.",
+    why="The first run of a trial had cold caches, or a CPU at a lower frequency, and it counts like the others.",
+    action="Add `warm_up` to the command, or make every run cold with `prepare`, and state which of the two you use.",
 )
 def slow_first_run(material: Material) -> Found:
     for group in material.groups:

@@ -1,4 +1,4 @@
-"""What one trial of a command left. Pure."""
+"""Parser of one trial of a command. Pure."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -13,10 +13,10 @@ from benchstudy.model.causes import Cause, Failure
 from benchstudy.model.family import Observation, Parsed, ParseError
 from benchstudy.model.units import base_of
 
-_OUTPUT = "output"  # of an imported trial: the file itself
-# Every run's memory is counted from what spawns it; so much above that is its own.
+_OUTPUT = "output"  # the file of an imported trial
+# Linux counts the memory of the spawning process, too. A run's own peak must exceed that by this many bytes.
 _ABOVE_SPAWNER = 256 << 10
-# By metric: what a run is asked, what that is multiplied by, the unit.
+# By metric: the key in a run's answer, its factor, and the unit.
 _OF_RUN: Mapping[str, tuple[str, float, str]] = {
     "wall_time": ("wall_ns", 1e-9, "s"),
     "user_time": ("user_s", 1.0, "s"),
@@ -34,7 +34,7 @@ _OF_RUN: Mapping[str, tuple[str, float, str]] = {
 
 
 def parse_trial(levels: Mapping[str, str], files: Path, config: CommandConfig | None = None) -> Parsed:
-    """What every command gives, and what the study's own metrics find. Raises ParseError."""
+    """Parse the metrics of every command, and the metrics that the study declares. Raises ParseError."""
     if (files / hyperfine.FILE).is_file():
         return hyperfine.parse(files)
     command = config.command(levels.get(COMMAND, "")) if config is not None else None
@@ -43,7 +43,7 @@ def parse_trial(levels: Mapping[str, str], files: Path, config: CommandConfig | 
     answer = read_answer(files)
     with damaged("the answer of command_runs"):
         if answer.get("stopped") or not answer["runs"]:
-            raise ParseError(f"no run came to its end: {answer.get('stopped')}")
+            raise ParseError(f"no run was completed: {answer.get('stopped')}")
         found = [*_built_in(answer)]
         rows = [_row(number, run) for number, run in enumerate(answer["runs"], start=1)]
     values: dict[str, list[float]] = {name: [] for name in command.metrics} if command else {}
@@ -61,12 +61,12 @@ def parse_trial(levels: Mapping[str, str], files: Path, config: CommandConfig | 
 
 
 def read_answer(files: Path) -> dict[str, Any]:
-    """What command_runs said. Raises ParseError."""
+    """Read the answer of command_runs. Raises ParseError."""
     return read_facts(files / "stdout", ("empty", "runs"))
 
 
 def finds(command: CommandSpec, text: str) -> bool:
-    """Whether all that the command's metrics look for in its outputs is in one text."""
+    """Whether one text has all metrics of the command, except sizes of files."""
     try:
         for name, metric in command.metrics.items():
             if metric.size_of is None:
@@ -102,7 +102,7 @@ def _figure(name: str, metric: OwnMetric, folder: Path, run: Mapping[str, Any]) 
     if metric.size_of is not None:
         size = run["sizes"].get(name)
         if size is None:
-            text = f"the metric {name} is not found: the command left no {metric.size_of}"
+            text = f"the metric {name} is not found: the command did not write {metric.size_of}"
             raise ParseError(text, Failure(cause=Cause.NOT_FOUND, name=name))
         return float(size)
     text, where = _searched(name, metric, folder)
@@ -110,22 +110,20 @@ def _figure(name: str, metric: OwnMetric, folder: Path, run: Mapping[str, Any]) 
 
 
 def _searched(name: str, source: OwnMetric | OwnSeries, folder: Path) -> tuple[str, str]:
-    """The text and what it is called. Raises ParseError where the command left none."""
+    """Return the text to search, and its name. Raises ParseError if the command did not write the file."""
     if source.file is None:
         return read_text(folder / source.stream), source.stream
     kept = folder / kept_as(name, source)
     if not kept.is_file():
-        text = f"the metric {name} is not found: the command left no file {source.file}"
+        text = f"the metric {name} is not found: the command did not write the file {source.file}"
         raise ParseError(text, Failure(cause=Cause.NOT_FOUND, name=name))
     return read_text(kept), source.file
 
 
 def _imported(levels: Mapping[str, str], output: Path, command: CommandSpec | None) -> Parsed:
-    """A file that the study's own definitions are to be found in."""
+    """Parse an imported file by the definitions of the study."""
     if command is None:
-        raise ParseError(
-            f"the study has no command {levels.get(COMMAND)!r}: say which it was with --level {COMMAND}=NAME"
-        )
+        raise ParseError(f"the study has no command {levels.get(COMMAND)!r}: give its name with --level {COMMAND}=NAME")
     text = read_text(output)
     read = {name: metric for name, metric in command.metrics.items() if metric.size_of is None}
     found = [

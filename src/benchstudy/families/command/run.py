@@ -1,4 +1,4 @@
-"""One trial of a command: command_runs on its host, asked once."""
+"""One trial of a command: one call of command_runs on its host."""
 
 import json
 import re
@@ -17,17 +17,17 @@ from benchstudy.model.errors import TrialFailed
 from benchstudy.model.family import Case
 from benchstudy.model.services import PLACEHOLDER
 
-_SAID = 300  # characters of last words in a sentence
-_KEPT = 2000  # and those that the failure keeps
+_SAID = 300  # characters of the output's end in a message
+_KEPT = 2000  # characters that the failure keeps
 _TOOLS = "{{tools}}/"
 Fill = Callable[[str], str]
 
 
 def run_trial(case: Case, trial: TrialContext[CommandConfig]) -> None:
-    """Every run of the command, with what goes before and after them. Raises TrialFailed."""
+    """Run the command with its `prepare` and `cleanup` steps. Raises TrialFailed."""
     config = trial.config
     described = config.command(case.levels[COMMAND])
-    assert described is not None, "a case is of a command of the study"
+    assert described is not None, "each case belongs to a command of the study"
     command = described.placed(case.levels)
     if command.role not in trial.roles:
         raise TrialFailed(f"commands.{command.name}.role: the target has no role {command.role!r}")
@@ -43,7 +43,7 @@ def run_trial(case: Case, trial: TrialContext[CommandConfig]) -> None:
 def _execute(command: CommandSpec, trial: TrialContext[CommandConfig], fill: Fill) -> None:
     argv = [fill(text) for text in command.argv]
     texts = {name: fill(text) for name, text in command.env.items()}
-    # What is secret must not be in the record; all else should be.
+    # Secrets must not be in the record. Everything else should be.
     secret = {name for name, text in command.env.items() if ".secret." in text}
     spec: dict[str, Any] = {
         "argv": ["sh", "-c", *argv] if command.shell else argv,
@@ -72,7 +72,7 @@ def _execute(command: CommandSpec, trial: TrialContext[CommandConfig], fill: Fil
             env={name: text for name, text in texts.items() if name not in secret},
             secret_env={name: text for name, text in texts.items() if name in secret},
             timeout_s=trial.config.timeout,
-            # Of a run that was ended at its timeout, nobody removed it.
+            # A run that is killed at its timeout does not remove the folder itself.
             cleanup=[["rm", "-rf", "--", "work"]],
             program=spec["argv"][0],
         ),
@@ -94,7 +94,7 @@ def _warm_up(command: CommandSpec) -> dict[str, Any]:
 
 
 def _filler(trial: TrialContext[CommandConfig], command: CommandSpec, system: RunningService | None) -> Fill:
-    """Fills what the services of a text offer, and where provisioning put a program."""
+    """Return a function that fills in placeholders of services, and paths of provisioned programs."""
 
     def value(match: re.Match[str]) -> str:
         owner, _, name = match[1].partition(".")
@@ -111,7 +111,7 @@ def _filler(trial: TrialContext[CommandConfig], command: CommandSpec, system: Ru
 
 
 def _stopped(said: Mapping[str, Any]) -> TrialFailed:
-    """What ended the trial, as the host tells it."""
+    """Return the failure that ended the trial, from the answer of the host."""
     what, program, number, status = said["what"], said["program"], said["signal"], said["exit_status"]
     words = said["said"].strip()
     told = f": {' / '.join(words[-_SAID:].splitlines())}" if words else ""
@@ -132,6 +132,6 @@ def _require(pattern: str, stdout: Path, program: str) -> None:
     said = text.strip()
     words = " / ".join(said[-_SAID:].splitlines()) or "nothing"
     raise TrialFailed(
-        f"{program} did not print what is expected ({pattern!r}), but {words}",
+        f"{program} did not print the expected text ({pattern!r}), but {words}",
         Failure(cause=Cause.UNEXPECTED, name=program, said=said[-_KEPT:] or None),
     )

@@ -1,1 +1,1 @@
-"""Random I/O by fio, and a thousand small files."""
+"""Random I/O with fio, and a thousand small files."""

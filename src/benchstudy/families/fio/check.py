@@ -1,4 +1,4 @@
-"""What `benchstudy check` looks for: fio, bash and directories that can be measured."""
+"""The checks of `benchstudy check`: fio, bash, and directories that can be measured."""
 
 from benchstudy.families.fio.config import FioConfig
 from benchstudy.families.fio.place import unusable
@@ -8,7 +8,7 @@ from benchstudy.model.clients import makes_load
 
 
 def check_host(config: FioConfig, host: HostCheck) -> None:
-    """Whether the tools are there, and every directory can be measured."""
+    """Report whether the tools are installed, and whether every directory can be measured."""
     here = makes_load(host.roles, host.target_roles) if config.clients else "sut" in host.roles
     if not here:
         return
@@ -19,10 +19,10 @@ def check_host(config: FioConfig, host: HostCheck) -> None:
     needed = max([config.size.bytes, *(job.size.bytes for job in config.jobs if job.size)])
     for directory in config.directories:
         if directory.service is not None:
-            continue  # there only while a session is held
+            continue  # it exists only during a session
         problem = unusable(directory, host.path_info(directory.path), needed)
         if problem:
-            host.problem(f"directory {directory.name}: {problem}", "mend the host or the study")
+            host.problem(f"directory {directory.name}: {problem}", "fix the host or the study")
         else:
             host.ok(f"directory {directory.name}: {directory.path} can be measured")
 

@@ -1,4 +1,4 @@
-"""What a study may say about fio: the directories, the page's jobs and jobs of its own."""
+"""Configuration of the family fio: directories, the page's jobs, and further jobs."""
 
 import re
 from collections.abc import Mapping
@@ -21,9 +21,8 @@ Engine = Literal["sync", "psync", "vsync", "pvsync", "pvsync2", "libaio", "posix
 Pattern = Literal["read", "write", "randread", "randwrite", "rw", "readwrite", "randrw"]
 MIXED_PATTERNS = ("rw", "readwrite", "randrw")
 
-# Options that shape I/O on the trial's own file, and nothing else. A list of what is allowed and not of what
-# is forbidden: fio can also run shell commands (exec_prerun), load libraries (ioengine=external:…) and write
-# wherever it likes (write_lat_log), and every version learns more.
+# Options that only shape I/O on the file of the trial. This is an allowlist, because fio can also run shell commands
+# (exec_prerun), load libraries (ioengine=external:…) and write anywhere (write_lat_log), and new versions add more.
 EXTRA_OPTIONS = frozenset(
     {
         # how a block is chosen and what it holds
@@ -51,18 +50,18 @@ EXTRA_OPTIONS = frozenset(
     }
 )  # fmt: skip
 
-# What fio gives a meaning to inside a file name or an option: separators, quotes, variables, comments.
+# Characters with a meaning for fio inside a file name or an option: separators, quotes, variables, comments.
 UNSAFE_IN_PATH = re.compile(r"""[\x00-\x1f\x7f:"'\\$#;]""")
 UNSAFE_CHARACTERS = """: " ' \\ $ # ; and control characters"""
 
 
 class Directory(Strict):
-    """A folder on the file system to be measured."""
+    """A folder on the file system to measure."""
 
     name: Name
-    path: str = Field(description="absolute or below ~/; may hold {{placeholders}} of the service")
-    expect_fs: FileSystems = Field([], description="file system types it may be on; any when left out")
-    service: Name | None = Field(None, description="service that must be up before, such as a mount")
+    path: str = Field(description="absolute or below ~/; may contain {{placeholders}} of the service")
+    expect_fs: FileSystems = Field([], description="allowed file system types; the default is any")
+    service: Name | None = Field(None, description="service that must run first, such as a mount")
 
     @model_validator(mode="after")
     def _harmless(self) -> "Directory":
@@ -73,12 +72,12 @@ class Directory(Strict):
                 + UNSAFE_CHARACTERS
             )
         if "{{" in self.path and self.service is None:
-            raise ValueError(f"path {self.path!r} has a placeholder: name the service that fills it in")
+            raise ValueError(f"path {self.path!r} has a placeholder: give the `service` that fills it in")
         return self
 
 
 class Job(Strict):
-    """One fio job of the study's own."""
+    """One fio job that the study defines."""
 
     name: Name
     rw: Pattern
@@ -86,10 +85,10 @@ class Job(Strict):
     iodepth: int = Field(1, ge=1, le=65_536)
     engine: Engine = "libaio"
     direct: bool = True
-    rwmixread: int | None = Field(None, ge=0, le=100, description="per cent of reads, for mixed patterns")
-    size: SizeField | None = Field(None, description="of the file; the family's when left out")
-    runtime: DurationField | None = Field(None, description="the family's when left out")
-    ramp_time: DurationField | None = Field(None, description="run this long before anything is recorded")
+    rwmixread: int | None = Field(None, ge=0, le=100, description="percentage of reads, for mixed patterns")
+    size: SizeField | None = Field(None, description="size of the file; the default is the family's")
+    runtime: DurationField | None = Field(None, description="the default is the family's")
+    ramp_time: DurationField | None = Field(None, description="time to run before anything is recorded")
     fsync: int | None = Field(None, ge=1, description="an fsync after this many writes")
     fdatasync: int | None = Field(None, ge=1)
     numjobs: int = Field(1, ge=1, le=1024)
@@ -100,18 +99,18 @@ class Job(Strict):
     def _known_options(cls, value: dict[str, Any]) -> dict[str, Any]:
         for key, setting in value.items():
             if key in cls.model_fields or key in ("ioengine", "readwrite", "filename"):
-                raise ValueError(f"{key!r} belongs beside extra, not into it")
+                raise ValueError(f"{key!r} is a field of the job: move it out of extra")
             require_known(key, EXTRA_OPTIONS, f"fio option {key!r} is not allowed here")
             if not re.fullmatch(r"[\w.,:/%+-]*", str(setting), re.ASCII):
-                raise ValueError(f"the value {setting!r} of {key} may hold letters, digits and . , : / % + - _ only")
+                raise ValueError(f"the value {setting!r} of {key} may contain only letters, digits and . , : / % + - _")
         return value
 
     @model_validator(mode="after")
     def _consistent(self) -> "Job":
         if self.rwmixread is not None and self.rw not in MIXED_PATTERNS:
-            raise ValueError(f"rwmixread says nothing for rw: {self.rw}; it needs one of {', '.join(MIXED_PATTERNS)}")
+            raise ValueError(f"rwmixread has no effect with rw: {self.rw}; it needs one of {', '.join(MIXED_PATTERNS)}")
         if self.name in ("gitlab", "gitlab-latency"):
-            raise ValueError(f"{self.name!r} is the page's own job; give this one another name")
+            raise ValueError(f"{self.name!r} is a job of the page: give this job another name")
         return self
 
 
@@ -119,23 +118,24 @@ class FioConfig(StorageOfClients):
     needed: ClassVar[tuple[str, ...]] = ("directories",)
     takes_systems: ClassVar[Mapping[str, TakesSystem]] = {"directories": TakesSystem()}
     directories: list[Directory] = Field([], min_length=1)
-    size: SizeField = Field(Size("4GiB"), description="of the file that a job works on")
-    runtime: DurationField | None = Field(None, description="run for this long; once over the size when left out")
+    size: SizeField = Field(Size("4GiB"), description="size of the file that a job works on")
+    runtime: DurationField | None = Field(None, description="duration of a job; the default is one pass over the file")
     page_jobs: list[PageJob] = Field(
         ["gitlab", "gitlab-latency"], description="the page's command, without and with latencies"
     )
-    small_files: list[SmallFiles] = Field(["shell-loop", "no-fork"], description="the naive test's two forms")
+    small_files: list[SmallFiles] = Field(["shell-loop", "no-fork"], description="the two variants of the naive test")
     jobs: list[Job] = Field([], description="further fio jobs")
 
     def why_not(self, case: Case, clients: int) -> str | None:
-        """Each client has a file of its own in a folder that it sees by itself."""
+        """Why a case cannot have several clients: each needs its own file in a folder that it mounts itself."""
         directory = next(d for d in self.directories if d.name == case.levels["directory"])
         if directory.service is not None:
             return (
-                f"directory {directory.name}: its service is on one host: mount it on each load host, and give the path"
+                f"directory {directory.name}: its service runs on one host: mount it on each load host, and give the "
+                "path"
             )
         if case.levels["test"] != "fio":
-            return "small_files: the loops time one host: write small_files: []"
+            return "small_files: the loops measure one host: write small_files: []"
         return None
 
     @model_validator(mode="after")

@@ -1,5 +1,7 @@
-"""Many small reads and writes, after GitLab's page on file system benchmarking: its fio command, the latency
-run it lacks, any further fio job, and its naive test with 1001 small files. See docs/families/fio.md.
+"""Many small reads and writes, after GitLab's page on file system benchmarking.
+
+The family has the page's fio command, the latency run that it lacks, further fio jobs, and the page's naive test with
+1001 small files. See docs/families/fio.md.
 """
 
 import re
@@ -41,7 +43,7 @@ class Fio(Family[FioConfig]):
     }
 
     def loop(self, levels: Mapping[str, str]) -> Loop | None:
-        """fio begins an operation when one of its `iodepth` has ended. Loops over small files are timed as a whole."""
+        """fio starts an operation when one of `iodepth` has ended. Loops over small files are timed as a whole."""
         return None if levels.get("test") == "small-files" else "closed"
 
     def warmed_up(self, argv: str, files: Collection[str], phases: Collection[str]) -> bool:
@@ -114,7 +116,7 @@ def job_argv(job: Job, config: FioConfig) -> list[str]:
         f"--filename={FILE}",
         *_run_time(runtime),
         *([f"--ramp_time={_milliseconds(job.ramp_time)}"] if job.ramp_time else []),
-        # Without it fio prints each process for itself, and percentiles cannot be put together again.
+        # Without group_reporting, fio reports each process separately, and percentiles cannot be combined.
         *([f"--numjobs={job.numjobs}", "--group_reporting=1"] if job.numjobs > 1 else []),
         *(f"--{option}={_setting(value)}" for option, value in job.extra.items()),
         *_output(),
@@ -138,7 +140,7 @@ def _setting(value: str | int | float | bool) -> str:
 
 
 def _fio_size(size: Size) -> str:
-    """As the page spells it, where fio's k, M and G are binary: 4G; plain bytes where no such fits."""
+    """Spell a size like the page, with fio's binary k, M and G: 4G; plain bytes if none fits."""
     for power, unit in ((4, "T"), (3, "G"), (2, "M"), (1, "k")):
         if size.bytes and size.bytes % 1024**power == 0:
             return f"{size.bytes // 1024**power}{unit}"

@@ -15,7 +15,7 @@ _POWERS = {prefix: power for power, prefix in enumerate(["", "k", "m", "g", "t",
 
 
 def same(what: str, printed: float, step: float, derived: float, blur: float, unit: str) -> None:
-    """Raises ParseError when a figure is not what the document's other figures make it.
+    """Raise ParseError if a figure contradicts the other figures of the document.
 
     `step`: of the last digit that is printed; some are rounded and others cut off, so it may be off by one whole.
     `blur`: how far the derived figure may be off, because what it was made from was rounded too.

@@ -1,4 +1,4 @@
-"""What a fio output says, whatever its version and format, and the observations that come of it."""
+"""The content of a fio output of any version and format, and its observations."""
 
 import math
 from collections import Counter
@@ -23,7 +23,7 @@ class Bin:
 
 @dataclass(frozen=True)
 class Latency:
-    """Seconds. `percentiles` maps 99.9 to its value; `count` is None where the output does not tell it."""
+    """Latencies in s. `percentiles` maps 99.9 to its value. `count` is None if the output lacks it."""
 
     count: int | None
     min: float
@@ -82,12 +82,12 @@ class FioRun:
 
     @property
     def name(self) -> str:
-        """Of its job, or of its jobs, joined by '+'."""
+        """The names of its jobs, joined by '+'."""
         return "+".join(dict.fromkeys(job.name for job in self.jobs))
 
     @property
     def groups(self) -> list[int]:
-        """Of jobs that ran side by side; one group ran after the other (`stonewall`)."""
+        """The numbers of its groups. Jobs of a group ran side by side, and groups one after another (`stonewall`)."""
         return list(dict.fromkeys(job.group for job in self.jobs))
 
     def only(self, group: int) -> "FioRun":
@@ -110,16 +110,15 @@ class FioRun:
 
     @property
     def failure(self) -> str | None:
-        """Why it is no result, in words."""
+        """Why the run failed, in words; None if it did not."""
         failed = next((f"fio job {job.name} {job.failed}" for job in self.jobs if job.failed), None)
         return failed or (f"fio was interrupted: {self.interrupted}" if self.interrupted else None)
 
 
 def observe(run: FioRun) -> Parsed:
-    """The observations of a run, its jobs taken together, and the series `latency_histogram`.
+    """Return the observations of all jobs of a run together, and the series `latency_histogram`.
 
-    Raises ParseError when it failed, when nothing was done, or when jobs ran one after another and so cannot be added
-    up.
+    Raises ParseError if the run failed, did no I/O, or had jobs that ran one after another and so cannot be added up.
     """
     if run.failure:
         raise ParseError(run.failure)

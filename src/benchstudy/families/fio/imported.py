@@ -1,4 +1,4 @@
-"""Existing outputs of fio, recognised: each run in a file, and each of its groups, with the options it tells."""
+"""Import of existing outputs of fio: each run in a file, and each of its groups, with the known options."""
 
 import hashlib
 import json
@@ -18,7 +18,7 @@ from benchstudy.model.causes import Cause, Failure
 from benchstudy.model.family import UNKNOWN, Imported, ParseError
 
 _LARGEST_IMPORT = 256 << 20
-# By factor: fio's option, and what it is when it was not given. What the engine then is depends on the build.
+# By factor: fio's option and its default. The default engine depends on the build.
 _OPTIONS = {
     "rw": ("rw", "read"),
     "bs": ("bs", "4KiB"),
@@ -30,7 +30,7 @@ _OPTIONS = {
     "file": ("filename", "not-given"),
 }
 _AMOUNTS = ("bs", "size")
-# These name things and shape what is printed. Every other option decides what is measured.
+# These options only affect names and printing. Every other option affects what is measured.
 _ONLY_SAYS = frozenset(
     {
         "name", "description", "group_reporting", "stonewall", "wait_for_previous", "new_group", "per_job_logs",
@@ -46,9 +46,9 @@ _KIB = 1024
 
 
 def recognise(path: Path) -> list[Imported]:
-    """fio's JSON and plain text: a trial for each run, and for each group of jobs that ran side by side.
+    """Recognise fio's JSON and plain text: one trial per run, and per group of jobs that ran side by side.
 
-    [] for what is not fio's. Raises ParseError for what is fio's and damaged.
+    Returns [] for other files. Raises ParseError for a damaged output of fio.
     """
     if path.stat().st_size > _LARGEST_IMPORT:
         return []
@@ -60,7 +60,7 @@ def recognise(path: Path) -> list[Imported]:
         return _trials(split_fio_text(text), parse_fio_text, "fio.txt", (rounded,))
     if _TERSE.search(text):
         raise ParseError(
-            "this is fio's terse output, which tells neither options nor units: have fio write --output-format=json+"
+            "this is fio's terse output, which has neither options nor units: run fio with --output-format=json+"
         )
     return []
 
@@ -109,8 +109,9 @@ def _imported(run: FioRun, file_name: str, files: Mapping[str, bytes], notes: tu
 
 
 def levels_of(run: FioRun) -> dict[str, str]:
-    """What is known of how it was run, by factor: two runs with the same levels had the same options, as far as the
-    document tells them, and one that it does not tell is `unknown`.
+    """Return the known levels of a run by factor. A level that the document does not tell is `unknown`.
+
+    Two runs with the same levels had the same options, as far as the document has them.
     """
     levels = {"directory": UNKNOWN, "test": "fio", "job": exact_level(run.name, _LONGEST)}
     per_job = [_of_job(job, run) for job in run.jobs]

@@ -1,19 +1,19 @@
-"""Rules on loops over small files."""
+"""Lints for loops over small files."""
 
 from benchstudy.lints import words
 from benchstudy.lints.model import Found, Material, rule
 from benchstudy.model import rounding
 
 _PROCESSOR = 0.8
-_A_PROGRAM_S = 1e-3  # less than starting one costs
+_A_PROGRAM_S = 1e-3  # a lower bound of the cost to start a program
 
 
 @rule(
     "processor-bound",
     "warning",
-    why="Time that the processor spends in the shell, in system calls or in starting programs is no property of a "
-    "disk: a slow disk and a fast one then look alike.",
-    action="Do the operations from one process that starts no other, and report its processor time beside the clock's.",
+    why="CPU time in the shell, in system calls or in starting programs is not a property of a disk, so a slow disk "
+    "and a fast one look alike.",
+    action="Do the operations in one process that starts no other, and report its CPU time beside the elapsed time.",
 )
 def processor_bound(material: Material) -> Found:
     for group, op in [(group, op) for group in material.groups for op in ("", "read_", "write_")]:
@@ -25,7 +25,7 @@ def processor_bound(material: Material) -> Found:
         files = group.value("files")
         each = (user + system) / files if files else None
         starts = ", as much as starting a program for each costs" if each and each > _A_PROGRAM_S else ""
-        of_each = f" ({words.time(each)} a file{starts})" if each else ""
+        of_each = f" ({words.time(each)} per file{starts})" if each else ""
         share = rounding.percent(round((user + system) / real, 2))
         which = op.replace("_", ": ")
         yield group.where, f"{which}{share} of {clock.printed or words.time(real)} is processor time{of_each}"

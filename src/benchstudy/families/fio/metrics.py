@@ -1,4 +1,4 @@
-"""What a trial of fio or of the small-files test gives."""
+"""The metrics of fio and of the small-files test."""
 
 from collections.abc import Iterator
 
@@ -8,22 +8,22 @@ from benchstudy.model.metrics import Metric, declare
 
 _OPS = {"read": ("Reads", "Read"), "write": ("Writes", "Written"), "trim": ("Trims", "Trimmed")}
 _KINDS = {"slat": "Submission latency", "clat": "Completion latency", "lat": "Latency"}
-_MOMENTS = {"mean": "mean", "min": "least", "max": "most", "stddev": "standard deviation"}
-_TIMES = "submission, completion and total latency; absent under `gtod_reduce`"
+_MOMENTS = {"mean": "mean", "min": "minimum", "max": "maximum", "stddev": "standard deviation"}
+_TIMES = "submission, completion and total latency; absent with `gtod_reduce`"
 _PERCENTILES = (
-    "as fio computed them: of `lat` when the job says `lat_percentiles`, else of `clat`. A percentile is given only if "
-    "the trial had enough operations for a two-sided 95 % interval of it: "
+    "as computed by fio: of `lat` if the job sets `lat_percentiles`, else of `clat`. A percentile is given only if the "
+    "trial had enough operations for its two-sided 95 % interval: "
     + ", ".join(f"{needed} for p{percent:g}" for percent, needed in MIN_OPERATIONS.items())
 )
-_CPU = "share of one core that fio used; of several clients the highest"
+_CPU = "share of one core that fio used; with several clients, the highest"
 _SYNCS = (
-    "fsync and fdatasync calls, when the job makes any. Plain text does not tell their number, so it gives no "
-    "`sync_ios` and no percentiles"
+    "fsync and fdatasync calls, if the job makes any. Plain text lacks their number, so it gives no `sync_ios` and no "
+    "percentiles"
 )
 _TOTALS = {
-    "ios": ("operations", "operations of the trial"),
-    "short_ios": ("short operations", "of them, those that moved fewer bytes than asked"),
-    "dropped_ios": ("dropped operations", "of them, those that fio dropped"),
+    "ios": ("operations", "number of operations in the trial"),
+    "short_ios": ("short operations", "number of operations that moved fewer bytes than requested"),
+    "dropped_ios": ("dropped operations", "number of operations that fio dropped"),
 }
 
 
@@ -39,7 +39,7 @@ METRICS = declare(
         Metric(
             f"{op}_iops",
             "1/s",
-            f"{many} a second",
+            f"{many} per second",
             "higher",
             "completed operations per second",
             primary=True,
@@ -48,7 +48,7 @@ METRICS = declare(
         for op, (many, _) in _OPS.items()
     ),
     *(
-        Metric(f"{op}_bandwidth", "B/s", f"{op.capitalize()} bandwidth", "higher", "bytes of them per second")
+        Metric(f"{op}_bandwidth", "B/s", f"{op.capitalize()} bandwidth", "higher", "bytes per second")
         for op, (_, done) in _OPS.items()
     ),
     *(
@@ -61,7 +61,7 @@ METRICS = declare(
         for op, (many, _) in _OPS.items()
     ),
     *(
-        Metric(f"{op}_runtime", "s", f"{many}: run time", None, "of the slowest of its processes", tells="window")
+        Metric(f"{op}_runtime", "s", f"{many}: run time", None, "run time of the slowest process", tells="window")
         for op, (many, _) in _OPS.items()
     ),
     *sorted(
@@ -82,7 +82,7 @@ METRICS = declare(
         "1",
         "Errors",
         "lower",
-        "errors fio went on after (`continue_on_error`); any other error fails the trial",
+        "errors after which fio continued (`continue_on_error`); any other error fails the trial",
     ),
     *(
         Metric(
@@ -90,20 +90,20 @@ METRICS = declare(
             "s",
             f"1001 {op}s",
             "lower",
-            "small files: the whole loop over 1001 of them; bash prints it to the millisecond",
+            "small files: time of the loop over 1001 files; bash prints it to the millisecond",
             primary=True,
         )
         for op in ("write", "read")
     ),
     *(
-        Metric(f"{op}_{part}", "s", f"CPU, {part}, of 1001 {op}s", "lower", "small files: CPU time, children included")
+        Metric(f"{op}_{part}", "s", f"CPU, {part}, 1001 {op}s", "lower", "small files: CPU time, including children")
         for op in ("write", "read")
         for part in ("user", "system")
     ),
     *(
-        Metric(f"{op}_time_per_file", "s", f"One {op}", "lower", "small files: `write_time`, `read_time` over 1001")
+        Metric(f"{op}_time_per_file", "s", f"One {op}", "lower", "small files: `write_time`, `read_time` per file")
         for op in ("write", "read")
     ),
-    Metric("files", "1", "Files", None, "small files: found afterwards; always 1001, or the trial failed"),
+    Metric("files", "1", "Files", None, "small files: number of files found afterwards; if not 1001, the trial fails"),
     *clients.METRICS,
 )

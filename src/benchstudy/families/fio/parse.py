@@ -1,4 +1,4 @@
-"""What one trial of fio or of the small-files test left. Pure."""
+"""Parser of one trial of fio or of the small-files test. Pure."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -15,11 +15,11 @@ from benchstudy.families.shared.files import read_json, read_text
 from benchstudy.model.clients import CLIENTS
 from benchstudy.model.family import Observation, Parsed, ParseError
 
-PART = "part.json"  # of an imported run: which of its groups the trial is
+PART = "part.json"  # the group of an imported run that the trial comes from
 
 
 def parse_trial(levels: Mapping[str, str], files: Path) -> Parsed:
-    """What fio or the small-files test left in one trial. Raises ParseError."""
+    """Parse the output of fio or of the small-files test in one trial. Raises ParseError."""
     if levels["test"] == "small-files":
         stdout = read_text(files / "stdout")
         if levels["job"] == "no-fork":
@@ -39,7 +39,7 @@ def parse_trial(levels: Mapping[str, str], files: Path) -> Parsed:
 
 
 def note_trial(files: Path) -> Mapping[str, Any]:
-    """Of one that several clients made, how they began. Raises ParseError."""
+    """Return notes about a trial: for several clients, problems with their start. Raises ParseError."""
     if not (files / LOAD / CLIENTS_FILE).is_file():
         return {}
     clients, runs = _of_clients(files / LOAD)
@@ -47,7 +47,7 @@ def note_trial(files: Path) -> Mapping[str, Any]:
 
 
 def _together(folder: Path) -> Parsed:
-    """Their jobs as those of one run: rates add up, histograms merge. Raises ParseError."""
+    """Combine the jobs of all clients into one run: rates add up, histograms are merged. Raises ParseError."""
     clients, runs = _of_clients(folder)
     each = [{o.metric: (o.value, o.unit) for o in observe(run).observations} for run in runs]
     whole = observe(replace(runs[0], jobs=[replace(job, group=0) for run in runs for job in run.jobs]))

@@ -8,7 +8,7 @@ from benchstudy.model.clients import CLIENTS, client_roles
 from benchstudy.model.errors import TrialFailed
 from benchstudy.model.family import Case
 
-# The page's two lines word for word, between a folder of their own and a count of what they left.
+# The page's two lines, verbatim, in their own folder, and a count of the files afterwards.
 SHELL_LOOP = """\
 mkdir -- "$1" && cd -- "$1" || exit 1
 time for i in {0..1000}; do echo 'test' > "test${i}.txt"; done
@@ -21,7 +21,7 @@ _SMALL_FILES_NEED = 16 << 20  # 1001 files, an inode and a block of up to 16 KiB
 
 
 def run_trial(case: Case, trial: TrialContext[FioConfig]) -> None:
-    """One command of fio's, or one small-files test. Raises TrialFailed."""
+    """Run fio or the small-files test once. Raises TrialFailed."""
     if case.levels["test"] == "fio":
         _run_fio(case, trial)
     else:
@@ -51,7 +51,7 @@ def _run_small_files(case: Case, trial: TrialContext[FioConfig]) -> None:
     if case.levels["job"] == "no-fork":
         argv, package = trial.agent_argv("small_files:main", folder), "python3"
     else:
-        # Its own start-up files must not decide what is measured; LC_ALL decides how the times are written.
+        # Start-up files of bash must not affect the measurement. LC_ALL sets the format of times.
         argv, package = ["bash", "--noprofile", "--norc", "-c", SHELL_LOOP, "small-files", folder], "bash"
     _execute(trial, _command(trial, argv, remove=folder), package=package)
 
@@ -71,7 +71,7 @@ def _execute(trial: TrialContext, command: Command, *, package: str) -> None:
 
 
 def _parent(case: Case, trial: TrialContext[FioConfig], needed: int, role: str = "sut") -> str:
-    """The case's directory on the host, asserted just before use: a mount can go away between two trials."""
+    """Return the directory of the case, checked just before use, because a mount can vanish between trials."""
     config = trial.config
     directory = next(d for d in config.directories if d.name == case.levels["directory"])
     path = directory.path if directory.service is None else trial.service(directory.service).fill(directory.path)

@@ -1,4 +1,4 @@
-"""The naive test with 1001 small files: what bash's `time` printed, and what the forkless probe said."""
+"""Parser of the naive test with 1001 small files: the output of bash's `time`, and the answer of the forkless probe."""
 
 import json
 import re
@@ -18,10 +18,10 @@ _FOUND = re.compile(r"files (\d+)\nbytes\s+(\d+)\n")
 
 @damaged("the times of the loop are damaged")
 def parse_shell_loop(stdout: str, stderr: str) -> Parsed:
-    """`stderr`: the two times, write then read; `stdout`: what was found afterwards.
+    """Parse the shell loop. `stderr`: the times of writing and reading. `stdout`: the files found afterwards.
 
-    Raises ParseError when files miss or anything else was said: on a full disk `echo` complains and the loop
-    goes on.
+    Raises ParseError if files are missing, or for any other message: on a full disk, `echo` reports an error and the
+    loop continues.
     """
     complaints = [line for line in _TIMES.sub("", stderr).splitlines() if line.strip()]
     if complaints:
@@ -42,7 +42,7 @@ def parse_shell_loop(stdout: str, stderr: str) -> Parsed:
 
 @damaged("the answer of small-files is truncated or not its own")
 def parse_no_fork(stdout: str) -> Parsed:
-    """The answer of `small-files`, with the series `small_file_operations`. Raises ParseError if cut off."""
+    """Parse the answer of `small-files`, with the series `small_file_operations`. Raises ParseError if truncated."""
     answer: Mapping[str, Any] = json.loads(stdout)
     _all_there(answer["files"], answer["bytes"])
     observations, operations = [], []

@@ -1,1 +1,1 @@
-"""HTTP servers under limits, asked by more and more clients at once."""
+"""HTTP servers under limits and rising concurrency."""

@@ -76,7 +76,7 @@ class AbResult:
 
     @property
     def throughput(self) -> float:
-        """Good answers a second; exactly what ab prints when all are good."""
+        """Successful responses per second; exactly what ab prints if all succeed."""
         return (self.requests_per_second or 0.0) * self.good / self.complete
 
     @property
@@ -86,7 +86,7 @@ class AbResult:
 
     @property
     def concurrency_measured(self) -> float | None:
-        """Requests under way on average, by Little's law: completed a second × mean latency; None when unknown."""
+        """Mean number of requests in flight, by Little's law: completed per second × mean latency; None if unknown."""
         return None if self.requests_per_second is None else self.requests_per_second * self.times["total"].mean
 
     def problems(

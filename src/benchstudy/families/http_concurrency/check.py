@@ -1,4 +1,4 @@
-"""What `benchstudy check` looks for: the programs and variables that cases need."""
+"""The checks of `benchstudy check`: the programs and variables that cases need."""
 
 from benchstudy.families.http_concurrency.config import HttpConcurrencyConfig
 from benchstudy.families.http_concurrency.family import FAMILY
@@ -7,7 +7,7 @@ from benchstudy.model.clients import makes_load
 
 
 def check_host(config: HttpConcurrencyConfig, host: HostCheck) -> None:
-    """Report what is there and what is missing on one host."""
+    """Report what one host has and what it lacks."""
     used = {config.generator(case.levels["generator"]).tool for case in FAMILY.cases(config)}
     if makes_load(host.roles, host.target_roles):
         for tool in sorted(used):

@@ -1,7 +1,7 @@
 """The command lines of the load generators.
 
-Secrets travel in the environment, which only the user of the process can read. ab takes headers from its command line
-alone, so it is only ever given tokens of our own servers, which live as long as the session.
+Secrets are passed in the environment, which only the user of the process can read. ab takes headers only from its
+command line, so it only gets tokens of our own servers, which expire with the server.
 """
 
 from collections.abc import Mapping
@@ -12,21 +12,21 @@ from benchstudy.families.http_concurrency.config import Expect, Generator
 from benchstudy.families.http_concurrency.scripts import SCRIPTS, k6_environment, wrk_environment
 from benchstudy.model.clients import part_of
 
-FACTS = "http.json"  # what was found around the load, beside the folders of the trial's commands
-LOAD = "load"  # the folder of what the generator left
+FACTS = "http.json"  # facts about the load, beside the folders of the trial's commands
+LOAD = "load"  # the folder with the output of the generator
 AB_PERCENTILES, AB_REQUESTS = "ab.csv", "ab.tsv"
 HEADERS = "BENCHSTUDY_HTTP_HEADERS"  # the one variable that can hold a secret
 _FILES_BESIDE_CONNECTIONS = 128  # libraries, output, event loops
-_AB_TIMEOUT_S = 30.0  # without -s
+_AB_TIMEOUT_S = 30.0  # ab's default, without -s
 
 
 @dataclass(frozen=True)
 class Load:
-    """One run of a generator against one address: exactly one of `concurrency` and `rate_per_s` is set.
+    """One run of a generator against one address. Exactly one of `concurrency` and `rate_per_s` is set.
 
-    `warm_up`: the run whose numbers nobody reads. `headers`: filled in, secrets and all. `folder`: of the scripts on
-    the host. `program`: where the tool is there. `first`: of the numbers that a walk puts into the path.
-    `client` of `clients`, counted from 1, makes its part of all this.
+    `warm_up`: the run that does not count. `headers`: with all placeholders filled in, including secrets. `folder`: the
+    folder of the scripts on the host. `program`: the path of the tool there. `first`: the first number of a walk.
+    Client number `client` (from 1) of `clients` sends its part of the load.
     """
 
     generator: Generator
@@ -63,7 +63,7 @@ class Load:
 
     @property
     def threads(self) -> int | None:
-        """Of the generator, as far as they can work at once; None: as many as there are CPUs."""
+        """The number of threads that can work at once; None: as many as there are CPUs."""
         if self.generator.tool == "wrk":
             return min(self.generator.threads, self.connections)
         return 1 if self.generator.tool == "ab" else None
@@ -116,12 +116,12 @@ class Load:
         ]
 
     def _k6(self) -> list[str]:
-        # --address "": without it k6 listens on a fixed port, where two runs on one host would meet.
+        # Without --address "", k6 listens on a fixed port, on which two runs on one host would collide.
         script = f"{self.folder}/{SCRIPTS['k6'].name}"
         return [self.program, "run", "--quiet", "--no-color", "--address", "", *self._segment(), script]
 
     def _segment(self) -> list[str]:
-        """Its part of the schedule of all arrivals, each of which has one number in all of k6."""
+        """The client's part of the schedule of all arrivals, which k6 numbers globally."""
         if self.clients == 1:
             return []
         edges = ["0", *(f"{edge}/{self.clients}" for edge in range(1, self.clients)), "1"]
@@ -129,7 +129,7 @@ class Load:
         return ["--execution-segment", own, "--execution-segment-sequence", ",".join(edges)]
 
     def environment(self) -> dict[str, str]:
-        """What the tool and its script read; of it, HEADERS can hold secrets."""
+        """Return the environment of the tool and its script. The variable HEADERS can contain secrets."""
         known: dict[str, Any] = {
             "headers": self.headers,
             "status": self.expect.status,
@@ -138,7 +138,7 @@ class Load:
             "first_number": self.first,
         }
         if self.generator.tool == "wrk":
-            # Each thread takes every so many-th number, from its own on: those of all clients together.
+            # The numbers are interleaved over the threads of all clients: each thread has its own offset.
             threads = self.generator.threads if self.clients > 1 else self.threads or 1
             known["first_number"] += (self.client - 1) * threads
             given = wrk_environment(

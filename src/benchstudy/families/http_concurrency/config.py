@@ -1,4 +1,4 @@
-"""What a study says about the family http_concurrency: servers, their endpoints, limits, generators, and sweeps."""
+"""Configuration of the family http_concurrency: servers, endpoints, limits, generators and sweeps."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -30,10 +30,10 @@ from benchstudy.model.services import check_port
 from benchstudy.model.strict import Strict
 from benchstudy.model.units import DurationField
 
-CEILING = "null"  # the level of the factor endpoint for a server that only shows what the generator can do
-COUNTER = "{{n}}"  # in a path: a number that no other request of the trial has
+CEILING = "null"  # the level of the factor `endpoint` for a null server, which shows the limit of the generator
+COUNTER = "{{n}}"  # in a path: a number that is unique within the trial
 _ENV = re.compile(r"\{\{\s*env\.([A-Za-z_][A-Za-z0-9_]*)\s*\}\}")
-# Requests a second: more than it makes on any machine, so that its time ends it. It reserves 40 bytes for each of them.
+# Requests per second: more than ab reaches on any machine, so that its duration ends it. ab reserves 40 bytes for each.
 _MOST_OF_AB = 1_000_000
 _MOST_AT_ONCE = 60_000
 _LINE = re.compile(r"[^\r\n\0]*")
@@ -43,7 +43,7 @@ _FOR_ONE_TOOL = {"threads": "wrk", "check_answers": "wrk", "survive_errors": "ab
 
 
 def env_names(*texts: str | None) -> list[str]:
-    """The variables named in {{env.NAME}}, each once."""
+    """Return the sorted names of the variables in {{env.NAME}}, without duplicates."""
     return sorted({name for text in texts if text for name in _ENV.findall(text)})
 
 
@@ -52,7 +52,7 @@ def _checked_headers(headers: dict[str, str]) -> dict[str, str]:
         if not re.fullmatch(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+", name) or not _LINE.fullmatch(value):
             raise ValueError(f"header {name!r}: a name without blanks, and a value on one line")
         if name.lower() in ("host", "connection", "content-length"):
-            raise ValueError(f"header {name!r} is the generator's own affair")
+            raise ValueError(f"header {name!r}: the generator sets it: remove it")
     return headers
 
 
@@ -74,26 +74,26 @@ Concurrency = Annotated[
 
 
 class Expect(Strict):
-    """How a right answer looks. A login page answers 200 as well, so the status alone is not enough."""
+    """The expected response. A login page also returns 200, so the status alone is not enough."""
 
     status: int = Field(200, ge=100, le=599)
-    length: int | None = Field(None, ge=0, description="bytes of the body")
-    content_type: str | None = Field(None, description="what the header Content-Type begins with")
-    json_keys: list[str] = Field([], description="keys that the body, a JSON object, has at its top")
-    text: str | None = Field(None, description="what the body contains")
+    length: int | None = Field(None, ge=0, description="size of the body in bytes")
+    content_type: str | None = Field(None, description="prefix of the header Content-Type")
+    json_keys: list[str] = Field([], description="top-level keys of the body, a JSON object")
+    text: str | None = Field(None, description="text that the body contains")
 
     @model_validator(mode="after")
     def _tells_a_login_page(self) -> "Expect":
         if self.length is None and not (self.content_type or self.json_keys or self.text):
-            raise ValueError("give length, content_type, json_keys or text: a login page answers 200 as well")
+            raise ValueError("give length, content_type, json_keys or text: a login page also returns 200")
         return self
 
 
 class Walk(Strict):
-    """Every request asks for another number, put in for {{n}}, so that no cache can answer."""
+    """Each request has a different number in place of {{n}}, so that no cache can answer."""
 
     first: int = Field(1, ge=0)
-    last: int = Field(description="the numbers must last for the warm-up, which takes the last quarter, and the load")
+    last: int = Field(description="there must be enough numbers for the load and the warm-up (the last quarter)")
 
     @model_validator(mode="after")
     def _long_enough(self) -> "Walk":
@@ -103,48 +103,48 @@ class Walk(Strict):
 
     @property
     def warm_up_first(self) -> int:
-        """Where the last quarter begins; the load has what is before."""
+        """The first number of the last quarter. The load uses the numbers before it."""
         return self.last - (self.last - self.first + 1) // 4
 
 
 class Endpoint(Strict):
-    """One address of a server: what is asked for, and how it must answer."""
+    """One address of a server: the request, and the expected response."""
 
     name: Name
     path: str = Field(
-        description="with its query, beginning with /; {{n}} with `walk`", json_schema_extra={"pattern": "^/"}
+        description="path with query, starting with /; {{n}} with `walk`", json_schema_extra={"pattern": "^/"}
     )
     headers: Headers = Field({}, description="may hold {{token}}, {{secret.NAME}}, {{env.NAME}}")
     expect: Expect
-    same_length: bool = Field(True, description="false: right answers differ in length (ab -l)")
+    same_length: bool = Field(True, description="false: successful responses differ in length (ab -l)")
     walk: Walk | None = None
     leaves: str | None = Field(
-        None, description="files below {{dir}} (a pattern, ** allowed) of which each request must leave one more"
+        None, description="pattern of files below {{dir}} (** allowed); each request must create one more of them"
     )
 
     @field_validator("path")
     @classmethod
     def _a_path(cls, value: str) -> str:
         if not value.startswith("/") or not value.isascii() or any(c.isspace() or not c.isprintable() for c in value):
-            raise ValueError(f"{value!r}: begin with /, and write blanks and other letters as %20 and so on")
+            raise ValueError(f"{value!r}: start with /, and percent-encode blanks and non-ASCII letters, such as %20")
         return value
 
     @model_validator(mode="after")
     def _walk_and_counter(self) -> "Endpoint":
         if (COUNTER in self.path) != (self.walk is not None):
-            raise ValueError(f"endpoint {self.name}: {COUNTER} in the path and `walk` belong together")
+            raise ValueError(f"endpoint {self.name}: {COUNTER} in the path and `walk` need each other")
         return self
 
     @property
     def secret_env(self) -> list[str]:
-        """Variables of the controller's environment that its headers hold."""
+        """The environment variables of the controller that its headers use."""
         return env_names(*self.headers.values())
 
 
 class Token(Strict):
-    """Where the answer to a login holds what further requests send as {{token}}: exactly one of the three."""
+    """The place of the token in the response to a login. Further requests send it as {{token}}. Give exactly one."""
 
-    json_key: str | None = Field(None, description="a key of its JSON")
+    json_key: str | None = Field(None, description="key in the JSON of the response")
     cookie: str | None = None
     header: str | None = None
 
@@ -152,7 +152,7 @@ class Token(Strict):
 
 
 class Login(Strict):
-    """One request made before a server is measured. Texts may hold {{secret.NAME}} of the service, {{env.NAME}}."""
+    """One request before a server is measured. Texts may contain {{secret.NAME}} of the service and {{env.NAME}}."""
 
     method: Literal["GET", "POST", "PUT"] = "POST"
     path: str
@@ -161,7 +161,7 @@ class Login(Strict):
     password: str | None = None
     form: dict[str, str] = Field({}, description="sent as application/x-www-form-urlencoded")
     json_body: dict[str, str] = Field({}, description="sent as application/json")
-    status: int = Field(200, ge=100, le=599, description="of the answer")
+    status: int = Field(200, ge=100, le=599, description="expected status of the response")
     token: Token
 
     @model_validator(mode="after")
@@ -171,28 +171,28 @@ class Login(Strict):
         if self.form and self.json_body:
             raise ValueError("login: give form or json_body, not both")
         if not self.path.startswith("/"):
-            raise ValueError(f"login: path {self.path!r}: begin with /")
+            raise ValueError(f"login: path {self.path!r}: start with /")
         return self
 
     @property
     def secret_env(self) -> list[str]:
-        """Variables of the controller's environment that it needs."""
+        """The environment variables of the controller that the login needs."""
         return env_names(
             self.user, self.password, *self.headers.values(), *self.form.values(), *self.json_body.values()
         )
 
 
 class Server(Strict):
-    """A server under test: a service of the study, started afresh for each trial, and its endpoints."""
+    """A server under test: a service of the study, which is restarted for each trial, and its endpoints."""
 
     name: Name
-    service: Name = Field(description="the service below `services` that is it")
-    port: Name = Field("http", description="which of the service's ports")
+    service: Name = Field(description="name of its service in `services`")
+    port: Name = Field("http", description="name of the service's port to use")
     ceiling: bool = Field(
-        False, description="a null server: it does as good as nothing and shows what the generator itself can do"
+        False, description="a null server, which does almost nothing per request and shows the limit of the generator"
     )
     ceiling_time: DurationField | None = Field(
-        None, description="of a null server: it is asked for so long at least, whatever the generator's own number is"
+        None, description="null server: minimum duration of the load, even if the generator's own number is smaller"
     )
     login: Login | None = None
     endpoints: list[Endpoint] = Field(min_length=1)
@@ -201,14 +201,14 @@ class Server(Strict):
     def _consistent(self) -> "Server":
         names = [endpoint.name for endpoint in self.endpoints]
         if len(set(names)) < len(names):
-            raise ValueError(f"server {self.name}: two endpoints have one name")
+            raise ValueError(f"server {self.name}: two endpoints have the same name")
         if self.ceiling and len(names) != 1:
-            raise ValueError(f"server {self.name}: with `ceiling: true` it has one endpoint, the cheapest there is")
+            raise ValueError(f"server {self.name}: with `ceiling: true`, give exactly one endpoint, the cheapest one")
         time_s = self.ceiling_time
         if time_s is not None and not (self.ceiling and time_s >= LEAST_CEILING_S and time_s == int(time_s)):
             raise ValueError(
-                f"server {self.name}: ceiling_time: {time_s:g} s: it is for servers with `ceiling: true`, and whole "
-                f"seconds, {LEAST_CEILING_S:g}s at least"
+                f"server {self.name}: ceiling_time: {time_s:g} s: give it only with `ceiling: true`, in whole "
+                f"seconds, at least {LEAST_CEILING_S:g}s"
             )
         for endpoint in self.endpoints:
             if self.login is None and any("{{token}}" in text for text in endpoint.headers.values()):
@@ -217,12 +217,12 @@ class Server(Strict):
 
     @model_serializer(mode="wrap")
     def _without_what_is_new(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """A study's hash must stay what it was before there was a `ceiling_time`."""
+        """Omit an unset `ceiling_time`, so that the hash of a study from before this field stays the same."""
         return {key: value for key, value in dump(self).items() if (key, value) != ("ceiling_time", None)}
 
     @property
     def secret_env(self) -> list[str]:
-        """Variables of the controller's environment that its endpoints and its login need."""
+        """The environment variables of the controller that its endpoints and its login need."""
         of_login = self.login.secret_env if self.login else []
         return sorted({*of_login, *(name for endpoint in self.endpoints for name in endpoint.secret_env)})
 
@@ -234,25 +234,27 @@ class Server(Strict):
 
 
 class Generator(Strict):
-    """A load generator and how long it loads. ab and wrk are closed loops (a new request when the last was answered),
-    k6 is an open one (requests begin at a rate, however slow the answers are).
+    """A load generator and its duration. ab and wrk are closed loops: they send a request after the last response.
+    k6 is an open loop: it sends requests at a fixed rate, however slow the responses are.
     """
 
     name: Name
     tool: Tool
-    requests: int | None = Field(None, ge=1, description="of ab")
-    duration: DurationField | None = Field(None, description="of wrk and k6; of ab: at most this long")
+    requests: int | None = Field(None, ge=1, description="ab: number of requests")
+    duration: DurationField | None = Field(None, description="wrk and k6: duration of the load; ab: its maximum")
     warm_up: int | DurationField | None = Field(
         None, description="the same load before, not counted: requests for ab, a duration for wrk and k6; 0 for none"
     )
-    threads: int = Field(1, ge=1, le=1024, description="of wrk")
+    threads: int = Field(1, ge=1, le=1024, description="wrk: number of threads")
     max_in_flight: int = Field(
-        200, ge=1, le=60_000, description="of k6: requests under way; one that is due beyond it is dropped, and counted"
+        200, ge=1, le=60_000, description="k6: maximum of requests in flight; further due requests are dropped, counted"
     )
-    cpus: int | None = Field(None, ge=1, description="as many CPUs as it may use, beside the server's where there are")
-    request_timeout: DurationField = Field(30.0, description="after this an answer counts as missing")
-    check_answers: bool = Field(True, description="of wrk: false leaves answers unlooked at, half of its work")
-    survive_errors: bool = Field(False, description="of ab: go on after a broken connection (-r) instead of giving up")
+    cpus: int | None = Field(
+        None, ge=1, description="number of CPUs that it may use, separate from the server's if there are enough"
+    )
+    request_timeout: DurationField = Field(30.0, description="after this time, a response counts as missing")
+    check_answers: bool = Field(True, description="wrk: false does not check responses, which halves its work")
+    survive_errors: bool = Field(False, description="ab: continue after a broken connection (-r) instead of giving up")
 
     @field_validator("duration", "request_timeout")
     @classmethod
@@ -272,7 +274,7 @@ class Generator(Strict):
         times = [time for time in (self.duration, self.warm_up) if isinstance(time, float)]
         if self.tool == "ab":
             if self.requests is None:
-                return "ab needs requests, its -n; with a duration it ends at whichever comes first"
+                return "ab needs requests, its -n; with a duration, it ends at whichever comes first"
         else:
             if self.requests is not None or self.duration is None:
                 return f"{self.tool} needs a duration, and no requests"
@@ -287,7 +289,7 @@ class Generator(Strict):
         return self.tool == "k6"
 
     def at_least(self, seconds: float | None) -> "Generator":
-        """The same load, for so long at least. ab ends at the time, too: not after a number of requests."""
+        """Return the same load for at least `seconds`. ab then ends by time, not after a number of requests."""
         if seconds is None:
             return self
         duration = max(self.duration or 0.0, seconds)
@@ -298,18 +300,18 @@ class Generator(Strict):
 
 
 class Sweep(Strict):
-    """Cases to measure: every combination of what is listed. What is left out stands for all there is."""
+    """Cases to measure: every combination of the listed names. A field that is left out selects everything."""
 
-    servers: list[Name] | None = Field(None, description="those that are no ceiling, when left out")
-    limits: list[Name] | None = Field(None, description="names, and `none`; all names when left out")
+    servers: list[Name] | None = Field(None, description="the default is all servers without `ceiling: true`")
+    limits: list[Name] | None = Field(None, description="names, and `none`; the default is all names")
     endpoints: list[Name] | None = None
     generators: list[Name] | None = None
-    concurrency: Concurrency | None = Field(None, description="for closed loops; the family's when left out")
-    rates: list[RateField] | None = Field(None, description="for open loops; the family's when left out")
+    concurrency: Concurrency | None = Field(None, description="for closed loops; the default is the family's")
+    rates: list[RateField] | None = Field(None, description="for open loops; the default is the family's")
 
 
 class HttpConcurrencyConfig(LoadedByClients):
-    """Servers under limits, asked by generators at rising concurrency or rate."""
+    """Servers under limits, loaded by generators at rising concurrency or rate."""
 
     needed: ClassVar[tuple[str, ...]] = ("servers", "generators")
     takes_systems: ClassVar[Mapping[str, TakesSystem]] = {"servers": TakesSystem()}
@@ -317,12 +319,12 @@ class HttpConcurrencyConfig(LoadedByClients):
     servers: list[Server] = Field([], min_length=1)
     limits: list[Limit] = Field([])
     generators: list[Generator] = Field([], min_length=1)
-    concurrency: Concurrency = Field([], description="requests under way at once, for closed loops")
-    rates: list[RateField] = Field([], description='requests begun a second, for open loops, such as "200/s"')
+    concurrency: Concurrency = Field([], description="numbers of concurrent requests, for closed loops")
+    rates: list[RateField] = Field([], description='rates of requests, for open loops, such as "200/s"')
     sweeps: list[Sweep] = Field(
         [Sweep()],
-        description="which combinations are measured; every one when left out. A server with `ceiling: true` is "
-        "measured by itself at each generator and load that occurs",
+        description="the combinations to measure; the default is all. A server with `ceiling: true` is also measured "
+        "with each generator at each load that occurs",
     )
 
     @model_validator(mode="after")
@@ -339,7 +341,7 @@ class HttpConcurrencyConfig(LoadedByClients):
         return self
 
     def why_not(self, case: Case, clients: int) -> str | None:
-        """Connections, requests and rates are divided among clients, and each must have some."""
+        """Why a case cannot have so many clients: connections, requests and rates are divided among them."""
         generator = self.generator(case.levels["generator"])
         if "concurrency" in case.levels and int(case.levels["concurrency"]) < clients:
             n = case.levels["concurrency"]
@@ -349,14 +351,14 @@ class HttpConcurrencyConfig(LoadedByClients):
         return None
 
     def unfit(self) -> Iterator[str]:
-        """What begins with a load has connections, caches and code that are made on the way; a ceiling needs time."""
+        """Yield what must be added before measuring: warm-up of each generator, and a minimum time of each ceiling."""
         used = {g.name: g for sweep in self.sweeps for g in self.chosen_generators(sweep)}.values()
         for generator in used:
             if generator.warm_up is None:
                 example = "50" if generator.tool == "ab" else "1s"
                 yield (
-                    f"generator {generator.name}: warm_up: say what of the same load comes before, and is not counted, "
-                    f"such as {example}; 0{'' if generator.tool == 'ab' else 's'} for none"
+                    f"generator {generator.name}: warm_up: give the part of the same load that comes before and is not "
+                    f"counted, such as {example}; 0{'' if generator.tool == 'ab' else 's'} for none"
                 )
         for server in (server for server in self.servers if server.ceiling):
             for generator in used:
@@ -388,7 +390,7 @@ class HttpConcurrencyConfig(LoadedByClients):
         return sweep.limits or [limit.name for limit in self.limits] or [UNLIMITED]
 
     def loads(self, sweep: Sweep, generator: Generator) -> list[int | Rate]:
-        """What the generator is set to: connections, or rates."""
+        """Return the loads of a sweep: numbers of connections, or rates."""
         if generator.is_open:
             return list(sweep.rates or self.rates)  # type: ignore[arg-type]
         return list(sweep.concurrency or self.concurrency)

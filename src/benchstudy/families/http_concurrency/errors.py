@@ -1,14 +1,14 @@
-"""What load generators count as no good answer."""
+"""Failed requests, as load generators count them."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class Errors:
-    """Requests without a good answer, each counted once.
+    """Numbers of requests without a successful response. Each request counts once.
 
-    `connect`: refused, broken, or another fault below HTTP; wrk tries again at once, so that a dead server gives many.
-    `timeout`: no answer in the tool's time. `length`: another length than expected. `text`: a body without the
+    `connect`: connection refused or broken, or another fault below HTTP; wrk retries at once, so a dead server causes
+    many. `timeout`: no response within the tool's timeout. `length`: an unexpected length. `text`: a body without the
     expected text.
     """
 

@@ -1,7 +1,7 @@
-"""HTTP servers under limits of CPU and memory, asked by more and more clients at once.
+"""HTTP servers under CPU and memory limits, and under rising concurrency.
 
-Source: Filestash's page of benchmark results, with a table for each limit, a row for each concurrency and a column for
-each endpoint. See docs/families/http_concurrency.md.
+Source: Filestash's page of benchmark results, with one table per limit, one row per concurrency and one column per
+endpoint. See docs/families/http_concurrency.md.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -51,7 +51,7 @@ class HttpConcurrency(Family[HttpConcurrencyConfig]):
                 case = _case(config, server, limit, endpoint, generator, load)
                 found.setdefault(case.id, case)
                 loads[generator.name, load] = generator
-        # The ceiling belongs to a generator at a load, whatever server it asks otherwise.
+        # A ceiling belongs to a generator at a load, not to a server under test.
         for server in (server for server in config.servers if server.ceiling):
             for (_, load), generator in loads.items():
                 _check_possible(server, server.endpoints[0], generator, load, f"server {server.name}")
@@ -60,14 +60,14 @@ class HttpConcurrency(Family[HttpConcurrencyConfig]):
         return list(found.values())
 
     def libraries(self) -> Mapping[str, Callable[[], Mapping[str, Path]]]:
-        """Scripts that the load generators wrk and k6 interpret."""
+        """Return the scripts for the load generators wrk and k6."""
         return {LIBRARY: scripts}
 
 
 def _combinations(
     config: HttpConcurrencyConfig, sweep: Sweep, where: str
 ) -> Iterator[tuple[Server, str, Endpoint, Generator, int | Rate]]:
-    """What a sweep lists, each combination with the rest. Raises StudyError for one that cannot be."""
+    """Yield every combination of a sweep. Raises StudyError for an impossible one."""
     generators = config.chosen_generators(sweep)
     for generator in generators:
         if not config.loads(sweep, generator):
@@ -88,14 +88,17 @@ def _check_possible(server: Server, endpoint: Endpoint, generator: Generator, lo
     name = f"families.http_concurrency.{where}: {generator.name} on {server.name}/{endpoint.name}"
     if generator.tool == "ab":
         if endpoint.walk:
-            raise StudyError(f"{name}: ab asks for one address only, and this endpoint has a `walk`: use wrk or k6")
+            raise StudyError(f"{name}: ab requests one address only, and this endpoint has a `walk`: use wrk or k6")
         if endpoint.secret_env:
             raise StudyError(
-                f"{name}: ab shows headers in its command line to every user of the host, and this endpoint's hold "
-                f"{', '.join(endpoint.secret_env)}: use wrk or k6, or a `login`, whose token lives as long as a trial"
+                f"{name}: ab exposes headers in its command line to every user of the host, and those of this endpoint "
+                f"contain {', '.join(endpoint.secret_env)}: use wrk or k6, or a `login`, whose token expires with a "
+                "trial"
             )
         if isinstance(load, int) and generator.requests is not None and generator.requests < load:
-            raise StudyError(f"{name}: {load} at once need at least {load} requests; it has {generator.requests}")
+            raise StudyError(
+                f"{name}: {load} connections need at least {load} requests, but it has {generator.requests}"
+            )
 
 
 def _case(

@@ -1,6 +1,4 @@
-"""Existing outputs of load generators, recognised: ab's reports with the options that they and their commands tell, and
-summaries of others.
-"""
+"""Import of existing outputs of load generators: ab's reports with their known options, and summaries of others."""
 
 import hashlib
 import json
@@ -25,13 +23,13 @@ from benchstudy.model.family import UNKNOWN, Imported
 
 _LARGEST_IMPORT = 16 << 20
 _LONGEST = 40
-# ab's options that change a request, and those that change how it is sent. The others stand in the report, or say what
-# to print.
+# ab's options that change a request, and those that change how it is sent. The others are in the report, or only affect
+# printing.
 _OF_REQUEST, _OF_SENDING = "HCAPTXpu", "bBsEfZIlr"
 
 
 def recognise(path: Path) -> list[Imported]:
-    """Recognises ab's reports, and summaries of k6, hey and Locust. Raises ParseError for one that is damaged."""
+    """Recognise ab's reports, and summaries of k6, hey and Locust. Raises ParseError for a damaged one."""
     if path.stat().st_size > _LARGEST_IMPORT:
         return []
     text = text_of(path.read_bytes())
@@ -57,7 +55,7 @@ def _of_ab(text: str, number: int, of: int) -> Imported:
 
 
 def _of_summary(text: str) -> Iterator[Imported]:
-    """Summaries of other generators, which tell little of how the load was made."""
+    """Recognise summaries of other generators, which say little about the load."""
     notes = ["what was asked for, how the load was made, limits, warm-up and checks are not known"]
     if is_k6(text) and '"benchstudy"' not in text:
         notes += ["latencies are from sending to the last byte, without connecting"]
@@ -78,7 +76,7 @@ def _untold(generator: str) -> dict[str, str]:
 
 
 def levels_of(result: AbResult) -> dict[str, str]:
-    """What is known of how it was run, by factor. Without its command a report does not tell all of that."""
+    """Return the known levels of a run by factor. Without its command, a report does not have all of them."""
     asked = options(result.command) if result.command else None
     place = f"{result.hostname}-{result.port}"
     software = result.server_software.replace("/", "-")
@@ -106,7 +104,7 @@ def _method(asked: dict[str, list[str]] | None) -> str:
 
 
 def _requests(asked: dict[str, list[str]] | None, complete: int) -> str:
-    """How many were asked for, or for how long; without the command how many there were."""
+    """Return the requested number or duration, or without a command the number of completed requests."""
     if asked is None:
         return str(complete)
     if "t" in asked:
@@ -115,7 +113,7 @@ def _requests(asked: dict[str, list[str]] | None, complete: int) -> str:
 
 
 def _chosen(asked: dict[str, list[str]] | None, letters: str) -> str:
-    """Those of the options, as a digest: headers and passwords belong into no name."""
+    """Return a digest of these options, because headers and passwords must not be part of a name."""
     if asked is None:
         return UNKNOWN
     chosen = {letter: asked[letter] for letter in letters if letter in asked}

@@ -1,10 +1,10 @@
 // Script for k6: requests at a constant rate, however slow the answers are (open loop), each answer checked.
 //
 // Environment (benchstudy.families.http_concurrency.scripts.environment writes it):
-//   BENCHSTUDY_HTTP_URLS      one a line, walked in turn; "{{n}}" becomes a number that no other request has
-//   BENCHSTUDY_HTTP_RATE      requests a second, may be a fraction
+//   BENCHSTUDY_HTTP_URLS      one per line, requested in turn; "{{n}}" becomes a number that is unique to a request
+//   BENCHSTUDY_HTTP_RATE      requests per second, may be a fraction
 //   BENCHSTUDY_HTTP_DURATION  seconds
-//   BENCHSTUDY_HTTP_VUS       how many requests may be under way; an arrival that finds none free is dropped and counted
+//   BENCHSTUDY_HTTP_VUS       maximum of requests in flight; an arrival without a free VU is dropped and counted
 // and optionally
 //   BENCHSTUDY_HTTP_METHOD    GET when absent
 //   BENCHSTUDY_HTTP_HEADERS   "Name: value" lines; in the environment, so that a secret is in no argument list
@@ -39,7 +39,7 @@ const UNIT_S = [1, 60, 1000, 60000].find((unit) => {
   const arrivals = RATE * unit;
   return Math.abs(arrivals - Math.round(arrivals)) <= 1e-9 * arrivals;
 });
-if (UNIT_S === undefined) throw new Error(`k6 cannot ask at exactly ${RATE} requests a second`);
+if (UNIT_S === undefined) throw new Error(`k6 cannot send exactly ${RATE} requests per second`);
 // k6 keeps each value, so a fine distribution costs nothing while load is made. Steps of 0.1 %, finer at the end.
 const PERCENTS = Array.from({ length: 1001 }, (_, tenth) => tenth / 10).concat([99.95, 99.99, 99.999]);
 
@@ -118,7 +118,7 @@ function judge(response) {
   return null;
 }
 
-// Of what the product does not read k6's usual figures are enough.
+// For metrics that benchstudy does not read, k6's usual figures are enough.
 const FINE = ['latency', 'http_req_duration'];
 const COARSE = ['count', 'min', 'max', 'avg', 'med', 'p(90)', 'p(95)', 'p(99)', 'p(99.9)'];
 

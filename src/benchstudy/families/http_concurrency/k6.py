@@ -1,7 +1,7 @@
-"""The summary that families/http_load/k6.js writes: k6's own metrics and the counts of the script.
+"""Parser of the summary from k6.js: k6's own metrics and the counts of the script.
 
-k6 keeps every value and gives quantiles in steps of 0.1 %. From them come percentiles, and a histogram whose running
-counts are right to that step; its bins are those of the wrk script, so that trials merge.
+k6 keeps every value and reports quantiles in steps of 0.1 %. Percentiles come from them, and a histogram whose
+cumulative counts are exact to that step. Its bins are those of the wrk script, so that trials can be merged.
 """
 
 import json
@@ -20,7 +20,7 @@ from benchstudy.model.family import ParseError
 _MS = 1e-3
 _BINS_AN_OCTAVE = 64
 _SHOWN = [*range(101), *(99 + tenth / 10 for tenth in range(1, 10)), 99.95, 99.99, 99.999]
-# Of the tail, above which the generator's own delay is a part of what was measured.
+# Above this share of the tail, the delay of the generator is part of the measured latency.
 _LATE_SHARE = 0.1
 _LATE_S = 0.002  # the script's clock does not show less
 
@@ -53,24 +53,24 @@ class K6Result:
 
     @property
     def throughput(self) -> float:
-        """Good answers a second while requests were started: of a stable server what was offered, less its share of
-        requests still under way at the end; of an overloaded one what it can do.
+        """Successful responses per second while requests were sent. For a stable server, this is the offered rate
+        without requests in flight at the end. For an overloaded server, it is the server's capacity.
         """
         return (self.good - self.good_after_load) / self.load_duration
 
     @property
     def offered(self) -> float:
-        """Arrivals a second while requests were started, dropped ones included."""
+        """Arrivals per second while requests were sent, including dropped ones."""
         return (self.requests + self.dropped) / self.load_duration
 
     @property
     def latency(self) -> Latency | None:
-        """The one to publish. After a dropped arrival the script no longer knows when the later ones were due."""
+        """The latency to publish. After a dropped arrival, the script does not know when later ones were due."""
         return self.latency_sent if self.dropped else self.latency_intended
 
     def problems(self) -> list[str]:
-        """What does not fit an open loop at the asked rate, each by name: empty, dropped, rate, late, status, length,
-        text, timeout, connection.
+        """Return deviations from an open loop at the requested rate, by name: empty, dropped, rate, late, status,
+        length, text, timeout, connection.
         """
         errors, found = self.errors, []
         arrivals = self.requests + self.dropped
@@ -84,7 +84,7 @@ class K6Result:
         # One arrival more or less at the ends of the run is no deviation.
         if abs(arrivals - self.rate * self.load_duration) > 0.01 * self.rate * self.load_duration + 1:
             found.append(
-                f"rate: {self.offered:g} arrivals a second instead of {self.rate:g}: the generator was the limit"
+                f"rate: {self.offered:g} arrivals per second instead of {self.rate:g}: the generator was the limit"
             )
         tail = self.latency.percentile(99) if self.latency else None
         late = self.lateness_p99
@@ -107,7 +107,7 @@ class K6Result:
 
 @damaged("the k6 summary is damaged")
 def parse_k6_summary(text: str) -> K6Result:
-    """The summary of one run. Raises ParseError when it is cut off, not our script's, or lacks what k6 always gives."""
+    """Parse the summary of one run. Raises ParseError if it is truncated, not from our script, or incomplete."""
     try:
         document = json.loads(text)
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""Latencies of one run of a load generator: what the parsers of wrk and k6 share."""
+"""Latencies of one run of a load generator, shared by the parsers of wrk and k6."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ class Bin:
 
 @dataclass(frozen=True)
 class Latency:
-    """Seconds. `percentiles` are (percent, seconds) from 0 to 100, rising; `bins` has only those with requests."""
+    """Latencies in s. `percentiles` are (percent, s) in ascending order from 0 to 100. `bins` has no empty bins."""
 
     count: int
     mean: float
@@ -27,13 +27,13 @@ class Latency:
     bins: Sequence[Bin]
 
     def percentile(self, percent: float) -> float | None:
-        """The value of one of the given percentiles; None for another one."""
+        """Return the value of a given percentile in s; None if it is not among `percentiles`."""
         return next((seconds for given, seconds in self.percentiles if given == percent), None)
 
     def percentile_rows(self) -> list[Mapping[str, Any]]:
-        """As the series `percentiles`: percent, latency_s."""
+        """Return the rows of the series `percentiles`: percent, latency_s."""
         return [{"percent": percent, "latency_s": seconds} for percent, seconds in self.percentiles]
 
     def histogram_rows(self) -> list[Mapping[str, Any]]:
-        """As the series `histogram`: low_s, high_s, count."""
+        """Return the rows of the series `histogram`: low_s, high_s, count."""
         return [{"low_s": one.low_s, "high_s": one.high_s, "count": one.count} for one in self.bins]

@@ -1,4 +1,4 @@
-"""Rules on what generators of HTTP requests print."""
+"""Lints for the output of HTTP load generators."""
 
 from benchstudy.lints.model import Found, Material, rule
 
@@ -6,12 +6,12 @@ from benchstudy.lints.model import Found, Material, rule
 @rule(
     "keep-alive-none",
     "warning",
-    why="Each request then opened a connection of its own, which may cost more than the answer, and uses up ports.",
-    action="Let the server answer with a length or HTTP/1.1, or publish the figures as those of new connections.",
+    why="Each request then opened its own connection, which may cost more than the response, and uses up ports.",
+    action="Let the server send a length or use HTTP/1.1, or publish the figures as those of new connections.",
 )
 def keep_alive_none(material: Material) -> Found:
     for group in material.groups:
-        # ab prints the figure only where keep-alive was asked for.
+        # ab prints the figure only if keep-alive was requested.
         kept = group.figures.get("keepalive_requests")
         if kept is not None and kept.value == 0:
-            yield group.where, "connections were to be kept alive (-k), and 0 requests were"
+            yield group.where, "keep-alive was requested (-k), but 0 requests were kept alive"

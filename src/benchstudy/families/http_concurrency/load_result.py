@@ -1,4 +1,4 @@
-"""What a generator left of one run, in terms that all of them share. Pure."""
+"""The result of one run of a generator, in common terms. Pure."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -27,7 +27,7 @@ Rows = Sequence[Mapping[str, Any]]
 
 @dataclass(frozen=True)
 class LoadResult:
-    """A generator's result in terms that all of them share. None: it does not say."""
+    """The result of a generator in common terms. None: the generator does not report the value."""
 
     values: Mapping[str, tuple[float | None, str]]  # metric to value and unit
     percentiles: Rows
@@ -35,17 +35,17 @@ class LoadResult:
     good: int
     duration: float
     problems: Sequence[str]
-    load: float  # what the generator says it was set to: connections, or requests a second
+    load: float  # the load that the generator reports: connections, or requests per second
 
 
 def parse_load(tool: str, folder: Path, *, clients: int = 1, from_sending: bool = False) -> LoadResult:
-    """What a generator left in the folder of its command. Raises ParseError.
+    """Parse the output of a generator in the folder of its command. Raises ParseError.
 
-    `clients`: so many made the load together. `from_sending`: latencies of k6 count from there, as they must where
-    another of them dropped arrivals.
+    `clients`: the number of clients that shared the load. `from_sending`: latencies of k6 start at sending, which is
+    required if another client dropped arrivals.
     """
     if tool == "ab":
-        # First: with no answer at all ab writes no other file.
+        # Standard output comes first, because without any response ab writes no other file.
         result = parse_ab(read_text(folder / "stdout"), read_text(folder / "stderr"))
         percentiles = parse_ab_percentiles(read_text(folder / "files" / AB_PERCENTILES))
         return ab_load(result, percentiles, folder / "files" / AB_REQUESTS)
@@ -82,7 +82,7 @@ def ab_load(result: AbResult, percentiles: list[tuple[float, float]] | None, req
     if requests is not None:
         if not requests.is_file():
             raise ParseError(f"the file {requests.name} is missing")
-        # A request that broke off has no row.
+        # A request with a broken connection has no row.
         expected = None if errors.connect else result.complete
         histogram = histogram_of_gnuplot(requests, expected=expected).to_dicts()
     rows = [{"percent": percent, "latency_s": seconds} for percent, seconds in sorted(known.items())]
@@ -91,7 +91,7 @@ def ab_load(result: AbResult, percentiles: list[tuple[float, float]] | None, req
 
 
 def _ab_mean(printed: float, percentiles: list[tuple[float, float]] | None, resolution: float) -> float:
-    """ab prints the mean in whole milliseconds. The percentiles of -e, in microseconds, say more about small ones."""
+    """Return the mean in s. ab prints whole milliseconds, so the percentiles from -e, in µs, are used for precision."""
     if percentiles is None:
         return printed
     middle = sum(mean_between(percentiles)) / 2
@@ -133,7 +133,7 @@ def _errors(errors: Errors) -> dict[str, tuple[float | None, str]]:
     return {
         "errors": (errors.total, "1"),
         "errors_status": (errors.status, "1"),
-        "errors_length": (errors.length + errors.text, "1"),  # what came was not what was expected
+        "errors_length": (errors.length + errors.text, "1"),  # a wrong body
         "errors_timeout": (errors.timeout, "1"),
         "errors_connect": (errors.connect, "1"),
     }
@@ -154,6 +154,6 @@ def _rows(latency: Latency | None) -> tuple[Rows, Rows]:
 
 
 def requests_under_way(values: Mapping[str, tuple[float | None, str]]) -> float | None:
-    """On average, by Little's law: answered a second × mean latency."""
+    """Return the mean number of requests in flight, by Little's law: responses per second × mean latency."""
     mean, duration, requests = (values.get(name, (None, ""))[0] for name in ("latency_mean", "duration", "requests"))
     return None if mean is None or not duration or requests is None else requests / duration * mean

@@ -1,25 +1,25 @@
-"""What a trial of http_concurrency gives."""
+"""The metrics of the family http_concurrency."""
 
 from benchstudy.families.shared import clients
 from benchstudy.model.metrics import Metric, declare
 
-PERCENTILES = (50, 66, 75, 80, 90, 95, 98, 99)  # those of ab's own table
+PERCENTILES = (50, 66, 75, 80, 90, 95, 98, 99)  # those in ab's table
 
-_LATENCY = "of a request, connecting included; of k6 without `latency_sd`, and from when it was due"
+_LATENCY = "latency of a request, including connecting; k6: from when the request was due, without `latency_sd`"
 _PART = (
-    "ab: parts of the latency: connecting; from then to the last byte; to the first byte. Of k6 `connect` and "
-    "`waiting`: `mean`, `max`"
+    "ab: parts of the latency: time to connect, from then to the last byte, and to the first byte. k6: only `mean` and "
+    "`max` of `connect` and `waiting`"
 )
-_MOMENTS = {"mean": "mean", "sd": "standard deviation", "min": "least", "max": "most"}
-_ERRORS = {"status": "another status", "length": "another body", "timeout": "no answer in time", "connect": "refused"}
+_MOMENTS = {"mean": "mean", "sd": "standard deviation", "min": "minimum", "max": "maximum"}
+_ERRORS = {"status": "wrong status", "length": "wrong body", "timeout": "timeout", "connect": "connection"}
 
 METRICS = declare(
     Metric(
         "throughput",
         "1/s",
-        "Right answers a second",
+        "Successful responses per second",
         "higher",
-        "right answers per second; of k6 while requests were begun",
+        "rate of successful responses; k6: during the time in which requests were sent",
         primary=True,
     ),
     Metric("latency_p50", "s", "Latency, p50", "lower", _LATENCY, primary=True),
@@ -33,65 +33,67 @@ METRICS = declare(
     Metric(
         "offered",
         "1/s",
-        "Offered a second",
+        "Offered rate",
         None,
-        "k6: requests that were due per second, sent or not",
+        "k6: rate of requests that were due, sent or not",
         tells="offered",
     ),
-    Metric("dropped", "1", "Not sent", "lower", "k6: due, and not sent because `max_in_flight` were under way"),
-    Metric("requests", "1", "Requests", None, "answered, rightly or wrongly, or given up"),
-    Metric("errors", "1", "Errors", "lower", "of them wrong or missing; the sum of the next four"),
+    Metric("dropped", "1", "Not sent", "lower", "k6: requests not sent when due, because `max_in_flight` was reached"),
+    Metric("requests", "1", "Requests", None, "number of requests that were answered, successfully or not, or failed"),
+    Metric("errors", "1", "Errors", "lower", "requests with a wrong or missing response; the sum of the next four"),
     *(
         Metric(
             f"errors_{name}",
             "1",
             f"Errors: {words}",
             "lower",
-            "another status; another body; no answer in time (ab ends there instead); refused or broken",
+            "wrong status; wrong body; no response in time (ab gives up instead); connection refused or broken",
         )
         for name, words in _ERRORS.items()
     ),
-    Metric("duration", "s", "Duration of the load", None, "of the load, by the generator's clock", tells="window"),
-    Metric("transfer_rate", "B/s", "Received", "higher", "received, with headers"),
-    Metric("keepalive_requests", "1", "Kept alive", None, "ab: answered on a connection that was then kept"),
-    Metric("document_length", "B", "Length of an answer", None, "of an answer's body"),
+    Metric(
+        "duration", "s", "Duration of the load", None, "duration of the load, by the generator's clock", tells="window"
+    ),
+    Metric("transfer_rate", "B/s", "Transfer rate", "higher", "rate of received bytes, including headers"),
+    Metric("keepalive_requests", "1", "Keep-alive requests", None, "ab: requests whose connection was kept alive"),
+    Metric("document_length", "B", "Response length", None, "size of a response's body"),
     Metric(
         "generator_cpu",
         "1",
-        "CPU of the generator",
+        "Generator CPU",
         None,
-        "share of the CPUs it may use. It is known for the whole life of the generator, so it is an upper bound, and "
-        "absent where life and load differ by more than 15 % and so leave open whether it was the limit. Of several "
-        "clients the highest",
+        "CPU used, as a share of what the generator may use. It covers the whole run of its process, so it is an upper "
+        "bound. It is absent if process and load durations differ by more than 15 % and leave open whether the "
+        "generator was the limit. With several clients, the highest",
         tells="generator",
     ),
     Metric(
         "server_cpu",
         "1",
-        "CPU of the server",
+        "Server CPU",
         "lower",
-        "the server's CPU time over the load's duration, as a share of its limit",
+        "CPU time of the server divided by the duration of the load, as a share of its limit",
     ),
     Metric(
         "server_peak_memory",
         "B",
-        "Peak memory of the server",
+        "Peak server memory",
         "lower",
-        "of its control group from its start on, page cache included; absent where nothing counts it",
+        "peak memory of its control group since the server started, including page cache; absent if not counted",
     ),
     Metric(
         "concurrency_measured",
         "1",
-        "Requests under way",
+        "Requests in flight",
         None,
-        "requests under way on average, by Little's law: answers per second × mean latency",
+        "mean number of requests in flight, by Little's law: responses per second × mean latency",
     ),
     Metric(
         "little_error",
         "1",
-        "Off the connections",
+        "Deviation from Little's law",
         None,
-        "closed loops: how far that is from the connections, as a share of them",
+        "closed loops: difference between `concurrency_measured` and the number of connections, as a share of it",
     ),
     *clients.METRICS,
 )

@@ -1,4 +1,4 @@
-"""What one trial of http_concurrency says: the generator's output, and what was found around the load. Pure."""
+"""Parser of one trial of http_concurrency: the generator's output, and the facts about the load. Pure."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -24,14 +24,14 @@ from benchstudy.model.criteria import BUSY_GENERATOR
 from benchstudy.model.family import UNKNOWN, Observation, Parsed, ParseError
 
 IMPORTED_AB, IMPORTED_K6, IMPORTED_HEY, IMPORTED_LOCUST = "ab.txt", "k6-export.json", "hey.txt", "locust_stats.csv"
-PART = "part.json"  # which row of Locust's table an imported trial is
+PART = "part.json"  # the row of Locust's table that an imported trial comes from
 _KNOWN_FACTS = ("tool", "concurrency", "rate_per_s", "checks", "usage", "threads", "leaves", "left", "server")
-# Of a generator's share of its CPUs: how far the most and the least that it can have been may lie apart.
+# The largest allowed difference between the bounds of a generator's CPU share.
 _GENERATOR_CPU_BLUR = 0.15
 
 
 def parse_trial(levels: Mapping[str, str], files: Path) -> Parsed:
-    """The observations and series of a trial, measured or imported. Raises ParseError."""
+    """Parse the observations and series of a trial, measured or imported. Raises ParseError."""
     summary = imported_summary(files)
     if summary is not None:
         rows = [{"percent": percent, "latency_s": seconds} for percent, seconds in sorted(summary.percentiles.items())]
@@ -62,7 +62,7 @@ def _loads(facts: Mapping[str, Any], files: Path) -> Loads:
 
 
 def _threads(facts: Mapping[str, Any]) -> list[int]:
-    """Of each client's generator."""
+    """The number of threads of each client's generator."""
     return [client["threads"] for client in facts.get("clients", [facts])]
 
 
@@ -77,7 +77,7 @@ def _parsed(
 
 
 def imported_summary(files: Path) -> Summary | None:
-    """Of another generator, as it was imported; None where the trial is none. Raises ParseError."""
+    """Read the imported summary of another generator; None if the trial has none. Raises ParseError."""
     if (files / IMPORTED_K6).is_file():
         return parse_k6(read_text(files / IMPORTED_K6))
     if (files / IMPORTED_HEY).is_file():
@@ -89,13 +89,13 @@ def imported_summary(files: Path) -> Summary | None:
 
 
 def note_trial(files: Path) -> Mapping[str, Any]:
-    """Raises ParseError."""
+    """Return notes about a trial: the problems in the generator's output. Raises ParseError."""
     facts = read_facts(files / FACTS, _KNOWN_FACTS)
     return {"problems": list(_loads(facts, files).together.problems)}
 
 
 def _compare(levels: Mapping[str, str], facts: Mapping[str, Any], found: LoadResult) -> None:
-    """Raises ParseError when the files are of another case, or when the server did not do what it was asked for."""
+    """Raise ParseError if the files belong to another case, or if a cache answered instead of the server."""
     if "rate" in levels:
         asked, stated, unit = Rate.of_level(levels["rate"]).per_s, facts["rate_per_s"], "a second"
     else:
@@ -108,12 +108,12 @@ def _compare(levels: Mapping[str, str], facts: Mapping[str, Any], found: LoadRes
         if made < found.good:
             raise ParseError(
                 f"{found.good} requests were answered and the server left {made} new files ({facts['leaves']}): "
-                "the others came from a cache, so this is no measurement of the work; raise the endpoint's walk.last"
+                "the others came from a cache, so the trial does not measure the work; raise the endpoint's walk.last"
             )
 
 
 def _around(facts: Mapping[str, Any], found: LoadResult) -> dict[str, tuple[float | None, str]]:
-    """What the server used, and what it answers with."""
+    """The resources that the server used, and the length of its responses."""
     values: dict[str, tuple[float | None, str]] = {}
     server = facts["server"] or {}
     before, after = facts["usage"]["before"], facts["usage"]["after"]
@@ -129,12 +129,12 @@ def _around(facts: Mapping[str, Any], found: LoadResult) -> dict[str, tuple[floa
 
 
 def _generator_cpu(supervised: Mapping[str, Any], load_s: float, threads: int) -> float | None:
-    """Share of its CPUs that the generator used while it made load; None where that cannot be told.
+    """Return the share of its CPUs that the generator used during the load; None if it is unknown.
 
-    Known is what it used in all its life. Counted over the load alone that is the most it can be; the least is without
-    what its CPUs could do before and after, when it read scripts, prepared connections and wrote files. Only where
-    these two are far apart, and one of them would make it the limit, nothing is told: k6 prepares for a third of a
-    second, and yet the most that it can have used mostly shows that it had room.
+    Known is the CPU time of the whole process. Divided by the duration of the load, it is an upper bound. The lower
+    bound excludes what the CPUs could do before and after the load, when the generator read scripts, prepared
+    connections and wrote files. The result is None only if the bounds are far apart and leave open whether the
+    generator was the limit. k6 prepares for a third of a second, but its upper bound mostly shows that it had room.
     """
     user_s, system_s, life_s = (supervised.get(name) for name in ("cpu_user_s", "cpu_system_s", "duration_s"))
     if user_s is None or system_s is None or life_s is None or not load_s:
@@ -147,7 +147,7 @@ def _generator_cpu(supervised: Mapping[str, Any], load_s: float, threads: int) -
 def _little(
     levels: Mapping[str, str], values: Mapping[str, tuple[float | None, str]]
 ) -> dict[str, tuple[float | None, str]]:
-    """Requests under way on average. In a closed loop as many as connections."""
+    """The mean number of requests in flight, which equals the number of connections in a closed loop."""
     measured = values.get("concurrency_measured", (requests_under_way(values), ""))[0]
     if measured is None:
         return {}

@@ -1,6 +1,6 @@
-"""One trial of http_concurrency: a fresh server, looked at, warmed up, loaded, looked at again.
+"""One trial of http_concurrency: start a server, check it, warm it up, load it, and check it again.
 
-What was found around the load goes into `http.json` in the trial's folder, so that parsing needs the files alone.
+Facts about the load go into `http.json` in the trial's folder, so that parsing needs only files.
 """
 
 import json
@@ -36,12 +36,12 @@ if TYPE_CHECKING:
 WARM_UP, SERVER = "warm-up", "server"
 _TOKEN_ENV = "BENCHSTUDY_HTTP_TOKEN"
 _CHECK_TIMEOUT_S = 20.0
-_SPARE_FILES = 128  # of a server: its libraries, logs, backend
+_SPARE_FILES = 128  # additional open files of a server: libraries, logs, backend
 _TITLE = re.compile(r"<title[^>]*>\s*(.*?)\s*</title>", re.I | re.S)
 
 
 def run_trial(case: Case, trial: "TrialContext[HttpConcurrencyConfig]") -> None:
-    """See the family. Raises TrialFailed with a cause a person understands."""
+    """Run one trial, see the family. Raises TrialFailed with a readable cause."""
     _Trial(case, trial).run()
 
 
@@ -137,13 +137,13 @@ class _Trial:
     # --- where it runs ---------------------------------------------------------------------------------------
 
     def _placement(self, role: str) -> Placement:
-        """The generator beside the server's CPUs, where there are others. Raises TrialFailed for too few CPUs."""
+        """Give the generator CPUs apart from the server's if there are enough. Raises TrialFailed for too few CPUs."""
         trial, wanted = self.trial, self.generator.cpus
         cpus = cpus_for_generator(trial, role, self.generator.name, wanted)
         same_host = trial.roles[role] == trial.roles[self.server_role]
         held = self.limits.cpus
         if held is None and self.server.ceiling and wanted and wanted < len(cpus):
-            held = len(cpus) - wanted  # the same generator as elsewhere, at its best
+            held = len(cpus) - wanted  # the generator has the same CPUs as with other servers
         return place(cpus, held=held, wanted=wanted, same_host=same_host)
 
     def _threads(self, load: Load, role: str) -> int:
@@ -152,17 +152,20 @@ class _Trial:
 
     @property
     def _server_files(self) -> int:
-        # A connection, and a file or a connection to a backend for each.
+        # For each request, one connection, and one file or connection to a backend.
         return 2 * (self.concurrency or self.generator.max_in_flight) + _SPARE_FILES
 
     def _first(self, warm_up: bool) -> int:
         walk = self.endpoint.walk
         return 0 if walk is None else walk.warm_up_first if warm_up else walk.first
 
-    # --- looking at the server -------------------------------------------------------------------------------
+    # --- checking the server ---------------------------------------------------------------------------------
 
     def _check(self, running: "RunningService", base: str, when: str, last: int) -> tuple[str | None, dict[str, Any]]:
-        """Log in, ask once, judge the answer: (token, answer). `last`: of a walk, this many before its end."""
+        """Log in, send one request, and check the response. Returns (token, response).
+
+        `last`: the number for a walk, counted back from its end. Raises TrialFailed for an unexpected response.
+        """
         path = self.endpoint.path
         if self.endpoint.walk:
             path = path.replace(COUNTER, str(self.endpoint.walk.last - last))
@@ -209,7 +212,7 @@ class _Trial:
         }
 
     def _fill(self, running: "RunningService", text: str, token: str | None = None, keep_token: bool = False) -> str:
-        """`text` with what its placeholders stand for, each looked up once: no secret is searched for another."""
+        """Return `text` with its placeholders filled in, in one pass: filled-in values are not searched again."""
 
         def value(match: re.Match[str]) -> str:
             if match[1].startswith("env."):
@@ -221,9 +224,10 @@ class _Trial:
         return PLACEHOLDER.sub(value, text)
 
     def _prove(self, running: "RunningService") -> int:
-        """Before anything is sent: the port is the server's. How many files it may open; TrialFailed for too few.
+        """Prove, before anything is sent, that the server owns the port. Returns the limit of its open files.
 
-        That the service is ready proves it of the port that its probe asks, which can be another one.
+        Readiness of the service proves this only for the port of its probe, which can be a different one. Raises
+        TrialFailed for another owner, or too few open files.
         """
         port = self.server.port
         found = self.trial.agent_call(
@@ -234,13 +238,13 @@ class _Trial:
         needed = self.concurrency or 1
         if found["open_files"] < needed:
             raise TrialFailed(
-                f"the server {self.server.name} may open {found['open_files']} files and {needed} requests at once "
-                "need as many: raise it in the server's own configuration (ulimit -n alone does not)"
+                f"the server {self.server.name} may open {found['open_files']} files, but {needed} concurrent requests "
+                "need as many: raise the limit in the server's own configuration (ulimit -n alone is not enough)"
             )
         return found["open_files"]
 
     def _left(self, running: "RunningService") -> int | None:
-        """How many files the requests so far have left behind; None when the study does not ask for it."""
+        """Return the number of files that requests created so far; None if the endpoint has no `leaves`."""
         if not self.endpoint.leaves:
             return None
         pattern = running.fill(self.endpoint.leaves)
@@ -285,9 +289,9 @@ class _Trial:
 
 
 def problem_of(answer: Mapping[str, Any], expect: Expect) -> str | None:
-    """What came instead of the right answer, in a sentence; None when it is the right one."""
+    """Describe in a sentence how a response differs from the expected one; None if it does not."""
     if "error" in answer:
-        return f"GET {answer['url']} got no answer: {answer['error']}"
+        return f"GET {answer['url']} got no response: {answer['error']}"
     wrong = []
     if answer["status"] != expect.status:
         wrong.append(f"status {expect.status}")
@@ -307,14 +311,14 @@ def problem_of(answer: Mapping[str, Any], expect: Expect) -> str | None:
     came = f"{answer['status']} {answer['reason']}, {kind}, {answer['length']} bytes"
     where = answer["headers"].get("Location")
     hints = [
-        f"it leads to {where}" if where else "",
+        f"it redirects to {where}" if where else "",
         f'a page called "{title[1]}"' if title else "",
         "is it a login page? then the server needs a `login`" if _looks_like_login(answer) else "",
         "is the path right?" if answer["status"] == 404 else "",
     ]
     shown = "; ".join(hint for hint in hints if hint)
     expected = ", ".join(wrong)
-    return f"GET {answer['url']} was answered {came}; the study expects {expected}" + (f" ({shown})" if shown else "")
+    return f"GET {answer['url']} returned {came}; the study expects {expected}" + (f" ({shown})" if shown else "")
 
 
 def _looks_like_login(answer: Mapping[str, Any]) -> bool:

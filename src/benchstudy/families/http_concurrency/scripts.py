@@ -1,6 +1,6 @@
-"""Scripts that run inside the load generators, and the environment that tells them what to do.
+"""Scripts that run inside the load generators, and the environment with their settings.
 
-Settings go through the environment because argument lists are public on a host, and headers can hold secrets.
+Settings are in the environment, because argument lists are public on a host and headers can contain secrets.
 """
 
 from collections.abc import Mapping, Sequence
@@ -9,7 +9,7 @@ from pathlib import Path
 WRK_SCRIPT = Path(__file__).with_name("wrk.lua")
 K6_SCRIPT = Path(__file__).with_name("k6.js")
 SCRIPTS = {"wrk": WRK_SCRIPT, "k6": K6_SCRIPT}
-LIBRARY = "http-load"  # by this name they are shipped to a host
+LIBRARY = "http-load"  # the name of the library with which they are copied to a host
 K6_SUMMARY = "k6-summary.json"
 
 _PREFIX = "BENCHSTUDY_HTTP_"
@@ -28,10 +28,10 @@ def wrk_environment(
     check: bool = True,
     first_number: int = 0,
 ) -> dict[str, str]:
-    """For `wrk -t threads -c connections -s wrk.lua URL`, whose URL gives host and port only.
+    """Return the environment for `wrk -t threads -c connections -s wrk.lua URL`, whose URL has host and port only.
 
-    `paths` (with query) are walked in turn by each thread; a good answer has `status`, a body of `length` bytes that
-    contains `text`. `check=False` leaves answers unlooked at. Raises ValueError for what a line cannot hold.
+    Each thread requests `paths` (with query) in turn. A successful response has `status`, and a body of `length` bytes
+    that contains `text`. `check=False` skips the check of responses. Raises ValueError for values with line breaks.
     """
     found = _common(method, headers, status, length, text, first_number)
     found |= {"PATHS": _lines(paths, "path"), "THREADS": str(threads), "CONNECTIONS": str(connections)}
@@ -55,23 +55,23 @@ def k6_environment(
     first_number: int = 0,
     summary: str = K6_SUMMARY,
 ) -> dict[str, str]:
-    """For `k6 run k6.js`: `rate` arrivals a second during `duration_s`, at most `vus` requests under way.
+    """Return the environment for `k6 run k6.js`: `rate` arrivals per second for `duration_s`, with `vus` in flight.
 
-    Where both `length` and `text` are given, the length is that of Content-Length. `summary` is the file k6 writes.
-    Raises ValueError for a rate or time that k6 cannot take, or what a line cannot hold.
+    If both `length` and `text` are given, the length is that of Content-Length. `summary` is the file that k6 writes.
+    Raises ValueError for a rate or time that k6 does not support, or for values with line breaks.
     """
     if rate < 0.001 or duration_s < 0.001 or timeout_s < 0.001 or vus < 1:
         raise ValueError(f"k6 needs a rate, a duration, a timeout and VUs above 0, got {rate=} {duration_s=} {vus=}")
     found = _common(method, headers, status, length, text, first_number)
     found |= {
         "URLS": _lines(urls, "URL"),
-        "RATE": repr(float(rate)),  # every digit: the script tells 100/min from 1.667/s
+        "RATE": repr(float(rate)),  # all digits, so that the script distinguishes 100/min from 1.667/s
         "DURATION": f"{duration_s:.12g}",
         "TIMEOUT": f"{timeout_s:.12g}",
         "VUS": str(vus),
         "SUMMARY": summary,
     }
-    # Half of what its garbage collector costs, which competes with the requests for the generator's CPUs.
+    # Halves the cost of its garbage collector, which competes with requests for the generator's CPUs.
     return _named(found) | {"GOGC": "400", "K6_NO_USAGE_REPORT": "true"}
 
 
@@ -80,7 +80,7 @@ def _common(
 ) -> dict[str, str]:
     for name in headers or {}:
         if ":" in name:
-            raise ValueError(f"a header's name cannot hold a colon: {name!r}")
+            raise ValueError(f"the name of a header must not contain a colon: {name!r}")
     found = {"METHOD": method, "STATUS": str(status), "FIRST": str(first)}
     if headers:
         found["HEADERS"] = _lines([f"{name}: {value}" for name, value in headers.items()], "header")
@@ -96,8 +96,8 @@ def _lines(values: Sequence[str], what: str) -> str:
         raise ValueError(f"at least one {what} is needed")
     for value in values:
         if "\n" in value or "\r" in value or not value:
-            # Not the value itself: a header can be a secret.
-            raise ValueError(f"a {what} is one line and not empty; one of {len(values)} is not")
+            # The message omits the value, because a header can be a secret.
+            raise ValueError(f"each {what} must be one line and not empty; one of {len(values)} is not")
     return "\n".join(values)
 
 
@@ -106,5 +106,5 @@ def _named(settings: Mapping[str, str]) -> dict[str, str]:
 
 
 def scripts() -> dict[str, Path]:
-    """File name to its place here, of what is shipped to a host."""
+    """Map the name of each script that is copied to a host to its local path."""
     return {path.name: path for path in SCRIPTS.values()}

@@ -1,4 +1,4 @@
-"""The loads of several clients taken together. Pure."""
+"""Combination of the loads of several clients. Pure."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ _SHOWN = [*range(101), *(99 + tenth / 10 for tenth in range(1, 10)), 99.99]
 
 @dataclass(frozen=True)
 class Loads:
-    """One or several, what they are together, and the folders they were read from. `clients`: None of a single one."""
+    """The loads of a trial, their combination, and their folders. `clients`: None for a single client."""
 
     each: Sequence[LoadResult]
     together: LoadResult
@@ -36,13 +36,13 @@ class Loads:
 
 
 def one_load(tool: str, folder: Path) -> Loads:
-    """Raises ParseError."""
+    """Read the load of a single client. Raises ParseError."""
     load = parse_load(tool, folder)
     return Loads([load], load, [folder])
 
 
 def several_loads(tool: str, folder: Path) -> Loads:
-    """Raises ParseError."""
+    """Read and combine the loads of several clients. Raises ParseError."""
     clients = read_clients(folder)
     folders = client_folders(folder, clients)
     each = [parse_load(tool, one, clients=len(folders)) for one in folders]
@@ -52,7 +52,7 @@ def several_loads(tool: str, folder: Path) -> Loads:
 
 
 def _together(each: Sequence[LoadResult], clients: Clients) -> LoadResult:
-    """Sums, and latencies from the merged histogram. The time is the longest one, and skew is of the shortest."""
+    """Combine loads: sums, latencies from the merged histogram, the longest duration, and skew by the shortest one."""
     values = [load.values for load in each]
     bins = [_bins(load) for load in each]
     counts = [sum(count for *_, count in one) for one in bins]
@@ -83,8 +83,8 @@ def _together(each: Sequence[LoadResult], clients: Clients) -> LoadResult:
     unread = [f"p{percent}" for percent in PERCENTILES if everything and read[float(percent)] is None]
     if unread:
         problems.append(
-            f"percentiles: the merged histogram is too coarse to tell {', '.join(unread)}: this generator's latencies "
-            "are known to a millisecond only"
+            f"percentiles: the merged histogram is too coarse for {', '.join(unread)}: this generator reports "
+            "latencies in whole milliseconds"
         )
     return LoadResult(
         {**found, **clients.values(window_s)},

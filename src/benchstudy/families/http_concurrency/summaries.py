@@ -1,6 +1,6 @@
-"""Summaries of other generators, as they are imported: k6's own, hey's, Locust's table of requests. Pure.
+"""Readers of imported summaries of other generators: k6, hey, and Locust's table of requests. Pure.
 
-They hold less than what our own trials keep: no histogram, few percentiles, and not how the load was made.
+Summaries have less than our own trials: no histogram, few percentiles, and no description of the load.
 """
 
 import csv
@@ -21,7 +21,7 @@ _MS = 1e-3
 
 @dataclass(frozen=True)
 class Summary:
-    """`values`: metric to value and unit. `percentiles`: per cent to s. `told`: levels that the summary tells."""
+    """A summary. `values`: metric to value and unit. `percentiles`: percent to s. `told`: known levels."""
 
     values: Values
     percentiles: Mapping[float, float]
@@ -43,7 +43,7 @@ def is_locust(text: str) -> bool:
 
 @damaged("k6's summary lacks what k6 writes, or is truncated")
 def parse_k6(text: str) -> Summary:
-    """Of `--summary-export`, or of a `handleSummary` that writes what it is given. Raises ParseError."""
+    """Parse the output of `--summary-export`, or of a `handleSummary` that writes its data. Raises ParseError."""
     found = json.loads(text)["metrics"]
     metrics = {name: metric.get("values", metric) for name, metric in found.items()}
     counts = {name: metrics[name] for name in ("http_reqs", "iterations", "data_received") if name in metrics}
@@ -73,7 +73,7 @@ _ENDS = {"mean": "avg", "max": "max"}
 
 @damaged("hey's summary is damaged")
 def parse_hey(text: str) -> Summary:
-    """Of hey's summary. Raises ParseError."""
+    """Parse hey's summary. Raises ParseError."""
     if text.count("Summary:") > 1:
         raise ParseError("several summaries of hey are in one text: give each a file of its own")
     took, most, least, mean, rate = (
@@ -103,7 +103,7 @@ def _field(text: str, name: str) -> float:
 
 @damaged("Locust's table is damaged")
 def locust_rows(text: str) -> list[dict[str, str]]:
-    """Of `…_stats.csv`: a row for each kind of request that was made, without the sum of all. Raises ParseError."""
+    """Read `…_stats.csv`: one row per kind of request that was sent, without the total. Raises ParseError."""
     rows = [row for row in csv.DictReader(io.StringIO(text)) if row["Name"] != "Aggregated"]
     if any(None in row.values() for row in rows):
         raise ParseError("Locust's table is truncated: its last line lacks columns")
@@ -112,7 +112,7 @@ def locust_rows(text: str) -> list[dict[str, str]]:
 
 @damaged("Locust's table lacks what Locust writes")
 def parse_locust(row: Mapping[str, str]) -> Summary:
-    """One row of the table. Raises ParseError."""
+    """Parse one row of the table. Raises ParseError."""
     requests, failed = int(row["Request Count"]), int(row["Failure Count"])
     took = requests / float(row["Requests/s"])
     least, mean, most = (float(row[f"{name} Response Time"]) * _MS for name in ("Min", "Average", "Max"))
@@ -132,7 +132,7 @@ def _values(
     times: tuple[float, float, float],
     percentiles: Mapping[float, float],
 ) -> Values:
-    """`times`: least, mean and most. Raises ParseError when they do not rise as they must."""
+    """Return the metrics of a summary. `times`: minimum, mean and maximum in s. Raises ParseError for a wrong order."""
     least, mean, most = times
     rising: Sequence[float] = [least, *(percentiles[p] for p in sorted(percentiles)), most]
     # Some are printed in whole milliseconds, and Locust's percentiles in two digits.
@@ -151,5 +151,5 @@ def _values(
 
 
 def known(values: Values, metrics: Mapping[str, Any]) -> Values:
-    """Those that the family has a metric for: percentiles differ from tool to tool."""
+    """Return the values that are metrics of the family. Tools report different percentiles."""
     return {name: value for name, value in values.items() if name in metrics}

@@ -3,13 +3,13 @@
 -- Environment, all optional (benchstudy.families.http_concurrency.scripts.environment writes it):
 --   BENCHSTUDY_HTTP_METHOD   GET when absent
 --   BENCHSTUDY_HTTP_HEADERS  "Name: value" lines; in the environment, so that a secret is in no argument list
---   BENCHSTUDY_HTTP_PATHS    one a line, walked in turn; "{{n}}" becomes a number that no other request has
+--   BENCHSTUDY_HTTP_PATHS    one per line, requested in turn; "{{n}}" becomes a number that is unique to a request
 --   BENCHSTUDY_HTTP_FIRST    the first of those numbers (0)
 --   BENCHSTUDY_HTTP_STATUS   the status a good answer has (200)
 --   BENCHSTUDY_HTTP_LENGTH   bytes of a good answer's body
 --   BENCHSTUDY_HTTP_TEXT     what a good answer's body contains
---   BENCHSTUDY_HTTP_CHECK    "none" leaves answers unlooked at (wrk itself then counts statuses above 399), which
---                            spares the generator about a microsecond an answer
+--   BENCHSTUDY_HTTP_CHECK    "none" skips the check of responses (wrk itself then counts statuses above 399), which
+--                            saves about a microsecond per response
 --   BENCHSTUDY_HTTP_THREADS, BENCHSTUDY_HTTP_CONNECTIONS   what wrk is given with -t and -c; the threads of all of
 --                            them where several clients load, so that no number comes twice
 

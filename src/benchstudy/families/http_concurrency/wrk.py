@@ -1,7 +1,7 @@
 """wrk 4: the line of JSON that wrk.lua adds to what it prints.
 
-wrk "corrects" its latencies before it prints them, by answers that a stalled connection would have had. The line of
-JSON holds them as recorded; only those fit the requests and Little's law.
+wrk "corrects" its latencies before it prints them: it adds responses that a stalled connection would have had. The
+line of JSON has the recorded latencies. Only these agree with the number of requests and with Little's law.
 """
 
 import json
@@ -38,18 +38,18 @@ class WrkResult:
     read_errors: int
     write_errors: int
     errors: Errors
-    statuses: Mapping[int, int]  # empty where answers were not looked at
-    checked: bool  # whether status, length and text of each answer were looked at
+    statuses: Mapping[int, int]  # empty if responses were not checked
+    checked: bool  # whether status, length and text of each response were checked
     latency: Latency
 
     @property
     def good(self) -> int:
-        """Answers in time that had the expected status, length and text."""
+        """The number of responses in time with the expected status, length and text."""
         return self.requests - (self.errors.total - self.errors.connect)
 
     @property
     def throughput(self) -> float:
-        """Good answers a second."""
+        """Successful responses per second."""
         return self.good / self.duration
 
     @property
@@ -58,11 +58,11 @@ class WrkResult:
 
     @property
     def concurrency_measured(self) -> float:
-        """Requests under way on average, by Little's law, from the latencies as recorded."""
+        """The mean number of requests in flight, by Little's law, from the recorded latencies."""
         return self.latency.count / self.duration * self.latency.mean
 
     def problems(self) -> list[str]:
-        """What a reader would not see in wrk's own summary, each by name: status, length, text, timeout, connection,
+        """Return the problems that wrk's own summary hides, by name: status, length, text, timeout, connection,
         little, unchecked.
         """
         errors, found = self.errors, []
@@ -98,10 +98,10 @@ class WrkResult:
 
 @damaged("wrk's output is damaged")
 def parse_wrk(text: str, stderr: str = "") -> WrkResult:
-    """The run in wrk's standard output, by the line that our script adds at its end.
+    """Parse the run in wrk's standard output, from the line that our script adds at its end.
 
-    `stderr` is only read for wrk's reason when there is no run. Raises ParseError when the output is cut off, not
-    wrk's, or holds two runs, and when not one answer came.
+    `stderr` is only read for wrk's reason if there is no run. Raises ParseError if the output is truncated, not from
+    wrk, or has two runs, or if there was no response.
     """
     runs = len(_RUNNING.findall(text))
     if runs != 1:

@@ -1,9 +1,9 @@
-"""Runs a command again and again, and times it: `main SPEC` prints JSON with what every run took.
+"""Runs a command repeatedly and times it: `main SPEC` prints JSON with the resource usage of every run.
 
-A run is spawned without a shell; its clock begins before the spawn and ends when the process has ended, before it is
-reaped. Processor time, faults and switches are those of the process and of all its children that it waited for (wait4);
-bytes are what /proc/PID/io then says. What a run prints goes to `run-N/stdout` and `run-N/stderr` of the current
-folder, and files that are wanted go beside them. The command works in the folder `work`, which is removed at the end.
+A run is spawned without a shell. Its clock starts before the spawn and stops when the process has ended, before it is
+reaped. CPU time, faults and switches are those of the process and of the children that it waited for (wait4). Bytes
+are read from /proc/PID/io. Outputs of a run go to `run-N/stdout` and `run-N/stderr` in the current folder, with
+collected files beside them. The command works in the folder `work`, which is removed at the end.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def _measure(spec: dict, base: str, answer: dict) -> None:
 
 
 def _warm_up(spec: dict, base: str, answer: dict) -> None:
-    """So many runs, or as many as it takes until so much time has passed. They count for nothing."""
+    """Do a number of runs, or whole runs until a time has passed. These runs do not count."""
     runs, end = spec["warm_up"].get("runs", 0), monotonic() + spec["warm_up"].get("seconds", 0.0)
     folder = os.path.join(base, "warm-up")
     while runs > len(answer["warm_up"]) or monotonic() < end:
@@ -79,7 +79,7 @@ def _warm_up(spec: dict, base: str, answer: dict) -> None:
 
 
 def _one(spec: dict, folder: str) -> dict:
-    """A run in its own folder, after what prepares it. Raises Stopped."""
+    """Do one run in its own folder, after its `prepare` steps. Raises Stopped."""
     for argv in spec["prepare"]:
         _step("prepare", argv, os.path.join(folder + ".prepare"))
     os.mkdir(folder)
@@ -104,7 +104,7 @@ def _one(spec: dict, folder: str) -> dict:
 
 def _run(argv: list[str], stdin: str, stdout: str, stderr: str) -> dict:
     """One run. Raises Stopped where it cannot be started."""
-    # All that can be done before the clock starts: of a run of a millisecond it would be a tenth.
+    # Everything possible is done before the clock starts: it would take a tenth of a run of a millisecond.
     program, arguments = shutil.which(argv[0]) or argv[0], [os.fsencode(argument) for argument in argv]
     written = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
     streams = [os.open(stdin, os.O_RDONLY), os.open(stdout, written, 0o600), os.open(stderr, written, 0o600)]
@@ -137,7 +137,7 @@ def _run(argv: list[str], stdin: str, stdout: str, stderr: str) -> dict:
 
 
 def _bytes(pid: int) -> dict:
-    """What the ended process and its children read and wrote: by calls, and from storage. {} where nobody tells."""
+    """Bytes that the ended process and its children read and wrote, by calls and from storage; {} if unknown."""
     names = {"rchar": "read_bytes", "wchar": "written_bytes"}
     names.update(read_bytes="storage_read_bytes", write_bytes="storage_written_bytes")
     try:

@@ -1,4 +1,4 @@
-"""Which of a study's own factors and metrics go where on the page: a study may declare any."""
+"""The layout of the page, which depends on the factors and metrics that the study declares."""
 
 import itertools
 from collections.abc import Iterator, Mapping
@@ -14,23 +14,23 @@ from benchstudy.report.results.results import Results, Where
 
 COMMAND = "command"
 _MOST_VIEWS = 12  # tables and panels of one kind
-_STEPS = 200  # of time, in a figure of a run
+_STEPS = 200  # number of time steps in a figure of a run
 _NUMBERS = (("_number", "1"), ("_bytes", "B"))
 
 _RESOURCES = {
-    "times": ("Time and memory of a run", ("wall_time", "user_time", "system_time", "peak_memory")),
+    "times": ("Time and memory per run", ("wall_time", "user_time", "system_time", "peak_memory")),
     "waits": (
-        "Page faults and context switches of a run",
+        "Page faults and context switches per run",
         ("minor_faults", "major_faults", "voluntary_switches", "involuntary_switches"),
     ),
-    "bytes": ("Bytes of a run", ("bytes_read", "bytes_written", "storage_read", "storage_written")),
+    "bytes": ("Bytes per run", ("bytes_read", "bytes_written", "storage_read", "storage_written")),
 }
 
 
 class Layout:
-    """The order of a page's figures. `series`: the factor whose levels stand side by side.
+    """The order of a page's figures. `series`: the factor whose levels are compared side by side.
 
-    That is the command, where there are several; else the last factor that varies and is no number.
+    It is the command if there are several, else the last factor that varies and is not numeric.
     """
 
     def __init__(self, page: Page):
@@ -40,14 +40,14 @@ class Layout:
         self.series = COMMAND if COMMAND in texts else next(reversed(texts or self.varying), COMMAND)
         numbers = [factor for factor in self.varying if factor != self.series and self.column(factor)]
         self.number = next(reversed(numbers), None)
-        # What the cases are measured for comes first.
+        # The primary metrics come first.
         self.primary = list(results.primary_metrics)
         self.own = [metric for metric in results.metrics if metric not in METRICS and metric not in self.primary]
         self._declared = {c["name"]: c.get("metrics", {}) for c in page.declared.get("commands", ())}
 
     @property
     def by(self) -> str:
-        """What the names of series are levels of, where nobody can guess it."""
+        """The factor of the series as the end of a title; empty if it is the command."""
         return "" if self.series == COMMAND else f", by {self.series.replace('_', ' ')}"
 
     def column(self, factor: str) -> tuple[str, str] | None:
@@ -56,9 +56,9 @@ class Layout:
         return next(((factor + end, unit) for end, unit in _NUMBERS if factor + end in columns), None)
 
     def views(self, metric: str = "", *, numbered: bool | None = None) -> dict[str, Where]:
-        """Choices of cases that are to give a metric, by title: one for each combination of all factors but the series.
+        """Choices of cases for a metric, by title: one per combination of the levels of all factors but `series`.
 
-        `numbered`: only those whose command has a level of `number`, whatever it is; or only those that have none.
+        `numbered`: True: only cases with a level of the factor `number`; False: only cases without one.
         """
         number = self.number if numbered is not None else None
         others = [factor for factor in self.varying if factor not in (self.series, number)]
@@ -68,7 +68,7 @@ class Layout:
             if not self._gives(command, metric) or (number and numbered is (row[number] is None)):
                 continue
             groups.setdefault(tuple(row[factor] for factor in others), {})[command] = None
-        # Commands that lack a factor are not told by its levels.
+        # The levels of a factor do not identify commands that lack it.
         every = self.results.levels(COMMAND)
         found: dict[str, Where] = {}
         for levels, commands in itertools.islice(groups.items(), _MOST_VIEWS):
@@ -78,7 +78,7 @@ class Layout:
         return found
 
     def _gives(self, command: str, metric: str) -> bool:
-        """Whether it is to give the metric. What was imported under another name may give any."""
+        """Whether the command declares the metric. A command that is imported under another name may have any."""
         return metric in METRICS or not metric or metric in self._declared.get(command, [metric])
 
     def title_of_axis(self, metric: str) -> str:
@@ -90,7 +90,7 @@ class Layout:
 
 
 def answers(page: Page, layout: Layout) -> None:
-    """Every metric that the cases are measured for, under each combination of the other factors."""
+    """Show every primary metric for each combination of the other factors."""
     groups = {
         f"{layout.title(metric, view)}{layout.by}": (metric, where)
         for metric in layout.primary
@@ -100,7 +100,7 @@ def answers(page: Page, layout: Layout) -> None:
 
 
 def figures(page: Page, layout: Layout) -> None:
-    """Each primary metric against the last factor that is a number, and trial by trial where a command has none."""
+    """Show each primary metric against the last numeric factor, or as single trials for commands without one."""
     for metric in layout.primary:
         name = metric
         numbered = layout.views(metric, numbered=True) if layout.number else {}
@@ -132,10 +132,10 @@ def _strips(layout: Layout, metric: str, views: Mapping[str, Where]) -> Iterator
 
 
 def pairs(page: Page, layout: Layout) -> None:
-    """The first metric that the cases are measured for against each further one: a point a trial, a line by median."""
+    """Show the first primary metric against each further one, with one point per trial and a line through medians."""
     results = layout.results
     if len(layout.primary) < 2:
-        page.say(["The cases are measured for one metric alone."])
+        page.say(["The study has only one primary metric."])
     style = figuredata.style(results, layout.series)
     for first, other in ((layout.primary[0], other) for other in layout.primary[1:]):
         across = results.points(other).select("trial", x="value", x_unit="unit")
@@ -148,13 +148,14 @@ def pairs(page: Page, layout: Layout) -> None:
         panel = trend_panel("", points.drop("x_unit"), medians, x, y, style, apart=False, case=("series",))
         titles = f"{layout.title(first)} against {layout.title(other)}"
         caption = (
-            f"{titles}: a point a trial; the line joins the medians of cases, the bar is the first one's interval."
+            f"{titles}. Points are trials, the line connects the medians of cases, and bars are intervals of the first "
+            "metric."
         )
         page.show_figure(f"{first}-{other}", caption, [panel], style, points["series"].to_list())
 
 
 def _medians(layout: Layout, first: str, other: str) -> pl.DataFrame:
-    """A row a case: series, x, y, low, high, its place in the study's order, tooltips."""
+    """One row per case: series, x, y, low, high, its position in the study, and tooltips."""
     rows = []
     for order, levels in enumerate(layout.results.select().iter_rows(named=True)):
         y, x = (layout.results.estimate(metric, levels["target"], levels["case"]) for metric in (first, other))
@@ -176,11 +177,11 @@ def _medians(layout: Layout, first: str, other: str) -> pl.DataFrame:
 
 
 def comparisons(page: Page, layout: Layout) -> None:
-    """Each factor that varies, its levels against the first, in every metric the cases are measured for."""
+    """Compare the levels of each varying factor with its first level, in every primary metric."""
     exact = [metric for metric in layout.primary if _exact(layout.results, metric)]
     if exact:
         titles = " and ".join(layout.title(metric) for metric in exact)
-        page.say([f"{titles}: all trials of a case agree to the last digit, so that no difference of it needs a test."])
+        page.say([f"{titles}: all trials of a case agree to the last digit, so differences need no test."])
     compared = [m for m in layout.primary if m not in exact and layout.results.declared(m).better]
     for factor in layout.varying if compared else ():
         name = factor.replace("_", " ")
@@ -189,28 +190,28 @@ def comparisons(page: Page, layout: Layout) -> None:
             compared,
             factor=factor,
             across_tools=_tools_differ(layout.results, factor),
-            caption=f"By {name}, each against the first",
+            caption=f"By {name}, each against the first one",
         )
 
 
 def _exact(results: Results, metric: str) -> bool:
-    """Whether every case has several trials and one value, such as the size of what is always made alike."""
+    """Whether every case has several trials with one value, such as the size of a reproducible output."""
     values = [[value for _, value, _ in trials] for trials in results.by_case(metric).values()]
     return bool(values) and all(len(of_case) > 1 and len(set(of_case)) == 1 for of_case in values)
 
 
 def _tools_differ(results: Results, factor: str) -> bool:
-    """Whether every level has one program, and other levels have another: then the program is what is compared."""
+    """Whether the program differs between levels but not within one, so that the comparison is between programs."""
     rows = results.counted.join(results.cases.select("target", "case", factor), on=["target", "case"])
     tools = rows.drop_nulls(["tool", factor]).group_by(factor).agg(pl.col("tool").unique())["tool"].to_list()
     return all(len(of_level) == 1 for of_level in tools) and len({of_level[0] for of_level in tools}) > 1
 
 
 def over_time(page: Page, layout: Layout) -> None:
-    """The series that commands gave: a figure each, a panel a view, the median of trials as a line."""
+    """Show each series of the commands as a figure with one panel per view, and the median of trials as a line."""
     samples = layout.results.series("samples")
     if samples is None or samples.is_empty():
-        return page.say(["No command of this study gives figures over time."])
+        return page.say(["No command of this study declares a series over time."])
     found = samples.join(layout.results.cases, on=["target", "case"])
     style = figuredata.style(layout.results, layout.series)
     for (name,), rows in found.group_by("series", maintain_order=True):
@@ -218,7 +219,7 @@ def over_time(page: Page, layout: Layout) -> None:
         y = Axis(title, rows["unit"][0], log=False)
         panels = [_time(layout, view, y, rows, where, style) for view, where in layout.views().items()]
         drawn = [panel for panel in panels if panel is not None]
-        caption = f"{title} over the course of a run, the median of trials at each time."
+        caption = f"{title} during a run, as the median of trials at each time."
         page.show_figure(f"series-{name}", caption, drawn, style, list(style.names))
 
 
@@ -228,7 +229,7 @@ def _time(layout: Layout, view: str, y: Axis, rows: pl.DataFrame, where: Where, 
     if chosen.is_empty():
         return None
     labels = [figuredata.label(layout.results, row, layout.series) for row in chosen.iter_rows(named=True)]
-    # No two runs say something at the very same moment.
+    # Runs print their values at different times, so times are rounded to common steps.
     step = max(*chosen["x_s"].to_list(), _STEPS * 1e-9) / _STEPS
     lines = (
         chosen.select(pl.Series("series", labels), ((pl.col("x_s") / step).round() * step).alias("x"), "value")
@@ -237,20 +238,20 @@ def _time(layout: Layout, view: str, y: Axis, rows: pl.DataFrame, where: Where, 
         .with_columns(line=pl.lit("median"))
         .sort("series", "x")
     )
-    return time_panel(view, lines, Axis("Time in the run", "time", log=False), y, style)
+    return time_panel(view, lines, Axis("Time since the start of the run", "time", log=False), y, style)
 
 
 def resources(page: Page, layout: Layout) -> None:
-    """What every command used, in tables that fit a screen."""
+    """Show the resource usage of every command, in tables that fit on a screen."""
     for name, (caption, metrics) in _RESOURCES.items():
         given = [metric for metric in metrics if metric in layout.results.metrics]
         page.metrics_table(name, given, rows=factors(layout), caption=f"{caption}, median over trials")
 
 
 def further(page: Page, layout: Layout) -> None:
-    """What the study declares besides what the cases are measured for."""
+    """Show the metrics that the study declares besides the primary ones."""
     if not layout.own:
-        return page.say(["The study declares no further metric."])
+        return page.say(["The study declares no further metrics."])
     page.metrics_table("further", layout.own, rows=factors(layout), caption="Further metrics, median over trials")
 
 
@@ -259,5 +260,5 @@ def factors(layout: Layout) -> list[str]:
 
 
 def shown(layout: Layout) -> list[str]:
-    """What the list of trials has beside each."""
+    """The metrics in the list of trials."""
     return list(dict.fromkeys([*layout.primary, *layout.own, "wall_time"]))

@@ -1,9 +1,8 @@
-"""Writes and reads 1001 small files in one process: what is left of the shell loop when nothing is forked.
+"""Writes and reads 1001 small files in one process: the shell loop without forks.
 
-`small-files DIRECTORY` makes DIRECTORY and works in it, and prints JSON: for `write` and `read` the whole
-loop's `real_s`, `user_s`, `system_s` (monotonic and CPU time, seconds) and `each_ns`, one integer a file;
-`files` and `bytes` are what was found in the folder afterwards. Nothing is removed. Exit status 1: it could
-not be done, and stderr says why.
+`small-files DIRECTORY` creates DIRECTORY, works in it, and prints JSON: for `write` and `read`, `real_s`, `user_s` and
+`system_s` of the whole loop (monotonic and CPU time in s), and `each_ns`, one integer per file. `files` and `bytes`
+count what is in the folder afterwards. Nothing is removed. On failure, the exit status is 1, and stderr says why.
 """
 
 from __future__ import annotations

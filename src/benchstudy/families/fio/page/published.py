@@ -1,4 +1,4 @@
-"""The GitLab file system page's figures (data/published/gitlab-filesystem.csv) beside what was measured here."""
+"""The figures of GitLab's file system page (data/published/gitlab-filesystem.csv) beside our measurements."""
 
 from collections.abc import Sequence
 
@@ -12,7 +12,7 @@ from benchstudy.report.results.results import Results
 from benchstudy.report.tables.tables import MISSING, Cell, Table
 
 FILE = "gitlab-filesystem.csv"
-# A published statistic of fio's sample to our metric.
+# Maps a statistic of the published fio sample to our metric.
 _FIO = {
     "IOPS": ("iops", "{op}_iops"),
     "Bandwidth": ("bandwidth", "{op}_bandwidth"),
@@ -20,7 +20,7 @@ _FIO = {
 
 
 def show(page: PublishedPage, results: Results | None) -> None:
-    """fio's 75 % / 25 % mix of 4 KiB, and 1001 small files: the page's references, then our directories."""
+    """Show the 4 KiB mix of 75 % reads and 25 % writes, and 1001 small files: published figures, then ours."""
     rows = published.read(page.folder / FILE, {})
     figures: list[tuple[str, list[Cell], list[Cell]]] = []
     metrics = [metric.format(op=op) for _, metric in _FIO.values() for op in ("read", "write")]
@@ -38,12 +38,12 @@ def show(page: PublishedPage, results: Results | None) -> None:
     several = len({target for target, _ in tried}) > 1
     heads += [f"Measured: {f'{target}, ' if several else ''}{directory}" for target, directory in tried]
     body = [(Cell.text(name), *printed, *ours) for name, printed, ours in figures]
-    caption = "File system: published (other hardware, one run), median measured here"
+    caption = "File system: published (other hardware, one run) and measured here (median)"
     page.show_table(Table("file-system", caption, ("Quantity", *heads), tuple(body)))
 
 
 def _reference(rows: pl.DataFrame, about: str, op: str, statistic: str) -> Cell:
-    """The figure of fio's sample or of the text, as it is printed."""
+    """Return the cell with a figure of the fio sample or of the text, as printed."""
     found = rows.filter(
         (pl.col("reference") == about) & (pl.col("op") == op) & (pl.col("statistic") == statistic)
     ).unique("value", keep="first", maintain_order=True)
@@ -54,7 +54,7 @@ def _reference(rows: pl.DataFrame, about: str, op: str, statistic: str) -> Cell:
 
 
 def _directories(results: Results, metrics: Sequence[str]) -> list[tuple[str, str]]:
-    """(target, directory) of those that the page's own job or loop was run in, in the study's order."""
+    """Return (target, directory) pairs with results of the page's job or loop, in the order of the study."""
     jobs = ["gitlab", "shell-loop"]
     found = {(e.target, e.levels["directory"]) for m in metrics for e in results.estimates(m, {"job": jobs})}
     rows = results.cases.select("target", "directory").unique(maintain_order=True).iter_rows()
@@ -71,8 +71,8 @@ def _fio(results: Results | None, where: tuple[str, str], job: str, metric: str)
 SECTION = Section(
     title="File system",
     introduction=(
-        "The page's example output of fio, what it says of a spinning disk, and its shell loop over small files, all "
-        "made once. Ours are medians over trials."
+        "The page's example output of fio, its estimate for a spinning disk, and its shell loop over small files, "
+        "each from one run. Ours are medians over trials."
     ),
     files={FILE: "GitLab: file system"},
     show=show,

@@ -1,4 +1,4 @@
-"""How the naive 1001-file test is judged: by the page's limit, and by a stricter one its figures give."""
+"""Judgement of the naive test with 1001 files: by the page's limit, and by a stricter limit from its figures."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,12 +11,12 @@ _CASE = ("target", "directory", "job")
 
 @dataclass(frozen=True)
 class Limits:
-    """Seconds for 1001 files, one operation.
+    """Limits in seconds for one operation on 1001 files.
 
-    `page`: what the page says a good file system stays under; it is for the shell loop.
-    `strict`: for the run without a fork. The page grants its slowest loop, the reading one, page / read times
-    what it took in its example; the same tolerance is granted here to the published loop without a fork, the
-    writing one. Reading back what was just written is not allowed more than writing it.
+    `page`: the page's upper limit for a good file system, for the shell loop.
+    `strict`: the limit of the run without a fork. The page tolerates page / read times the example's time of its
+    slowest loop, which reads. `strict` applies the same tolerance to the published loop without a fork, which writes.
+    The limit for reading back is the same as for writing.
     """
 
     page: float
@@ -29,7 +29,7 @@ class Limits:
 
 
 def limits(published: Path) -> Limits:
-    """The limits, out of `data/published/gitlab-filesystem.csv`."""
+    """Compute the limits. `published`: the path of `data/published/gitlab-filesystem.csv`."""
     rows = pl.read_csv(published).filter(pl.col("reference") == "small files")
 
     def value(statistic: str, op: str | None) -> float:
@@ -40,17 +40,17 @@ def limits(published: Path) -> Limits:
 
 
 def judge(observations: pl.DataFrame, cases: pl.DataFrame, published: Path) -> pl.DataFrame:
-    """One row a target, directory, job and op of the tables that tidy made.
+    """Judge the tidy tables, and return one row per target, directory, job and op.
 
     Columns: target, directory, job, op, n (trials with a value), failed (trials without), median_s,
     page_limit_s, within_page_limit (trials under it), strict_limit_s and within_strict_limit (null for the
-    shell loop, which mostly times forks), not_storage (share of the shell loop's median that the run without
-    forks does not need; null where not both were measured, or where the shell loop was no slower).
+    shell loop, which mostly measures forks), not_storage (share of the shell loop's median that the run without
+    forks does not need; null unless both were measured and the shell loop was slower).
     """
     allowed = limits(published)
     tests = cases.filter(pl.col("test") == "small-files").select("case", *_CASE)
     metrics = pl.DataFrame({"metric": [f"{op}_time" for op in OPS], "op": list(OPS)})
-    # A failed trial has one row without a value, named for no metric: it counts against each operation.
+    # A failed trial has one row without a metric and a value. It counts as a failure of each operation.
     values = observations.join(metrics, on="metric").select("target", "case", "op", "value")
     failures = observations.filter(pl.col("value").is_null()).select("target", "case", "value")
     rows = pl.concat([values, failures.join(metrics.select("op"), how="cross").select(values.columns)])

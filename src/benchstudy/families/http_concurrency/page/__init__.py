@@ -1,1 +1,1 @@
-"""The family's own tables and figures."""
+"""Tables and figures of the family http_concurrency."""

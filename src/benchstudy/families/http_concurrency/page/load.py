@@ -1,7 +1,7 @@
-"""What load tests of HTTP servers say about themselves: sweeps, what the generator itself could do, saturation, fits.
+"""Analysis of load tests of HTTP servers: sweeps, limits of the generator, saturation and fits.
 
-Works on the tables of the family http_concurrency (docs/families/http_concurrency.md). A case with a level `rate` is an
-open loop, one with a level `concurrency` a closed one; the null server is what has the endpoint "null".
+It uses the tables of the family http_concurrency (docs/families/http_concurrency.md). A case with a level `rate` is an
+open loop, and one with a level `concurrency` is a closed loop. The null server has the endpoint "null".
 """
 
 from collections.abc import Iterator
@@ -19,9 +19,9 @@ from benchstudy.report.results.results import Estimate, Results
 from benchstudy.statistics import scalability
 
 CEILING_ENDPOINT = "null"
-# The null server must give twice what a server gives; above this share the figure is the client's as well.
+# The null server must reach twice the throughput of a server. Above this share, the generator may limit the figure.
 LARGEST_SHARE = 0.5
-# The first concurrency that gives this share of a sweep's largest throughput saturates the server.
+# The first concurrency that reaches this share of a sweep's largest throughput saturates the server.
 SATURATED = 0.95
 
 _SWEEP = ("target", "server", "limits", "endpoint", "generator", CLIENTS)
@@ -36,7 +36,7 @@ _LOADS = {
 
 @dataclass(frozen=True)
 class Point:
-    """One case of a sweep. `level` for a reader, `number` in connections or 1/s."""
+    """One case of a sweep. `level` is for readers, `number` is in connections or 1/s."""
 
     case: str
     level: str
@@ -45,9 +45,9 @@ class Point:
 
 @dataclass(frozen=True)
 class Sweep:
-    """One server, limit, endpoint and generator under rising load; `points` in the order of their load.
+    """One server, limit, endpoint and generator under rising load. `points` are in the order of their load.
 
-    `clients`: from how many hosts; empty where that is no factor.
+    `clients`: the number of load hosts; empty if it is not a factor.
     """
 
     target: str
@@ -67,10 +67,11 @@ class Sweep:
 
 @dataclass(frozen=True)
 class ClientLimit:
-    """How far the load generator stands behind a figure.
+    """How far the load generator may limit a figure.
 
-    `share`: of what the null server gave the same generator, None where that was not measured. `generator_cpu`: share
-    of the processors it might use. `reasons` is empty when the figure is the server's alone, as far as this can tell.
+    `share`: throughput as a share of the generator's throughput with the null server; None if that was not measured.
+    `generator_cpu`: CPU used, as a share of what the generator may use. `reasons` is empty if nothing shows that the
+    generator was the limit.
     """
 
     share: float | None
@@ -79,7 +80,7 @@ class ClientLimit:
 
 
 class HttpLoad(SweepResults):
-    """The sweeps of one family's results."""
+    """The sweeps in the results of one family."""
 
     def __init__(self, results: Results):
         super().__init__(results)
@@ -88,7 +89,7 @@ class HttpLoad(SweepResults):
 
     @cached_property
     def all_sweeps(self) -> list[Sweep]:
-        """Every sweep, the null server's too, in the study's order."""
+        """Every sweep, including those of the null server, in the order of the study."""
         found: dict[tuple[Any, ...], list[Point]] = {}
         for row in self.cases.iter_rows(named=True):
             is_open = row["rate"] is not None
@@ -99,18 +100,18 @@ class HttpLoad(SweepResults):
         return [Sweep(*[*key, tuple(sorted(points, key=lambda p: p.number))]) for key, points in found.items()]
 
     def sweeps(self, *, is_open: bool | None = None) -> list[Sweep]:
-        """Those of servers under test; `is_open`: only open or only closed loops."""
+        """The sweeps of servers under test. `is_open`: only open or only closed loops."""
         return [s for s in self.all_sweeps if s.endpoint != CEILING_ENDPOINT and is_open in (None, s.is_open)]
 
     def ceilings(self) -> list[Sweep]:
-        """Those of the null server."""
+        """The sweeps of the null server."""
         return [s for s in self.all_sweeps if s.endpoint == CEILING_ENDPOINT]
 
-    # -- the generator's part ------------------------------------------------------------------------------------------
+    # -- limits of the generator ---------------------------------------------------------------------------------------
 
     @cached_property
     def _ceiling(self) -> dict[tuple[str, str, str, bool, float], float]:
-        """(target, generator, clients, open, load) to the median of the best null server, if asked for long enough."""
+        """(target, generator, clients, open, load) to the median of the best null server, if it ran long enough."""
         found: dict[tuple[str, str, str, bool, float], float] = {}
         for sweep in self.ceilings():
             for point in sweep.points:
@@ -121,28 +122,28 @@ class HttpLoad(SweepResults):
         return found
 
     def is_short(self, sweep: Sweep, point: Point) -> bool:
-        """Whether a null server's runs, to a tenth of a second, were too short to be a ceiling."""
+        """Whether the runs of a null server were too short to be a ceiling. Durations are rounded to 0.1 s."""
         lasted_s = self.median("duration", sweep, point)
         return lasted_s is not None and round(lasted_s, 1) < LEAST_CEILING_S
 
     def client_limit(self, sweep: Sweep, point: Point) -> ClientLimit:
-        """Whether the generator, and not the server, may have decided a point's throughput."""
+        """Whether the generator, and not the server, may have limited the throughput of a point."""
         throughput = self.median("throughput", sweep, point)
         ceiling = self._ceiling.get((sweep.target, sweep.generator, sweep.clients, sweep.is_open, point.number))
         cpu = self.median("generator_cpu", sweep, point)
         share = throughput / ceiling if throughput is not None and ceiling else None
         reasons = []
         if share is not None and not sweep.is_open and share > LARGEST_SHARE:
-            reasons.append(f"{human.percent(share)} of what the null server gave the same generator")
-        # With a rate of its own the generator asks the null server for no more than any other.
+            reasons.append(f"{human.percent(share)} of the same generator's throughput with the null server")
+        # In an open loop, the generator offers the null server the same rate as any other server.
         if sweep.is_open and ceiling is not None and ceiling < ACHIEVED * point.number:
-            reasons.append(f"the null server too was sent only {human.quantity(ceiling, '1/s')}")
+            reasons.append(f"even the null server received only {human.quantity(ceiling, '1/s')}")
         if cpu is not None and cpu > BUSY_GENERATOR:
-            reasons.append(f"the generator used {human.percent(cpu)} of its processors")
+            reasons.append(f"the generator used {human.percent(cpu)} of its CPUs")
         return ClientLimit(share, cpu, tuple(reasons))
 
     def lacks_ceiling(self, sweep: Sweep, point: Point) -> bool:
-        """Whether a closed loop's throughput stands alone: no null server under the same generator and load."""
+        """Whether a closed loop has no null server measured with the same generator and load."""
         key = (sweep.target, sweep.generator, sweep.clients, False, point.number)
         return not sweep.is_open and key not in self._ceiling
 
@@ -152,11 +153,11 @@ class HttpLoad(SweepResults):
 
     @property
     def served(self) -> dict[str, list[str]]:
-        """Cases of servers under test, as comparisons choose them."""
+        """The cases of servers under test, as a choice for comparisons."""
         return {"endpoint": [e for e in self.results.levels("endpoint") if e != CEILING_ENDPOINT]}
 
     def unfit(self, target: str, case: str) -> str:
-        """Why a case's figures are not its server's, so that no verdict between servers may rest on them."""
+        """Why the generator may limit the figures of a case, so that they allow no verdict between servers; or ""."""
         for sweep in self.all_sweeps:
             for point in sweep.points:
                 if (sweep.target, point.case) == (target, case):
@@ -164,14 +165,14 @@ class HttpLoad(SweepResults):
                     return f"client-limited, {reasons[0]}" if reasons else ""
         return ""
 
-    # -- what a sweep says ---------------------------------------------------------------------------------------------
+    # -- results of a sweep --------------------------------------------------------------------------------------------
 
     def best(self, sweep: Sweep) -> tuple[Point, Estimate] | None:
-        """The point with the largest median throughput; None when no trial gave any."""
+        """The point with the largest median throughput; None if no trial has one."""
         return self.highest("throughput", sweep, sweep.points)
 
     def saturation(self, sweep: Sweep) -> Point | None:
-        """The least load that gives 95 % of the largest median throughput; None when that is the last one measured."""
+        """The lowest load with 95 % of the largest median throughput; None if it is the highest measured load."""
         best = self.best(sweep)
         if best is None or sweep.is_open:
             return None
@@ -183,7 +184,7 @@ class HttpLoad(SweepResults):
 
     @cached_property
     def fits(self) -> list[tuple[Sweep, "scalability.Scalability | str"]]:
-        """The Universal Scalability Law of each closed sweep, or why it has none."""
+        """The fit of the Universal Scalability Law for each closed sweep, or why there is none."""
         return [(sweep, self._fit(sweep)) for sweep in self.sweeps(is_open=False)]
 
     def _fit(self, sweep: Sweep) -> "scalability.Scalability | str":
@@ -198,7 +199,7 @@ class HttpLoad(SweepResults):
             return str(reason)
 
     def fitted(self) -> pl.DataFrame:
-        """Every fitted curve as rows for a figure: target, case, the levels of its sweep, x, y, low, high (1/s)."""
+        """Every fitted curve as rows of a figure: target, case, levels of the sweep, x, and y, low, high in 1/s."""
         rows = []
         for sweep, fit in self.fits:
             if isinstance(fit, str):
@@ -213,7 +214,7 @@ class HttpLoad(SweepResults):
         return pl.DataFrame(rows, schema=schema)
 
     def views(self) -> dict[str, dict[str, str]]:
-        """One choice of closed cases for each server, limit and generator, by a title, for figures over concurrency."""
+        """One choice of closed-loop cases per server, limit and generator, by title, for figures over concurrency."""
         found = {}
         for sweep in self.sweeps(is_open=False):
             title = self.name(sweep, "server", "limits", "generator", CLIENTS)
@@ -229,13 +230,13 @@ class HttpLoad(SweepResults):
         return [sweep.target] if len(self.results.targets) > 1 else []
 
     def name(self, sweep: Sweep, *parts: str) -> str:
-        """A sweep for a reader: "sftpgo · 1-core-32MiB · static · ab", or only the `parts` named."""
+        """The name of a sweep for readers: "sftpgo · 1-core-32MiB · static · ab", or only the named `parts`."""
         wanted = [p for p in parts or _SWEEP[1:] if p != CLIENTS]
         clients = [human.plural(int(sweep.clients), "client")] if sweep.clients and CLIENTS in (parts or _SWEEP) else []
         return " · ".join([*self._target(sweep), *(str(getattr(sweep, p)) for p in wanted), *clients])
 
     def histogram(self) -> pl.DataFrame | None:
-        """Latencies of all closed cases with a column `sweep`, as `Page.cdf` wants them; None when nobody gave any."""
+        """Latencies of all closed-loop cases with a column `sweep`, for `Page.cdf`; None if there are none."""
         found = self.results.series("histogram")
         if found is None or found.is_empty():
             return None
@@ -252,17 +253,17 @@ class HttpLoad(SweepResults):
         joined = named.join(edges, on=["target", "case"], maintain_order="left")
         return None if joined.is_empty() else joined
 
-    # -- the page's first and last words -------------------------------------------------------------------------------
+    # -- first and last sections of the page ---------------------------------------------------------------------------
 
     def answers(self) -> list[dict[str, Any]]:
-        """For each limit and endpoint the largest throughput of each server, as `Page.show_answers` wants them."""
+        """The largest throughput of each server per limit and endpoint, for `Page.show_answers`."""
         groups: dict[tuple[str, str], list[Sweep]] = {}
         for sweep in self.sweeps(is_open=False):
             groups.setdefault((sweep.limits, sweep.endpoint), []).append(sweep)
         several = len({sweep.generator for sweep in self.sweeps(is_open=False)}) > 1
         return [
             {
-                "what": f"Right answers a second: {endpoint}, {limits}",
+                "what": f"Successful responses per second: {endpoint}, {limits}",
                 "lines": [self._answer(s, several) for s in sweeps],
                 "note": "",
             }
@@ -281,37 +282,37 @@ class HttpLoad(SweepResults):
         return {"name": name, "value": human.median(estimate.summary, "1/s"), "evidence": evidence}
 
     def weaknesses(self) -> Iterator[str]:
-        """What a reader should hold against these figures in particular."""
+        """Sentences about the weaknesses of these figures."""
         points = [(s, p) for s in self.sweeps() for p in s.points if self.median("throughput", s, p) is not None]
         closed = [(s, p) for s, p in points if not s.is_open]
         limited = [(s, p) for s, p in points if self.client_limit(s, p).reasons]
         if limited:
             yield (
-                f"{len(limited)} of {human.plural(len(points), 'point')} client-limited: there the generator may have "
-                "decided the throughput, and the server could do more."
+                f"{len(limited)} of {human.plural(len(points), 'point')} client-limited: the generator may have "
+                "limited the throughput, and the server may be faster."
             )
         alone = [(s, p) for s, p in closed if self.lacks_ceiling(s, p)]
         if alone:
             yield (
                 f"{len(alone)} of {human.plural(len(closed), 'closed-loop point')} without a null server under the "
-                f"same generator and concurrency for {LEAST_CEILING_S:g} s or more: whether the client limited them is "
-                "known from its CPU only."
+                f"same generator and concurrency for {LEAST_CEILING_S:g} s or more: only the generator's CPU usage "
+                "shows whether the client limited them."
             )
         broken = [(s, p) for s, p in closed if (self.little(s, p) or 0.0) > LITTLE]
         if broken:
             yield (
                 f"{len(broken)} of {human.plural(len(closed), 'closed-loop point')} break Little's law by more than "
-                f"{human.percent(LITTLE)}: fewer requests were under way than asked for, the run was too short "
-                "for so many connections, or a clock is wrong."
+                f"{human.percent(LITTLE)}: fewer requests were in flight than there are connections, the run was too "
+                "short for so many connections, or a clock is wrong."
             )
         if closed:
             yield (
-                "Closed loops (" + ", ".join(dict.fromkeys(s.generator for s, _ in closed)) + ") wait for an answer "
-                "before they send again, so their latencies leave out who would have come meanwhile (coordinated "
-                "omission possible)."
+                "Closed loops (" + ", ".join(dict.fromkeys(s.generator for s, _ in closed)) + ") wait for a response "
+                "before they send again, so their latencies exclude requests that users would have sent in the "
+                "meantime (coordinated omission possible)."
             )
         if any(self.best(s) is not None for s in self.sweeps(is_open=False)):
             yield (
-                "The largest throughput of a sweep is chosen by the data themselves; its interval is that of the "
-                "concurrency shown and takes no account of the choice."
+                "The largest throughput of a sweep is selected from the data. Its interval is that of the shown "
+                "concurrency and does not account for the selection."
             )

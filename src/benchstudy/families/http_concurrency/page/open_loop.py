@@ -1,4 +1,4 @@
-"""Open against closed loops: the same server under both, so that a reader sees what waiting for answers leaves out."""
+"""Open loops against closed loops on the same server, which shows the effect of coordinated omission."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -14,16 +14,16 @@ from benchstudy.report.exhibits.figuredata import leading
 from benchstudy.report.figures.panels import Axis, Panel, Style, trend_panel
 from benchstudy.report.tables.tables import MISSING, Cell, Table
 
-# A closed loop stands beside an open one when its throughput is within this share of the open one's.
+# A closed loop is comparable with an open one if its throughput differs by at most this share.
 SIMILAR = 0.25
 _LATENCIES = {"latency_p50": "p50", "latency_p99": "p99"}
 
 
 @dataclass(frozen=True)
 class Pair:
-    """One open case, and the closed one whose throughput is nearest to it; None where no closed one has any.
+    """One open-loop case, and the closed-loop case with the nearest throughput, or None if there is none.
 
-    `is_near`: whether the two throughputs are about the same, so that their latencies can be compared.
+    `is_near`: whether the two throughputs are similar, so that their latencies can be compared.
     """
 
     sweep: Sweep
@@ -33,13 +33,13 @@ class Pair:
 
 
 class OpenAgainstClosed:
-    """What both kinds of loops say of the same target, server, limits and endpoint."""
+    """Open and closed loops on the same target, server, limits and endpoint."""
 
     def __init__(self, load: HttpLoad):
         self.load = load
 
     def _subjects(self) -> dict[tuple[str, ...], tuple[list[Sweep], list[Sweep]]]:
-        """(closed, open) sweeps of everything that was measured with both, from as many clients."""
+        """(closed, open) sweeps of everything that was measured with both loops and the same number of clients."""
         found: dict[tuple[str, ...], tuple[list[Sweep], list[Sweep]]] = {}
         for sweep in self.load.sweeps():
             key = (
@@ -72,7 +72,7 @@ class OpenAgainstClosed:
         return Pair(sweep, point, (other, p), is_near=distance <= SIMILAR)
 
     def table(self) -> Table:
-        """A row an open case: what it achieved and its latencies, beside the closed case of about that throughput."""
+        """One row per open-loop case: achieved rate and latencies, beside the closed loop of nearest throughput."""
         body = []
         for pair in self.pairs():
             head = f"{self.load.name(pair.sweep, 'server', 'limits', 'endpoint', 'clients')} · {pair.sweep.generator}"
@@ -82,14 +82,14 @@ class OpenAgainstClosed:
             else:
                 sweep, point = pair.closed
                 name = f"{sweep.generator}, {human.plural(int(point.number), 'connection')}"
-                # Where none is near, the nearest is shown with the reason not to compare the two.
+                # If none is near, the nearest one gets a mark that says why the two cannot be compared.
                 marks = () if pair.is_near else ("another rate",)
                 other = [Cell((name,), kind="text", marks=marks), self._rate(sweep, point)]
                 other += [self._latency(m, sweep, point) for m in _LATENCIES]
             body.append((Cell.text(f"{head} · {pair.point.level}"), *own, *other))
         latencies = [f"{kind} {p}" for kind in ("Open", "Closed") for p in _LATENCIES.values()]
         columns = ("Open loop", "Achieved", *latencies[:2], "Closed loop", "Throughput", *latencies[2:])
-        return Table("open-closed", "Latency of open loops beside the closed ones of the nearest throughput", columns,
+        return Table("open-closed", "Latency of open loops beside closed loops of nearest throughput", columns,
                      tuple(body))  # fmt: skip
 
     def _rate(self, sweep: Sweep, point: Point) -> Cell:
@@ -110,14 +110,14 @@ class OpenAgainstClosed:
         return Style(tuple(dict.fromkeys(loops)))
 
     def panels(self, metric: str = "latency_p99", title: str = "p99") -> list[Panel]:
-        """That latency against throughput, a panel each subject, a series each loop, lines in the order of the load."""
+        """A latency against throughput: one panel per subject, one series per loop, lines in the order of the load."""
         style, found = self.style(), []
         frames = {subject: self._frames(metric, both) for subject, both in self._subjects().items()}
         frames = {subject: both for subject, both in frames.items() if not both[0].is_empty()}
         shared = [y for points, _ in frames.values() for y in points["y"].to_list()]
         for (target, *rest), (points, estimates) in frames.items():
             several = [target] if len(self.load.results.targets) > 1 else []
-            x, y = Axis("Answers a second", "1/s"), Axis(title, "s", shared=shared)
+            x, y = Axis("Responses per second", "1/s"), Axis(title, "s", shared=shared)
             found.append(
                 trend_panel(
                     " · ".join([*several, *rest]),
@@ -170,7 +170,7 @@ class OpenAgainstClosed:
         )
 
     def _trials(self, metric: str, sweep: Sweep, point: Point) -> list[Mapping[str, object]]:
-        """Each trial's own throughput and latency."""
+        """The throughput and latency of each trial."""
         rates, latencies = (
             {trial: value for trial, value, _ in self.load.results.by_case(name).get((sweep.target, point.case), ())}
             for name in ("throughput", metric)

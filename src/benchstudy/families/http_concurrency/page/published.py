@@ -1,4 +1,4 @@
-"""The Filestash page's figures (data/published/filestash-*.csv), and what is wrong with them, found by rule."""
+"""The figures of Filestash's page (data/published/filestash-*.csv), and the problems that rules find in them."""
 
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
@@ -19,31 +19,31 @@ from benchstudy.report.tables.tables import MISSING, Cell, Table, slug
 
 TABLES, TRANSCRIPTS = "filestash-http.csv", "filestash-ab.csv"
 SERVER = "filestash"
-# Of a transcript, what its reader looks for; `figures` has the rest.
+# The figures of a transcript that readers look for first.
 _TRANSCRIPT = {
-    "command_concurrency": "Connections asked for (command)",
+    "command_concurrency": "Requested connections (command)",
     "concurrency": "Connections (report)",
     "requests": "Requests",
     "errors": "Failed requests",
-    "keepalive_requests": "Kept alive",
+    "keepalive_requests": "Keep-alive requests",
     "duration": "Time taken",
-    "throughput": "Requests a second",
+    "throughput": "Requests per second",
     "time_per_request": "Time per request",
     "latency_p50": "50 % within",
     "latency_p90": "90 % within",
     "latency_p99": "99 % within",
     "latency_p100": "Longest request",
-    "server_peak_memory": "Peak memory of the server",
+    "server_peak_memory": "Peak server memory",
 }
 APART = (
-    "The published figures are those of Filestash on other hardware, and Filestash was not measured here. They stand "
-    "in tables of their own and no comparison is drawn: another server on another machine does other work, so neither "
-    "a ratio nor an order of the two means anything."
+    "The published figures are those of Filestash on other hardware, and Filestash was not measured here. They have "
+    "their own tables, and nothing is compared with them: a different server on a different machine does different "
+    "work, so neither ratios nor rankings are meaningful."
 )
 
 
 class Published:
-    """`folder` holds the CSV files; `load` is what was measured, None where this family was not."""
+    """The published tables. `folder` has the CSV files. `load`: the measured results, None if there are none."""
 
     def __init__(self, folder: Path, load: HttpLoad | None):
         self._folder, self._load = folder, load
@@ -51,16 +51,16 @@ class Published:
 
     @property
     def measured(self) -> bool:
-        """Whether the same server was measured, which alone may stand beside its published figures."""
+        """Whether the same server was measured. Only then are its figures shown beside the published ones."""
         load = self._load
         return load is not None and any(s.server == SERVER and load.best(s) is not None for s in load.sweeps())
 
     def apart(self) -> list[str]:
-        """Why nothing is compared; empty when it may be."""
+        """Why nothing is compared; empty if the figures are comparable."""
         return [] if self.measured else [APART]
 
     def tables(self) -> Iterator[Table]:
-        """The page's three tables; beside each figure the measured one where the server is the same."""
+        """The three tables of the page, with the measured figure beside each one if the server is the same."""
         beside = self._measured() if self.measured else {}
         for (limits, section), rows in self._rows.group_by("limits", "section", maintain_order=True):
             endpoints = rows["endpoint"].unique(maintain_order=True).to_list()
@@ -75,12 +75,12 @@ class Published:
                     for endpoint, whose in heads
                 ]
                 body.append((Cell.text(str(concurrency)), *row))
-            caption = f"Published, other hardware, number of repetitions not published: Filestash, {section}"
+            caption = f"Published (other hardware, unknown repetitions): Filestash, {section}"
             columns = ("Concurrency", *(f"{e}, {whose}" if whose else e for e, whose in heads))
             yield Table(slug(f"published-{limits}"), caption, columns, tuple(body))
 
     def transcripts(self) -> Table:
-        """A column a transcript of ab, as printed."""
+        """The transcripts of ab as printed, with one column per transcript."""
         rows = published.read(self._folder / TRANSCRIPTS, {})
         across = rows["section"].unique(maintain_order=True).to_list()
         printed = {(row["statistic"], row["section"]): str(row["as_printed"]) for row in rows.iter_rows(named=True)}
@@ -88,7 +88,7 @@ class Published:
             (Cell.text(name), *(published.printed(printed.get((statistic, section))) for section in across))
             for statistic, name in _TRANSCRIPT.items()
         ]
-        caption = "Transcripts of ab as printed, published: one run each on a laptop, static file"
+        caption = "Published transcripts of ab, as printed: one run each on a laptop, static file"
         return Table("transcripts", caption, ("Figure", *across), tuple(body))
 
     def _measured(self) -> dict[tuple[str, str, int], Cell]:
@@ -102,17 +102,17 @@ class Published:
         }
 
     def problems(self) -> list[str]:
-        """What is wrong with or missing from the published figures, each in a sentence."""
+        """One sentence per problem or gap in the published figures."""
         return [*self._missing_reasons(), *self._plateaus(), *self._in_transcripts()]
 
     def _missing_reasons(self) -> Iterator[str]:
         failed = self._rows.filter(pl.col("status") == "failed")
         if failed.height:
             yield (
-                f"{failed.height} of {self._rows.height} cells say only “failed”: whether the server was ended at its "
-                "memory limit, refused connections or was slow is not told."
+                f"{failed.height} of {self._rows.height} cells say only “failed”: the page does not say whether the "
+                "server was killed at its memory limit, refused connections or was slow."
             )
-        yield "No number of repetitions, no interval and no version of server or tool is published."
+        yield "The page gives no number of repetitions, no interval, and no version of server or tool."
 
     def _plateaus(self) -> Iterator[str]:
         flat: dict[str, dict[str, float]] = {}
@@ -126,16 +126,16 @@ class Published:
             values = [value for n, value in sweep if n >= start]
             flat.setdefault(endpoint, {})[limits] = sorted(values)[len(values) // 2]
             yield (
-                f"{section}, {endpoint}: saturated from {start} connections on; from there to {sweep[-1][0]:,} it "
-                f"stays between {human.quantity(min(values), '1')} and {human.quantity(max(values), '1/s')}."
+                f"{section}, {endpoint}: saturated from {start} connections. From there to {sweep[-1][0]:,}, it stays "
+                f"between {human.quantity(min(values), '1')} and {human.quantity(max(values), '1/s')}."
             )
         for endpoint, by_limits in flat.items():
             for (few, low), (many, high) in pairwise(by_limits.items()):
                 if max(low, high) / min(low, high) <= SAME_PLATEAU:
                     levels = [human.quantity(level, "1/s") for level in (high, low)]
                     yield (
-                        f"{endpoint}: {many} is flat at {levels[0]} and {few} at {levels[1]}, so the limits are not "
-                        "what limits. ab has one thread, and what it can do at most is not published."
+                        f"{endpoint}: {many} is flat at {levels[0]} and {few} at {levels[1]}, so the server's limits "
+                        "are not the bottleneck. ab has one thread, and its maximum rate is not published."
                     )
 
     def _in_transcripts(self) -> Iterator[str]:
@@ -158,7 +158,7 @@ def _published_cell(row: Mapping[str, Any] | None) -> Cell:
 
 
 def _as_report(values: Mapping[str, float]) -> AbResult:
-    """The report that the digitised figures come from, for the rules every report of ab is held to."""
+    """The report of ab with the digitised figures, for the rules that apply to every report."""
 
     def times(part: str) -> Times:
         return Times(*(values[f"{part}_{what}"] for what in ("min", "mean", "sd", "median", "max")))
@@ -187,7 +187,7 @@ def _as_report(values: Mapping[str, float]) -> AbResult:
 
 
 def show(page: PublishedPage, results: Results | None) -> None:
-    """The page's three tables; ours beside them only where the same server was measured."""
+    """Show the three tables of the page, with our figures beside them only if the same server was measured."""
     tables = Published(page.folder, HttpLoad(results) if results is not None else None)
     page.say(tables.apart())
     page.show_tables(tables.tables(), "Nothing is published.")
@@ -196,7 +196,7 @@ def show(page: PublishedPage, results: Results | None) -> None:
 
 SECTION = Section(
     title="HTTP server",
-    introduction='Requests a second by number of connections, and "failed" as the page has it.',
+    introduction='Requests per second by number of connections, and "failed" as on the page.',
     files={TABLES: "Filestash: tables", TRANSCRIPTS: "Filestash: transcripts of ab"},
     show=show,
     order=30,

@@ -1,4 +1,4 @@
-"""Tables of load tests: the Filestash page's own, and what they lack. See http_load.py for the arithmetic."""
+"""Tables of load tests, in the format of Filestash's page and with further details. See load.py for the arithmetic."""
 
 from collections.abc import Callable, Iterator, Sequence
 
@@ -19,49 +19,52 @@ NO_CEILING = "no ceiling"
 TOO_SHORT = "too short"
 LITTLE_BROKEN = f"Little > {human.percent(LITTLE)}"
 _ZERO = 1e-6
-# As ab prints them; the longest request is no percentile but a fact.
+# The headings that ab prints.
 _TIMES = {"connect": "Connect", "processing": "Processing", "waiting": "Waiting", "latency": "Total"}
 _KINDS = {
     "errors_status": "Wrong status",
     "errors_length": "Wrong body",
-    "errors_timeout": "Timed out",
-    "errors_connect": "No connection",
+    "errors_timeout": "Timeout",
+    "errors_connect": "Connection error",
 }
 
 
 class HttpTables:
-    """Every table of the page, made of `load`."""
+    """Every table of the page, made from `load`."""
 
     def __init__(self, load: HttpLoad):
         self.load = load
 
-    # -- requests a second ---------------------------------------------------------------------------------------------
+    # -- requests per second -------------------------------------------------------------------------------------------
 
     def throughput(self) -> Iterator[Table]:
-        """One table a server and limit: rows concurrency, columns endpoint."""
+        """One table per server and limit, with one row per concurrency and one column per endpoint."""
         for sweeps, name, told, heads in self._groups(is_open=False):
-            caption = f"Requests a second: {told}"
+            caption = f"Requests per second: {told}"
             yield self._grid(f"requests-{name}", caption, "Concurrency", heads, sweeps, self.throughput_cell)
 
     def open_throughput(self) -> Iterator[Table]:
-        """One table a server and limit of open loops: rows rate, columns endpoint, each offered and achieved."""
+        """One table of open loops per server and limit, with one row per rate and one column per endpoint.
+
+        Cells have the offered and the achieved rate.
+        """
         for sweeps, name, told, heads in self._groups(is_open=True):
-            caption = f"Offered and achieved: {told}"
-            yield self._grid(f"offered-{name}", caption, "Rate asked for", heads, sweeps, self._offered_cell)
+            caption = f"Offered and achieved rates: {told}"
+            yield self._grid(f"offered-{name}", caption, "Requested rate", heads, sweeps, self._offered_cell)
 
     def ceilings(self) -> Iterator[Table]:
-        """What the null server gave each generator."""
+        """The throughput of each generator with the null server."""
         for is_open in (False, True):
             sweeps = [s for s in self.load.ceilings() if s.is_open is is_open]
             if sweeps:
-                what = "Rate asked for" if is_open else "Concurrency"
+                what = "Requested rate" if is_open else "Concurrency"
                 name = f"null-server-{'open' if is_open else 'closed'}"
-                caption = f"Requests a second of the null server, {'open' if is_open else 'closed'} loop"
+                caption = f"Requests per second of the null server, {'open' if is_open else 'closed'} loop"
                 heads = [self.load.name(s, "server", "generator", "clients") for s in sweeps]
                 yield self._grid(name, caption, what, heads, sweeps, self.throughput_cell)
 
     def _groups(self, *, is_open: bool) -> Iterator[tuple[list[Sweep], str, str, list[str]]]:
-        """The sweeps of each server and limit, their name, it with the generators, a heading for each."""
+        """Per server and limit: the sweeps, their name, the name with the generators, and a heading per sweep."""
         groups: dict[tuple[str, str, str, str], list[Sweep]] = {}
         for sweep in self.load.sweeps(is_open=is_open):
             groups.setdefault((sweep.target, sweep.server, sweep.limits, sweep.clients), []).append(sweep)
@@ -74,7 +77,7 @@ class HttpTables:
     def _grid(
         self, name: str, caption: str, corner: str, heads: Sequence[str], sweeps: Sequence[Sweep], draw: Draw
     ) -> Table:
-        """Loads down, sweeps across."""
+        """A table with one row per load and one column per sweep."""
         loads = {point.number: point.level for sweep in sweeps for point in sweep.points}
         body = []
         for number in sorted(loads):
@@ -94,13 +97,13 @@ class HttpTables:
         def lines(estimate: Estimate) -> list[str]:
             found = [f"of {human.quantity(offered, '1/s')} offered"] if offered is not None else []
             if dropped:
-                found.append(f"{human.quantity(dropped, '1')} not started")
+                found.append(f"{human.quantity(dropped, '1')} not sent")
             return [*found, human.evidence(estimate.summary, estimate.unit)]
 
         return self._marked(sweep, point, "throughput", lines)
 
     def _marked(self, sweep: Sweep, point: Point, metric: str, lines: Callable[[Estimate], list[str]]) -> Cell:
-        """A figure, what stands behind it, why trials failed, and every reservation about it."""
+        """A cell with a median, its evidence, the causes of failed trials, and every mark that applies."""
         estimate = self.load.estimate(metric, sweep, point)
         if estimate is None:
             return MISSING
@@ -131,7 +134,7 @@ class HttpTables:
     # -- one sweep in detail -------------------------------------------------------------------------------------------
 
     def details(self) -> Iterator[Table]:
-        """One table a sweep: percentiles, the parts of a request, transfer rate and memory, a column for each load."""
+        """One table per sweep: percentiles, parts of a request, transfer rate and memory, with one column per load."""
         for sweep in self.load.sweeps():
             body = tuple(rows_of(self._detail_rows(), sweep, sweep.points))
             name = self.load.name(sweep)
@@ -147,11 +150,11 @@ class HttpTables:
         for part, heading in _TIMES.items():
             yield f"{heading}: mean ± sd", self._time(part)
         yield "Transfer rate", self._figure("transfer_rate")
-        yield "Peak memory of the server", self._figure("server_peak_memory")
-        yield "CPU of the server, of its limit", self._figure("server_cpu", "%")
-        yield "CPU of the generator", self._figure("generator_cpu", "%")
-        yield "Requests in a trial", self._figure("requests")
-        yield "Kept alive", self._figure("keepalive_requests")
+        yield "Peak server memory", self._figure("server_peak_memory")
+        yield "Server CPU, share of its limit", self._figure("server_cpu", "%")
+        yield "Generator CPU", self._figure("generator_cpu", "%")
+        yield "Requests per trial", self._figure("requests")
+        yield "Keep-alive requests", self._figure("keepalive_requests")
 
     def _figure(self, metric: str, unit: str | None = None) -> Draw:
         return self.load.figure(metric, unit, always="throughput")
@@ -168,7 +171,7 @@ class HttpTables:
         return draw
 
     def _time(self, part: str) -> Draw:
-        """Mean ± standard deviation of the requests of a trial, and their median and maximum: medians over trials."""
+        """Mean ± standard deviation, median and maximum of a trial's requests, each as the median over trials."""
         mean_figure = self._figure(f"{part}_mean")
         median, largest = ("latency_p50", "latency_max") if part == "latency" else (f"{part}_median", f"{part}_max")
 
@@ -184,10 +187,10 @@ class HttpTables:
 
         return draw
 
-    # -- is it sound? --------------------------------------------------------------------------------------------------
+    # -- checks --------------------------------------------------------------------------------------------------------
 
     def little(self) -> Table:
-        """Little's law, a row a closed sweep, a column a concurrency."""
+        """Deviations from Little's law, with one row per closed sweep and one column per concurrency."""
         sweeps = [s for s in self.load.all_sweeps if not s.is_open]
         loads = sorted({point.number for sweep in sweeps for point in sweep.points})
         body = []
@@ -212,7 +215,7 @@ class HttpTables:
         return Cell(tuple(lines), self.load.href(sweep, point), marks=marks)
 
     def errors(self) -> Table:
-        """Failed requests of each case that has any, with Wilson's interval; all the others in one last row."""
+        """Failed requests of each case that has any, with Wilson's interval. The last row sums up all other cases."""
         body, sound, sound_requests = [], 0, 0.0
         for sweep in self.load.all_sweeps:
             for point in sweep.points:
@@ -229,7 +232,7 @@ class HttpTables:
             none = [Cell.text("0") for _ in _KINDS]
             row = (Cell.text(f"{sound_requests:,.0f}"), _share(0, sound_requests), *none, Cell.text("none"))
             body.append((Cell.text(head), *row))
-        columns = ("Case", "Requests", "Wrong or missing answers", *_KINDS.values(), "Failed trials")
+        columns = ("Case", "Requests", "Wrong or missing responses", *_KINDS.values(), "Failed trials")
         return Table("errors", "Errors, with Wilson's 95 % interval", columns, tuple(body))
 
     def _errors_row(
@@ -252,14 +255,14 @@ class HttpTables:
     # -- scalability ---------------------------------------------------------------------------------------------------
 
     def scalability(self) -> Table:
-        """The law's parameters for each closed sweep that allows a fit."""
+        """The parameters of the Universal Scalability Law for each closed sweep that supports a fit."""
         body = []
         for sweep, fit in self.load.fits:
             if isinstance(fit, str):
                 continue
             saturated = self.load.saturation(sweep)
             limited = [p.level for p in sweep.points if self.load.client_limit(sweep, p).reasons]
-            note = f"client-limited at {', '.join(limited)}: of server and generator together"
+            note = f"client-limited at {', '.join(limited)}: the fit describes server and generator together"
             body.append(
                 (
                     Cell((self.load.name(sweep), *([note] if limited else []))),
@@ -278,13 +281,13 @@ class HttpTables:
             "Contention, σ",
             "Coherency, κ",
             "Peak at",
-            "Worst miss",
+            "Largest deviation",
         )
-        caption = "Universal Scalability Law, with 95 % intervals by bootstrap of trials"
+        caption = "Universal Scalability Law, with 95 % intervals from a bootstrap of trials"
         return Table("scalability", caption, columns, tuple(body))
 
     def without_law(self) -> list[str]:
-        """A sentence for each reason that closed sweeps allow no fit, with these sweeps."""
+        """One sentence per reason why closed sweeps support no fit, with the names of these sweeps."""
         sweeps: dict[str, list[str]] = {}
         for sweep, fit in self.load.fits:
             if isinstance(fit, str):
@@ -301,9 +304,9 @@ def _share(errors: float, requests: float) -> Cell:
 
 
 def _parameter(parameter: Parameter | None, unit: str = "1") -> Cell:
-    """The law's parameters are shares of one: what a fit gives below a millionth is its zero."""
+    """The cell of a parameter. The law's parameters are shares of one, so a value below a millionth is shown as 0."""
     if parameter is None:
-        return Cell(("–",), kind="missing", title="one user alone was not measured")
+        return Cell(("–",), kind="missing", title="concurrency 1 was not measured")
     value, low, high = (v if abs(v) > _ZERO else 0.0 for v in (parameter.value, parameter.low, parameter.high))
     return Cell(human.estimate(value, low, high, unit))
 

@@ -1,4 +1,4 @@
-"""How a sentence ends that compares servers, limits or generators under a load."""
+"""The words of sentences that compare servers, limits or generators under load."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,7 +7,7 @@ from benchstudy.report import human
 
 
 def setting(levels: Mapping[str, Any]) -> str:
-    """ "for list with 20 connections of ab on 1-core-256MiB", "for static of nginx at 100/s of k6"."""
+    """Describe a setting: "for list with 20 connections of ab on 1-core-256MiB", "for static at 100/s of k6"."""
     server = f" of {levels['server']}" if "server" in levels else ""
     by = f" of {levels['generator']}" if "generator" in levels else ""
     load = f"at {human.level(str(levels['rate']))}{by}" if "rate" in levels else ""
