@@ -558,7 +558,7 @@ def test_lints_tell_gaps_resets_short_windows_and_quantiles_at_the_ends_of_a_his
     found = lints_of(load_of(tables.write()))
     assert found["counter-reset"][0].endswith("1 counter reset within the window")
     assert found["scrape-gap"][0].endswith("2 gaps in the samples of the window")
-    assert found["short-window"][0].endswith("12 s scraped every 1 s: 12 scrapes, and 30 are the least")
+    assert found["short-window"][0].endswith("12 s scraped every 1 s: 12 scrapes; at least 30 are needed")
     assert any("store: the p99 lies in the lowest bucket, below 5 ms" in text for text in found["histogram-end"])
     assert any(
         "api: the p99 lies above the last edge of the histogram, 10 s" in text for text in found["histogram-end"]
