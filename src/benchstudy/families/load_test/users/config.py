@@ -259,7 +259,7 @@ class Load(Strict):
         if self.rule is not None:
             if self.users is not None or self.duration is not None or "ramp" in self.model_fields_set:
                 raise ValueError(
-                    f"load {self.name}: users, ramp and duration are for bounded loads, and it has a rule: remove either"
+                    f"load {self.name}: users, ramp and duration are for bounded loads; it has a rule: remove either"
                 )
         elif self.users is None or not self.duration:
             raise ValueError(f"load {self.name}: give users and duration (bounded), or rule (unbounded)")
