@@ -1,4 +1,4 @@
-"""What users do with channels and posts: one function an action, named as the study names it. Each raises Refused when
+"""What users do with channels and posts: one function per action, named as the study names it. Each raises Refused when
 a request fails.
 """
 
