@@ -403,7 +403,7 @@ def test_what_is_no_prometheus_is_named(server, window, tmp_path):
     )
     with exporter() as program:
         said = refused(tmp_path, spec_of(f"http://{program.address}", window))
-    assert "this is no answer of a Prometheus" in said
+    assert "this is not an answer of a Prometheus" in said
     # Something listens and speaks another protocol.
     with socket.create_server(("127.0.0.1", 0)) as mute:
         threading.Thread(target=lambda: hang_up(mute), daemon=True).start()
@@ -420,9 +420,9 @@ def hang_up(listening: socket.socket) -> None:
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"select": "instance=~'app.*'"}, "is no selector; it is written {name="),
+        ({"select": "instance=~'app.*'"}, "is not a selector; write {name="),
         ({"select": '{instance=~"app("}'}, "answered 400 Bad Request: "),
-        ({"metrics": {"system": ["up", "no name"]}}, "metrics: 'no name' is no name of a metric"),
+        ({"metrics": {"system": ["up", "no name"]}}, "metrics: 'no name' is not a name of a metric"),
         ({"start_s": 2e9, "end_s": 1e9}, "the window ends at 1000000000.0 s, before it begins"),
         ({"start_s": time.time(), "end_s": time.time() + 3600}, "in the future, by the clock of Prometheus at http"),
         ({"credentials": "magic"}, "credentials: 'magic' is neither bearer nor basic"),

@@ -117,7 +117,7 @@ def test_a_label_that_is_hardly_called_any_more_is_found_too(tmp_path):
     assert found.verdict == "mix-driven, no regression" and found.drivers[0].few
     tables = list(LoadSummary(load_of(tmp_path / "data/tidy/embedded/load_test")).mix.entered_and_left())
     left = row(next(t for t in tables if "store" in t.caption), DRIVER)
-    assert said(left[""]) == "left, but for a few calls"
+    assert said(left[""]) == "left, except for a few calls"
 
 
 def test_one_trial_an_arm_describes_the_mix_and_gives_no_verdict_over_trials(once):
@@ -125,7 +125,7 @@ def test_one_trial_an_arm_describes_the_mix_and_gives_no_verdict_over_trials(onc
     assert found.verdict == "mix-driven, no regression" and not found.tested
     assert reading(once, "PostgreSQL 15, bounded", "api").verdict == "no verdict: slower like for like"
     text = LoadSummary(once).mix.sentence(found)
-    assert DRIVER in text and text.endswith("From 1 trial an arm: a description, no verdict over trials.")
+    assert DRIVER in text and text.endswith("From 1 trial per arm: a description, not a verdict over trials.")
 
 
 def test_real_servers_the_label_that_left_is_named(tmp_path):
@@ -196,9 +196,9 @@ def test_beside_a_change_of_times_stands_what_the_base_differs_from_itself_by(lo
     for found in mix.readings:
         twin, text = mix.twin(found), mix.sentence(found)
         assert twin.contrast.base == found.contrast.base and twin.group == found.group
-        own = re.search(rf"{re.escape(BASE)} against itself, measured as often: ([+−][\d.]+ %) \(", text)
+        own = re.search(rf"{re.escape(BASE)} against itself, with as many trials: ([+−][\d.]+ %) \(", text)
         assert own and own[1] == signed_percent(twin.like.ratio, twin.like.low, twin.like.high)
-        assert text.endswith("elsewhere 5 % are usual.")
+        assert text.endswith("5 % is usual elsewhere.")
     assert not any(
         "against itself" in LoadSummary(once).mix.sentence(found) for found in LoadSummary(once).mix.readings
     )
@@ -221,7 +221,7 @@ def test_five_labels_stand_with_what_each_adds(load):
     top = next(t for t in LoadSummary(load).mix.top() if t.caption.startswith("PostgreSQL 15, bounded, store"))
     assert len(top.rows) == 5 and top.rows[0][0].lines == (DRIVER, "no longer called")
     first = row(top, DRIVER)
-    assert said(first["Of the label itself"]) == "–" and said(first["It adds"]).startswith("+1.9")
+    assert said(first["From the label itself"]) == "–" and said(first["Contribution"]).startswith("+1.9")
 
 
 # -- labels --------------------------------------------------------------------------------------------
@@ -234,7 +234,7 @@ def test_lists_have_the_verdict_how_many_were_tested_and_counts_means_and_sums_s
     found = row(worse["PostgreSQL 15, bounded: API handlers that worsened"], "createPost")
     assert said(found["Ratio of means"]).startswith("1.33× | 95 %: 1.3")
     assert "of 15 tests" in said(found["Verdict"]) and "p99" in said(found["Verdict"])
-    assert said(found["Calls a second"]) == "333/s → 333/s" and "s → " in said(found["Time a second"])
+    assert said(found["Calls per second"]) == "333/s → 333/s" and "s → " in said(found["Time per second"])
     assert "15 labels tested (Benjamini-Hochberg over all of them): 1 worsened, 0 improved" in labels.summary(contrast)
 
 
@@ -275,8 +275,8 @@ def test_supported_users_stand_with_their_interval_this_studys_band_and_the_page
     found = row(LoadSummary(load).users.table(), "PostgreSQL 15, unbounded")
     assert re.fullmatch(r"13,\d{3} \| n = 6, 95 %: 1\d,\d{3}–1\d,\d{3}", said(found[BASE]))
     assert re.fullmatch(r"−\d\.\d % \| 95 %: −\d\.\d % to −\d\.\d %", said(found["Delta"]))
-    assert said(found["This study's own band"]).endswith("6 pairs: the same version under two names (A/A)")
-    assert said(found["The page's band"]).startswith("5 %")
+    assert said(found["This study's band"]).endswith("6 pairs: the same version under two names (A/A)")
+    assert said(found["Published band"]).startswith("5 %")
     assert AGAIN not in LoadSummary(load).users.table().columns
 
 
@@ -294,7 +294,7 @@ def test_the_bracket_lies_between_the_most_users_without_an_alert_and_the_fewest
         found = users.bracket(trial)
         assert found.passed < found.failed and found.failed - found.passed <= 8
         assert list(found.alerts) == ["client_mean", "cpu"] and found.limited_by == "client_mean"
-    assert "What limited both most often: mean time at the client." in " ".join(
+    assert "The most frequent limit of both: client mean time." in " ".join(
         text for _, texts in LoadSummary(load).comments() for text in texts
     )
 
@@ -307,9 +307,13 @@ def test_a_load_that_did_not_settle_says_why_instead_of_a_number(tmp_path):
     found = load_of(tables.write())
     summary = LoadSummary(found)
     cell = row(summary.users.table(), "unbounded")[BASE]
-    assert said(cell) == "not found | an alert was on however few users there were" and cell.kind == "failed"
-    assert "an alert was on however few" in summary.answers()[0]["lines"][0]["evidence"]
-    assert any(text.startswith("Supported users are not known") for _, texts in summary.comments() for text in texts)
+    assert said(cell) == "not found | an alert was on even with the fewest users" and cell.kind == "failed"
+    assert "an alert was on even with the fewest" in summary.answers()[0]["lines"][0]["evidence"]
+    assert any(
+        text.startswith("The number of supported users is not known")
+        for _, texts in summary.comments()
+        for text in texts
+    )
     assert [panels for _, _, panels, *_ in summary.users.figures()], "users over time are shown all the same"
 
 
@@ -366,10 +370,10 @@ def test_one_trial_an_arm_has_both_values_for_a_headline_and_no_per_cent(tmp_pat
     for line in [line for answer in summary.answers() for line in answer["lines"]]:
         assert " → " in line["value"] and "%" not in line["value"], line
     (users,) = summary.answers()[0]["lines"]
-    assert (users["value"], users["evidence"]) == ("93 → 22", "one trial an arm: no verdict")
+    assert (users["value"], users["evidence"]) == ("93 → 22", "one trial per arm: no verdict")
     assert said(row(summary.users.table(), "unbounded")["Delta"]).startswith("93 → 22")
     comments = " ".join(text for _, texts in summary.comments() for text in texts)
-    assert "Supported users: 93 → 22, of one trial an arm, so without a verdict." in comments
+    assert "Supported users: 93 → 22, from one trial per arm, so without a verdict." in comments
     assert "−76" not in json.dumps([*summary.answers(), comments])
 
 
@@ -396,18 +400,18 @@ def test_what_limited_users_is_read_before_they_were_removed(tmp_path):
     assert (found.passed, found.failed, found.limited_by) == (24, 36, "cpu") and found.alerts == {"cpu": 0.4}
     table = users.limits()
     limits = dict(zip(table.columns, table.rows[0], strict=True))
-    assert said(limits["Most without an alert"]) == "24" and said(limits["Fewest at which one began"]) == "36"
+    assert said(limits["Most users without an alert"]) == "24" and said(limits["Fewest users with an alert"]) == "36"
     assert said(limits["Supported users"]) == "not found"
     assert said(limits["Users in the window"]) == "12–36 | swing: 114 %"
     cell = row(users.table(), "unbounded")[BASE]
-    assert said(cell) == "not found | users swung between 12 and 36" and cell.kind == "failed"
+    assert said(cell) == "not found | the number of users swung between 12 and 36" and cell.kind == "failed"
 
 
 def test_one_trial_an_arm_has_an_interval_from_within_and_says_so(once):
     found = row(LoadSummary(once).users.table(), "PostgreSQL 15, unbounded")
     assert said(found["Delta"]).startswith("13,200 → 12,800 | 95 %: ")
     assert said(found["Delta"]).endswith("within one trial")
-    assert said(found["Verdict"]).startswith("no verdict") and said(found["This study's own band"]) == "–"
+    assert said(found["Verdict"]).startswith("no verdict") and said(found["This study's band"]) == "–"
     assert any("no verdict" in text for _, texts in LoadSummary(once).comments() for text in texts)
 
 
@@ -419,7 +423,7 @@ def test_a_load_that_reached_its_greatest_number_without_an_alert_is_no_capacity
         tables.run(levels_of(version, load="unbounded"), 2, users=users, facts=None if users else facts)
     found = load_of(tables.write())
     cells = row(LoadSummary(found).users.table(), "unbounded")
-    assert said(cells[BASE]) == "not found | nothing failed up to 200 users, the most that were tried"
+    assert said(cells[BASE]) == "not found | nothing failed up to 200 users, the most that the load tried"
     assert said(cells[NEW]).endswith("at least: 1 of 2 not limited"), "beside the one trial that was"
     assert "nothing failed up to 200 users" in LoadSummary(found).answers()[0]["lines"][0]["evidence"]
 
@@ -466,8 +470,8 @@ def test_the_windows_table_gives_quantiles_no_ratio(load):
 
 def test_one_trial_an_arm_has_intervals_over_blocks_of_its_samples(once):
     found = row(LoadPanels(once).table(once.contrasts[0]), "CPU utilization")
-    assert re.match(r"one trial an arm \| 95 %: .* within one trial$", said(found["Ratio"]))
-    assert said(found["Verdict"]) == "no verdict | one trial an arm"
+    assert re.match(r"one trial per arm \| 95 %: .* within one trial$", said(found["Ratio"]))
+    assert said(found["Verdict"]) == "no verdict | one trial per arm"
 
 
 # -- set-up, clients and failures ----------------------------------------------------------------------
@@ -477,7 +481,7 @@ def test_the_set_up_is_what_was_recorded_and_declared(load, once):
     table = LoadSetup(load, sessions.family_indexes(load.results.tidy.parents[3], "embedded", "load_test")).table()
     assert "12,000 posts" in said(row(table, "Data set")["Value"])
     rule = said(row(table, "Unbounded: rule")["Value"])
-    assert "at most 20,000 users, 8 users more or less, every 2 s" in rule and "over 30 min" in rule
+    assert "at most 20,000 users, steps of 8 users, every 2 s" in rule and "over 30 min" in rule
     assert said(row(table, "Order of base")["Value"]) == "AB BA AB BA AB BA"
     assert "A processor" in said(row(table, "Host here")["Value"])
     scraped = LoadSetup(once, ()).table()
@@ -488,7 +492,7 @@ def test_the_set_up_is_what_was_recorded_and_declared(load, once):
 def test_clients_stand_beside_the_server_action_by_action(load):
     client = LoadClient(load)
     beside = row(client.beside(), f"PostgreSQL 15, bounded, {BASE}")
-    assert said(beside["Server, p99"]) == "25–50 ms" and "times the server's" in said(beside["Between the two"])
+    assert said(beside["Server, p99"]) == "25–50 ms" and "times the server's" in said(beside["Difference"])
     actions = next(client.actions())
     failed = row(actions, "post")
     assert said(failed["Failed"]).startswith("12 → ") and " | 0.22 %, 95 %: 0.1" in said(failed["Failed"])
@@ -509,7 +513,7 @@ def test_failures_gaps_and_resets_are_told(load):
 
 def test_windows_that_do_not_alternate_are_held_against_a_scraped_study(once):
     weak = list(LoadSummary(once).weaknesses())
-    assert any("all windows of one version lie before all of the other" in text for text in weak)
+    assert any("all windows of one version are before all of the other" in text for text in weak)
 
 
 def test_a_study_with_one_version_says_that_there_is_nothing_to_compare(tmp_path):
@@ -554,7 +558,7 @@ def test_lints_tell_gaps_resets_short_windows_and_quantiles_at_the_ends_of_a_his
     found = lints_of(load_of(tables.write()))
     assert found["counter-reset"][0].endswith("1 counter reset within the window")
     assert found["scrape-gap"][0].endswith("2 gaps in the samples of the window")
-    assert found["short-window"][0].endswith("12 s scraped every 1 s: 12 scrapes, and 30 are the least")
+    assert found["short-window"][0].endswith("12 s scraped every 1 s: 12 scrapes; at least 30 are needed")
     assert any("store: the p99 lies in the lowest bucket, below 5 ms" in text for text in found["histogram-end"])
     assert any(
         "api: the p99 lies above the last edge of the histogram, 10 s" in text for text in found["histogram-end"]

@@ -165,7 +165,7 @@ def test_a_file_gives_what_its_server_gave(past: Past, host: dict[str, Any], roo
         told = json.loads(done.stdout)
         assert told["samples"] > 0 and told["series"] > 0 and told["file"] == words[0]
     again = export(root, *words)
-    assert again.returncode == 1 and "is there already" in again.stderr
+    assert again.returncode == 1 and "exists already" in again.stderr
     kept = {"name": "kept", "file": "data/exports/load.gz", "scrape_interval": "1s"}
     from_file = hold(root / "from-file", scraped(windows=past.windows, sources=[kept]), host)
     from_server = hold(root / "from-server", scraped(windows=past.windows, sources=[past.source]), host)

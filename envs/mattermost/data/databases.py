@@ -20,7 +20,7 @@ _TAIL = 1500
 
 
 class Failed(Exception):
-    """A step on the way failed; the message says which one, and its last words."""
+    """A step failed; the message names it and has the end of its output."""
 
 
 class Postgres:
@@ -52,7 +52,7 @@ class Postgres:
             file.write("host all all all scram-sha-256\n")  # the server under test may be on another host
 
     def __enter__(self) -> Postgres:
-        # Until it is complete, nobody wants it back after a power failure.
+        # An incomplete data set does not need to survive a power failure.
         fast = (
             "fsync=off",
             "synchronous_commit=off",
@@ -102,7 +102,7 @@ class Postgres:
 
 
 class MariaDB:
-    """As Postgres. It is no MySQL, whatever a server under test calls it."""
+    """Like Postgres. MariaDB is not MySQL, whatever a server under test calls it."""
 
     name = "mariadb"
 

@@ -1,4 +1,4 @@
-"""Makes a data set in a database, once a session: `python3 seed.py FOLDER --database postgres …`, see --help.
+"""Makes a data set in a database, once per session: `python3 seed.py FOLDER --database postgres …`, see --help.
 
 The oldest release fills its database by its own bulk import; each later one gets a copy of that and migrates it. So
 the rows are the same for all of them, and each finds its own tables. Below FOLDER:
@@ -167,25 +167,27 @@ class _Clock:
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description="Makes a data set in a database, once a session.")
+    parser = argparse.ArgumentParser(description="Makes a data set in a database, once per session.")
     parser.add_argument("folder", help="an existing folder, for data/ and accounts.json")
     parser.add_argument("--database", required=True, choices=sorted(databases.KINDS))
-    parser.add_argument("--address", required=True, help="where the database listens meanwhile")
+    parser.add_argument("--address", required=True, help="address at which the database listens meanwhile")
     parser.add_argument("--port", required=True, type=int)
-    parser.add_argument("--url", required=True, help="of a server under test, as its settings have it")
+    parser.add_argument("--url", required=True, help="URL of a server under test, as in its settings")
     parser.add_argument(
         "--release",
         required=True,
         action="append",
         metavar="NAME=PROGRAM",
-        help="a server under test, the oldest first: what it has written, the later ones migrate",
+        help="a server under test, the oldest first; later ones migrate what it has written",
     )
-    parser.add_argument("--importer", help="program that fills the first release's database; its own job when left out")
+    parser.add_argument(
+        "--importer", help="program that fills the first release's database; default: the release's own job"
+    )
     parser.add_argument(
         "--settle",
         action="store_true",
-        help="wait until each release has done what it begins by itself, up to half a minute after its first start; "
-        "a trial would find it to do",
+        help="wait until each release has finished the jobs that it begins within half a minute of its first start; "
+        "otherwise they run during the trials",
     )
     for name in ("users", "teams", "channels", "posts", "direct-posts"):
         parser.add_argument(f"--{name}", required=True, type=int)

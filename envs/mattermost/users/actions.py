@@ -1,4 +1,4 @@
-"""What users do with channels and posts: one function an action, named as the study names it. Each raises Refused when
+"""What users do with channels and posts: one function per action, named as the study names it. Each raises Refused when
 a request fails.
 """
 
@@ -43,7 +43,7 @@ def log_in_again(session: Session) -> None:
 
 
 def reload(session: Session) -> None:
-    """As when the page is loaded anew."""
+    """Load everything, as when the page is reloaded."""
     session.disconnect()
     session.forget()
     session.connect()
@@ -58,7 +58,7 @@ def _enter(session: Session) -> None:
 
 
 def _load(session: Session) -> None:
-    """Everything, then the team and channel that the user was in, or others."""
+    """Load everything, then the team and channel that the user was in, or others."""
     session.load()
     if not session.team:
         _go_to_team(session, session.chance.choice(sorted(session.memory.teams)))
@@ -71,7 +71,7 @@ def _load(session: Session) -> None:
 
 
 def reconnect(session: Session) -> None:
-    """What a client asks when its websocket was away: what may have changed meanwhile."""
+    """Ask for what may have changed while the websocket was away."""
     session.learn_channels(session.team, deleted=False)
     session.learn_memberships(session.team)
     posts = session.memory.posts_of(session.channel)
@@ -89,7 +89,7 @@ def reconnect(session: Session) -> None:
 
 
 def view_channel(session: Session) -> None:
-    """Another channel of the team."""
+    """Look at another channel of the team."""
     found = [c for c in _joined(session) if c.team == session.team and c.kind in (OPEN, PRIVATE)]
     if not found:
         return
@@ -154,7 +154,7 @@ def _keep_shown(session: Session, channel: Channel) -> None:
 
 
 def read_older(session: Session) -> None:
-    """Scroll back, a few pages. As the original's, the first one is before what the client knows, all others before
+    """Scroll back a few pages. As in the original, the first one is before what the client knows, all others before
     the newest post, which the client knows already.
     """
     posts = session.memory.posts_of(session.channel)
@@ -170,7 +170,7 @@ def read_older(session: Session) -> None:
 
 
 def check_unread(session: Session) -> None:
-    """What a client asks when its window is looked at again."""
+    """Ask what a client asks when its window gets the focus again."""
     session.learn_channels(session.team)
     session.learn_memberships(session.team)
     if session.channel is not None:
@@ -221,7 +221,7 @@ def start_direct(session: Session) -> None:
 
 
 def start_group(session: Session) -> None:
-    """As `start_direct`, with two others at once."""
+    """Do as in `start_direct`, with two others at once."""
     session.show_pictures(session.list_users())
     others = _others(session)
     if len(others) >= _TO_A_GROUP:
@@ -239,7 +239,7 @@ def _others(session: Session) -> list[str]:
 
 
 def post(session: Session) -> None:
-    """To the current channel, or an answer to what somebody wrote there."""
+    """Post to the current channel, or reply to a post there."""
     channel = session.channel
     if channel is None:
         return
@@ -283,7 +283,7 @@ def react(session: Session) -> None:
 
 
 def view_profile(session: Session) -> None:
-    """Of who wrote a post."""
+    """Look at the profile of the writer of a post."""
     found = session.choose_post()
     if found is not None:
         session.get("channel_member", f"/channels/{found.channel}/members/{found.user}")
@@ -342,5 +342,5 @@ ACTIONS: Mapping[str, Callable[[Session], None]] = {
 
 
 def may(session: Session, action: str) -> bool:
-    """Whether such a user does that at all."""
+    """Whether the user does this action at all."""
     return session.is_newer or ACTIONS[action] not in NEWER

@@ -1,4 +1,4 @@
-"""What a user's client keeps of what it was told: posts, users, statuses and threads, the last so many of each."""
+"""What a user's client remembers: the latest posts, users, statuses and threads, up to a maximum of each."""
 
 from __future__ import annotations
 

@@ -92,7 +92,7 @@ class Session:
     # --- coming and going ------------------------------------------------------------------------------------
 
     def log_in(self) -> None:
-        """And learn which teams and channels there are."""
+        """Log in, and learn which teams and channels there are."""
         self._token = ""
         credentials = {"login_id": self.account.username, "password": self.account.password}
         response = self._ask("POST", "log_in", "/users/login", json=credentials)
@@ -138,7 +138,7 @@ class Session:
             self._lost_socket()
 
     def _lost_socket(self) -> None:
-        """There is no websocket any more."""
+        """Record that the websocket is gone."""
         if self._socket is not None:
             self._socket = None
             self.recorder.websockets -= 1
@@ -203,7 +203,7 @@ class Session:
             self._due_at = dict.fromkeys(("statuses", "report"), time.monotonic() + _EVERY_S)
 
     def due(self) -> tuple[str, Callable[[], None]] | None:
-        """What is to be done between two actions, and its name; None when nothing is due."""
+        """The next task between two actions, and its name; None if nothing is due."""
         self._count_overdue()
         now = time.monotonic()
         for name, do in (("statuses", self._ask_statuses), ("report", self._report)):
@@ -246,7 +246,7 @@ class Session:
         self.memory.joined.update(member["channel_id"] for member in found)
 
     def learn_channel(self, channel: str) -> Channel:
-        """Ask for one that the client does not know yet."""
+        """Ask for a user that the client does not know yet."""
         if channel not in self.memory.channels:
             self.memory.learn_channels([self.get("channel", f"/channels/{channel}")])
         return self.memory.channels[channel]
@@ -278,7 +278,7 @@ class Session:
         return [name for category, name in self.memory.preferences if category == DIRECT_SHOWN]
 
     def load(self) -> None:
-        """All that a client asks for when it starts, or its page is loaded anew. Raises Refused; LookupError for a
+        """Ask for all that a client loads when it starts or its page is reloaded. Raises Refused; LookupError for a
         user without a team.
         """
         self.list_users()

@@ -1,4 +1,4 @@
-"""What `benchstudy check` looks at for load_test: programs, variables, and whether each Prometheus answers."""
+"""Checks of `benchstudy check` for load_test: programs, variables, and whether each Prometheus answers."""
 
 from typing import TYPE_CHECKING
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def check_host(config: LoadTestConfig, host: "HostCheck") -> None:
-    """Report with host.ok and host.problem."""
+    """Check one host; report with host.ok and host.problem."""
     _check_programs(config, host)
     for source in config.sources:
         if source.role in host.roles:
@@ -21,7 +21,7 @@ def check_host(config: LoadTestConfig, host: "HostCheck") -> None:
 
 
 def _check_programs(config: LoadTestConfig, host: "HostCheck") -> None:
-    """Those that services on this host begin with, or name as provisioned; and what users are made with."""
+    """Check the programs and variables of this host's services, and Locust on load hosts."""
     if not config.services:
         return
     family = config.model_dump(mode="json", serialize_as_any=True)
@@ -40,11 +40,13 @@ def _check_source(source: Source, host: "HostCheck") -> None:
         if (paths.project_root() / source.file).is_file():
             host.ok(f"source {source.name}: {source.file}")
         else:
-            host.problem(f"source {source.name}: there is no file {source.file}", "it lies below the project's folder")
+            host.problem(
+                f"source {source.name}: there is no file {source.file}", "give a path below the project's folder"
+            )
         return
     variable = source.bearer_env or source.password_env
     if variable is not None:
-        # A question without credentials would be refused, and one with them needs a supervised command.
+        # Prometheus would refuse a query without credentials, and one with them needs a supervised command.
         if host.variable(variable, f"source {source.name}"):
             host.ok(f"source {source.name}: {variable} is set")
         return

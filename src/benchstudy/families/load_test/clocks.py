@@ -1,4 +1,4 @@
-"""Clocks that a window of time passes through: this machine's, a host's, and that of the Prometheus asked there."""
+"""Clocks of a time window: this machine's, a host's, and that of the Prometheus queried from the host."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -6,13 +6,13 @@ from typing import Any
 
 from benchstudy.model.errors import TrialFailed
 
-MOST_OFFSET_S = 1.0  # between Prometheus and this machine, before a window's times could be of either
-_MOST_STEP_S = 0.5  # of a clock during a trial: its windows would lie beside what happened
+MOST_OFFSET_S = 1.0  # between Prometheus and this machine; beyond it, a window's times are ambiguous
+_MOST_STEP_S = 0.5  # of a clock during a trial; beyond it, windows would miss their events
 
 
 @dataclass(frozen=True)
 class Clock:
-    """Of a Prometheus: its time minus that of the host that asked (`from_host_s`), and minus this machine's."""
+    """Clock of a Prometheus: its time minus that of the querying host (`from_host_s`), and minus this machine's."""
 
     from_host_s: float
     from_here_s: float
@@ -20,31 +20,31 @@ class Clock:
 
 
 def clock_of(answer: Mapping[str, Any], host_offset_s: float) -> Clock:
-    """`answer`: as prometheus-clock and prometheus-fetch give it. `host_offset_s`: the host minus this machine."""
+    """Make a Clock from an answer of the agent. `host_offset_s`: the host's clock minus this machine's."""
     offset_s = float(answer["offset_s"])
     return Clock(offset_s, offset_s + host_offset_s, float(answer["uncertainty_s"]))
 
 
 def require_steady(before: Clock, after: Clock) -> float:
-    """How far the clock was set in between. Raises TrialFailed when that is too far to know when anything happened."""
+    """Seconds by which the clock was set in between. Raises TrialFailed if the step makes the windows unreliable."""
     stepped_s = after.from_here_s - before.from_here_s
     require_small_step("Prometheus", stepped_s, before.uncertainty_s + after.uncertainty_s)
     return stepped_s
 
 
 def require_small_step(whose: str, stepped_s: float, uncertainty_s: float) -> None:
-    """Raises TrialFailed for a clock that was set during the trial."""
+    """Raise TrialFailed if a clock was set during the trial."""
     if abs(stepped_s) > _MOST_STEP_S + uncertainty_s:
         raise TrialFailed(
-            f"the clock of {whose} was set by {stepped_s:+.3f} s during the trial, so that nobody knows what belongs "
-            "into its window; synchronise the host's clock (chrony) and measure again"
+            f"the clock of {whose} was set by {stepped_s:+.3f} s during the trial, so its window cannot be located "
+            "in the samples; synchronise the host's clock (chrony) and measure again"
         )
 
 
 def correction_s(clock: Clock, of_windows: str | None, source: str) -> float:
-    """What is added to a window's times, so that they are of Prometheus' clock; see Source.clock.
+    """Seconds to add to a window's times to convert them to Prometheus' clock; see Source.clock.
 
-    Raises TrialFailed when the study does not say whose clock the times are of, and it matters.
+    Raises TrialFailed if the clocks differ and the study does not say which one the times belong to.
     """
     if of_windows == "utc":
         return clock.from_here_s

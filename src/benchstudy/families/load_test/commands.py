@@ -1,6 +1,6 @@
-"""`benchstudy export`: a window of a Prometheus into a file that a study can name as a source of load_test.
+"""`benchstudy export`: keeps a window of a Prometheus in a file that a study can use as a source of load_test.
 
-What is kept is what the server answered; so is a trial's own fetch, by the same code.
+The file holds the server's answers. A trial fetches its samples with the same code.
 """
 
 import argparse
@@ -32,22 +32,22 @@ def add_commands(commands: Any) -> None:
     """`commands`: what argparse's add_subparsers gave."""
     parser = commands.add_parser("export", help="keep a window of a Prometheus in a file, for a source of load_test")
     parser.add_argument("file", type=Path, metavar="FILE", help="such as data/exports/v10.ndjson.gz")
-    parser.add_argument("--url", required=True, help="of the Prometheus, as this machine reaches it; no credentials")
-    parser.add_argument("--start", required=True, help='with time zone: "2024-09-10T10:00:00Z"')
-    parser.add_argument("--end", required=True)
-    parser.add_argument("--select", default="", help='matchers of the servers: {instance=~"app.*"}; all when left out')
     parser.add_argument(
-        "--select-hosts", default="", help="matchers of the hosts, of node_*; as --select when left out"
+        "--url", required=True, help="URL of the Prometheus, as seen from this machine; without credentials"
     )
+    parser.add_argument("--start", required=True, help='start with time zone: "2024-09-10T10:00:00Z"')
+    parser.add_argument("--end", required=True, help="end with time zone")
+    parser.add_argument("--select", default="", help='label matchers of the servers: {instance=~"app.*"}; default: all')
     parser.add_argument(
-        "--margin", default="60s", help="also so much before the start, for rates (default: %(default)s)"
+        "--select-hosts", default="", help="label matchers of the hosts' node_* metrics; default: --select"
     )
-    parser.add_argument("--scrape-interval", default="15s", help="how often it scrapes (default: %(default)s)")
+    parser.add_argument("--margin", default="60s", help="extra time before the start, for rates (default: %(default)s)")
+    parser.add_argument("--scrape-interval", default="15s", help="its scrape interval (default: %(default)s)")
     parser.add_argument("--bearer-env", help="environment variable with a bearer token")
     parser.add_argument("--user", help="for basic authentication, with --password-env")
     parser.add_argument("--password-env", help="environment variable with the password")
-    parser.add_argument("--ca-file", help="certificate of the authority of an https url")
-    parser.add_argument("--append", action="store_true", help="add the window to those that the file has")
+    parser.add_argument("--ca-file", help="CA certificate for an https URL")
+    parser.add_argument("--append", action="store_true", help="add the window to an existing file")
     add_json(parser)
     parser.set_defaults(command=_export)
 
@@ -91,15 +91,15 @@ def _duration(option: str, text: str) -> float:
 def export_window(
     file: Path, source: Source, window: Window, *, margin_s: float, scrape_interval_s: float, append: bool = False
 ) -> "Section":
-    """Fetch the window into `file`, which appears whole, and say what it holds now at its end.
+    """Fetch the window into `file`, which is written atomically, and return the new section.
 
-    Raises BenchstudyError when the file is there already (but for `append`), or the Prometheus cannot be read.
+    Raises BenchstudyError if the file exists already (without `append`), or if the Prometheus cannot be read.
     """
     from benchstudy.families.load_test.fetch import FILE, Span, server_of, spec_of
     from benchstudy.families.load_test.prometheus_raw import sections
 
     if file.exists() and not append:
-        raise BenchstudyError(f"{file} is there already: name another, or add to it with --append")
+        raise BenchstudyError(f"{file} exists already: name another file, or add to it with --append")
     start_s, end_s = window.start.timestamp(), window.end.timestamp()
     span = Span(start_s, end_s, margin_s, window.select, window.select_hosts, scrape_interval_s)
     server = server_of(source, _secret)
@@ -108,7 +108,7 @@ def export_window(
         _fetch(spec_of(server, span), server.secret_env, Path(folder))
         (section,) = sections(fetched)
         if file.exists():
-            sections(file)  # what is no whole export is not added to
+            sections(file)  # refuses to add to an incomplete export
             whole = Path(folder) / "whole"
             with whole.open("wb") as out:
                 for part in (file, fetched):
@@ -121,7 +121,7 @@ def export_window(
 
 @contextmanager
 def _folder(folder: Path) -> Iterator[None]:
-    """There for what is written in it; what was made for that goes again when nothing could be written."""
+    """Make the folder for the block, and remove what was made if the block raises."""
     made = [place for place in (folder, *folder.parents) if not place.exists()]
     folder.mkdir(parents=True, exist_ok=True)
     try:
@@ -156,7 +156,7 @@ def _secret(variable: str) -> str:
 
 
 def _first_message(error: ValueError) -> str:
-    """What a model says is wrong; nothing of what was given, which may hold a secret."""
+    """The first message of a model's error, without the given value, which may be a secret."""
     problems = getattr(error, "errors", None)
     if problems is None:
         return str(error)

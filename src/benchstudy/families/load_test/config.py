@@ -1,4 +1,4 @@
-"""What a study says about the family load_test: releases, databases and loads to run, or windows to read."""
+"""The study's block for load_test: releases, databases and loads to run, or time windows to read."""
 
 import re
 from collections import Counter
@@ -18,16 +18,16 @@ from benchstudy.model.strict import Strict
 from benchstudy.model.units import DurationField, parse_duration
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_METRIC = re.compile(r"[A-Za-z_:][A-Za-z0-9_:./-]*")  # dots and the like: as OpenTelemetry and Prometheus 3 have them
+_METRIC = re.compile(r"[A-Za-z_:][A-Za-z0-9_:./-]*")  # OpenTelemetry and Prometheus 3 also use dots and the like
 _LABEL = r'(?:[A-Za-z_][A-Za-z0-9_]*|"(?:[^"\\]|\\.)+")'
 _MATCHERS = re.compile(rf'\{{\s*(?:{_LABEL}\s*(?:=~|!~|!=|=)\s*"(?:[^"\\]|\\.)*"\s*(?:,\s*|(?=\}})))*\}}')
 _SCRAPE_INTERVAL = re.compile(r"(?m)^[^#\n]*?\bscrape_interval:\s*['\"]?([0-9a-z]+)")
-_AROUND_S = 120.0  # of a load: its users come and go
-_LEAST_WINDOW_S = 10.0  # below it there are hardly two scrapes in any rate's window
+_AROUND_S = 120.0  # around a load, for its users to come and go
+_LEAST_WINDOW_S = 10.0  # a rate over a shorter window would have hardly two scrapes
 
 
 def parse_time(value: Any) -> datetime:
-    """A moment as written in a study, in UTC: "2024-09-10T10:00:00Z". Raises ValueError."""
+    """Parse a time as a study writes it, such as "2024-09-10T10:00:00Z", to UTC. Raises ValueError."""
     example = 'write it with its time zone, such as "2024-09-10T10:00:00Z"'
     moment = value
     if isinstance(value, str):
@@ -38,7 +38,7 @@ def parse_time(value: Any) -> datetime:
     if not isinstance(moment, datetime):
         raise ValueError(f"{value!r} is not a time: {example}")
     if moment.tzinfo is None:
-        raise ValueError(f"{value!s} has no time zone, and could be any: {example}")
+        raise ValueError(f"{value!s} has no time zone: {example}")
     return moment.astimezone(UTC)
 
 
@@ -56,63 +56,63 @@ TimeField = Annotated[
 
 
 class Version(Strict):
-    """A release of the system under test; the first of them is the base that the others are compared with."""
+    """A release of the system under test. The first one is the base for comparisons."""
 
     name: Name
-    label: str = Field("", description="what a table calls it; its name when left out")
-    services: dict[Name, Name] = Field({}, description="by database: the service that is this release's server on it")
+    label: str = Field("", description="name in tables; defaults to `name`")
+    services: dict[Name, Name] = Field({}, description="database to service: this release's server on that database")
     same_as: Name | None = Field(
-        None, description="an earlier release, measured again under this name: what differs is the study's own variance"
+        None, description="an earlier release, measured again under this name to show the study's own variance (A/A)"
     )
 
 
 class Database(Strict):
-    """What the system under test keeps its data in."""
+    """A database of the system under test."""
 
     name: Name
-    label: str = Field("", description="what a table calls it, with its version: PostgreSQL 15; its name when left out")
+    label: str = Field("", description="name in tables, with the version: PostgreSQL 15; defaults to `name`")
     service: Name | None = Field(
-        None, description="the service that is its server, with the data set in it; each trial's own"
+        None, description="the service that is its server and holds the data set; each trial starts its own"
     )
 
 
 class LoadLevel(Load):
-    """One level of the factor load: so many users for so long (bounded), or as many as a rule finds (unbounded)."""
+    """One level of the factor load: a fixed number of users (bounded), or the number that a rule finds (unbounded)."""
 
     blocks: int | None = Field(
-        None, ge=1, description="it is measured in the first so many blocks only; in all if left out"
+        None, ge=1, description="number of blocks, from the first, that measure this load; defaults to all"
     )
 
 
 class SaidVersion(Strict):
-    """Where a server says which version it is: a key of a JSON object."""
+    """Where a server reports its version: a key of a JSON object."""
 
-    path: str = Field(pattern="^/", description="asked by GET, without a login")
+    path: str = Field(pattern="^/", description="path of a GET request without login")
     key: str
 
 
 class MetricNames(Strict):
-    """What a system calls its metrics, and labels of them, where it does not do so as Mattermost does."""
+    """Names of the system's metrics and their labels, if they differ from Mattermost's."""
 
-    api: str | None = Field(None, description="histogram in s of the times of API calls, without _bucket, _sum, _count")
-    api_label: str | None = Field(None, description="its label that tells calls apart: `handler`")
-    store: str | None = Field(None, description="histogram in s of the times of calls to the database")
-    store_label: str | None = Field(None, description="its label that tells calls apart: `method`")
-    status_label: str | None = Field(None, description="label of `api` with the HTTP status")
+    api: str | None = Field(None, description="histogram of API times in s, without _bucket, _sum, _count")
+    api_label: str | None = Field(None, description="label of `api` that names the call, such as `handler`")
+    store: str | None = Field(None, description="histogram of database call times in s")
+    store_label: str | None = Field(None, description="label of `store` that names the call, such as `method`")
+    status_label: str | None = Field(None, description="label of `api` that holds the HTTP status")
     requests: str | None = Field(None, description="counter of requests")
-    errors: str | None = Field(None, description="counter of those that failed, where `api` has no status_label")
+    errors: str | None = Field(None, description="counter of failed requests, if `api` has no status_label")
     devices: str | None = Field(None, description="gauge of connected users")
     cpu: str | None = Field(None, description="counter of processor time, s")
-    started: str | None = Field(None, description="gauge of when the process started, Unix s")
-    goroutines: str | None = Field(None, description="gauge")
-    heap: str | None = Field(None, description="gauge, B")
-    stack: str | None = Field(None, description="gauge, B")
+    started: str | None = Field(None, description="gauge of the process start time, Unix s")
+    goroutines: str | None = Field(None, description="gauge of goroutines")
+    heap: str | None = Field(None, description="gauge of the heap in use, B")
+    stack: str | None = Field(None, description="gauge of the stack in use, B")
 
     @field_validator("*")
     @classmethod
     def _a_name(cls, value: str | None) -> str | None:
         if value is not None and not _METRIC.fullmatch(value):
-            raise ValueError(f"{value!r} is no name of a metric or label: letters, digits and _ : . / -")
+            raise ValueError(f"{value!r} is not a name of a metric or label: use letters, digits and _ : . / -")
         return value
 
     @property
@@ -121,48 +121,51 @@ class MetricNames(Strict):
 
 
 class System(Strict):
-    """The system under test, as every release of it has it."""
+    """Properties of the system under test that all its releases share."""
 
-    port: Name = Field("http", description="which of the server's ports users speak to")
+    port: Name = Field("http", description="the server's port that users connect to")
     accounts: str = Field(
         "{{dataset.dir}}/accounts.json",
-        description="file with the users of the data set and what is in it, on the host of the service it names; "
-        "{{database.dir}} is that of the trial's database",
+        description="file with the users and counts of the data set, on the host of the service that it names; "
+        "{{database.dir}} is the folder of the trial's database",
     )
-    version: SaidVersion | None = Field(None, description="asked of each server, and kept with the trial")
+    version: SaidVersion | None = Field(
+        None, description="where each server reports its version, which is kept with the trial"
+    )
 
 
 class Monitor(Strict):
-    """The Prometheus of a trial, which is started afresh with all that it needs, such as the node exporter.
+    """The Prometheus of a trial. Each trial starts its own, with the services that it needs (such as node exporter).
 
-    Its files may speak of `{{server.bind}}`, `{{server.port.metrics}}` and the like, of whatever server the trial has,
-    and of `{{load.bind}}` and `{{load.port.metrics}}`. Its jobs are called server, node and load.
+    Its files may use placeholders of the trial's server, such as `{{server.bind}}` and `{{server.port.metrics}}`, and
+    `{{load.bind}}` and `{{load.port.metrics}}`. Its jobs must be named server, node and load.
     """
 
     service: Name
-    port: Name = Field("http", description="which of its ports answers queries")
-    scrape_interval: DurationField = Field(1.0, description="as its configuration has it")
+    port: Name = Field("http", description="its port for queries")
+    scrape_interval: DurationField = Field(1.0, description="the interval in its configuration")
 
 
 class Source(Strict):
-    """Where windows are read: a Prometheus, or a file that `benchstudy export` wrote."""
+    """Where windows are read from: a Prometheus, or a file that `benchstudy export` wrote."""
 
     name: Name
-    url: str | None = Field(None, description="of a Prometheus, as the host with this role reaches it; no credentials")
-    role: Name = Field("sut", description="on which of the target's hosts it is asked")
-    bearer_env: str | None = Field(None, description="variable of the controller's environment with a bearer token")
-    user: str | None = Field(None, description="for basic authentication, with password_env")
-    password_env: str | None = Field(None, description="variable of the controller's environment with the password")
-    file: str | None = Field(None, description="an export, relative to the project's folder")
+    url: str | None = Field(
+        None, description="URL of a Prometheus, as seen from the host with `role`; without credentials"
+    )
+    role: Name = Field("sut", description="role of the host that queries it")
+    bearer_env: str | None = Field(None, description="environment variable of the controller that holds a bearer token")
+    user: str | None = Field(None, description="user for basic authentication; needs password_env")
+    password_env: str | None = Field(None, description="environment variable of the controller that holds the password")
+    file: str | None = Field(None, description="exported file, relative to the project's folder")
     clock: Literal["prometheus", "utc"] | None = Field(
         None,
-        description="whose times the windows have, should Prometheus' own clock be wrong: `prometheus`'s, as its "
-        "graphs show them, or `utc`, corrected by the difference measured now; when left out, a wrong clock is refused",
+        description="clock of the windows' times, if Prometheus' clock is wrong: `prometheus` for times as in its "
+        "graphs, `utc` for true times, which are corrected by the measured difference; without it, a wrong clock is "
+        "refused",
     )
-    scrape_interval: DurationField = Field(15.0, description="how often it scrapes the servers")
-    ca_file: str | None = Field(
-        None, description="on the host with the role: certificate of the authority of an https url"
-    )
+    scrape_interval: DurationField = Field(15.0, description="interval at which it scrapes the servers")
+    ca_file: str | None = Field(None, description="CA certificate for an https URL, as a path on the host with `role`")
 
     exactly_one: ClassVar[tuple[str, ...]] = ("url", "file")
 
@@ -177,7 +180,7 @@ class Source(Strict):
         for field in ("bearer_env", "password_env"):
             variable = getattr(self, field)
             if variable is not None and not _VARIABLE.fullmatch(variable):
-                # The text is not repeated: somebody may have put the secret itself there.
+                # The message does not repeat the text, which may be the secret itself.
                 return f"{field} must be the name of an environment variable, not the secret itself"
         if self.file is not None:
             given = [
@@ -199,7 +202,7 @@ class Source(Strict):
         except ValueError:
             return "url: it is not an address such as http://prometheus.example:9090"
         if parts.username is not None or parts.password is not None:
-            return "url: it holds credentials; take them out and give user and password_env, or bearer_env"
+            return "url: it holds credentials; remove them and give user and password_env, or bearer_env"
         if parts.scheme not in ("http", "https") or not host or parts.query or parts.fragment:
             return f"url: {url!r} is not an address such as http://prometheus.example:9090"
         if (self.user is None) != (self.password_env is None):
@@ -210,23 +213,23 @@ class Source(Strict):
 
 
 class Window(Strict):
-    """A stretch of time in which someone else had a release under load. The n-th of a case is its block n."""
+    """A time window in which someone else put a release under load. The n-th window of a case is its block n."""
 
     version: Name
     database: Name
     load: Name
-    start: TimeField = Field(description="UTC, or with its time zone; without the ramp")
-    end: TimeField
-    select: str = Field("", description='matchers of the servers\' labels, such as `{instance=~"app.*"}`; all series '
-                        "when left out")  # fmt: skip
-    select_hosts: str = Field("", description="matchers of the hosts' labels, of node_*; those of select when left out")
-    source: Name | None = Field(None, description="which of the sources; may be left out when there is one")
+    start: TimeField = Field(description="start with its time zone, after the ramp")
+    end: TimeField = Field(description="end with its time zone")
+    select: str = Field("", description='label matchers of the servers, such as `{instance=~"app.*"}`; defaults to all '
+                        "series")  # fmt: skip
+    select_hosts: str = Field("", description="label matchers of the hosts' node_* metrics; defaults to `select`")
+    source: Name | None = Field(None, description="name of the source; optional if there is only one")
 
     @field_validator("select", "select_hosts")
     @classmethod
     def _matchers(cls, value: str) -> str:
         if value and not _MATCHERS.fullmatch(value.strip()):
-            raise ValueError(f'{value!r} are no label matchers: write {{instance=~"app.*",job="server"}}')
+            raise ValueError(f'{value!r} is not a set of label matchers: write {{instance=~"app.*",job="server"}}')
         return value.strip()
 
     @model_validator(mode="after")
@@ -235,7 +238,7 @@ class Window(Strict):
         if length_s <= 0:
             raise ValueError(f"it ends ({self.end.isoformat()}) before it starts ({self.start.isoformat()})")
         if length_s < _LEAST_WINDOW_S:
-            raise ValueError(f"it is {length_s:g} s long, and below {_LEAST_WINDOW_S:g} s there is no rate to compute")
+            raise ValueError(f"it is {length_s:g} s long; a rate needs at least {_LEAST_WINDOW_S:g} s")
         return self
 
     @property
@@ -247,7 +250,7 @@ class Window(Strict):
 
 
 class LoadTestConfig(FamilyConfig):
-    """Releases of a server under the same load, compared by what a Prometheus saw: run here, or by someone else."""
+    """Compares releases of a server under the same load by Prometheus' samples; the study or someone else runs it."""
 
     takes_systems: ClassVar[Mapping[str, TakesSystem]] = {
         "versions": TakesSystem(None),
@@ -255,20 +258,22 @@ class LoadTestConfig(FamilyConfig):
         "prometheus": TakesSystem(),
     }
 
-    versions: list[Version] = Field([], description="the first is the base; with windows, in their order if left out")
-    databases: list[Database] = Field([], description="as versions")
-    loads: list[LoadLevel] = Field([], description="bounded ones, and unbounded ones")
+    versions: list[Version] = Field([], description="releases, base first; with windows, defaults to their order")
+    databases: list[Database] = Field([], description="databases; with windows, defaults to their order")
+    loads: list[LoadLevel] = Field([], description="bounded and unbounded loads")
     behaviour: Behaviour = Behaviour()
     system: System = System()
-    prometheus: Monitor | None = Field(None, description="of each trial that is run here")
+    prometheus: Monitor | None = Field(None, description="the Prometheus of each trial that the study runs")
     metrics: MetricNames = MetricNames()
-    windows: list[Window] = Field([], description="of a load that someone else ran: nothing is started, only read")
-    sources: list[Source] = Field([], description="where the windows are read")
+    windows: list[Window] = Field(
+        [], description="windows of loads that someone else ran: the study starts nothing and only reads"
+    )
+    sources: list[Source] = Field([], description="where the windows are read from")
 
     @model_validator(mode="before")
     @classmethod
     def _a_block_for_each_window(cls, value: Any) -> Any:
-        """As many blocks as each case has windows, unless the study says fewer."""
+        """Default `blocks` to the number of windows per case."""
         if not isinstance(value, Mapping) or not value.get("windows") or value.get("blocks") is not None:
             return value
         windows = [w for w in value["windows"] if isinstance(w, Mapping)] if isinstance(value["windows"], list) else []
@@ -290,12 +295,12 @@ class LoadTestConfig(FamilyConfig):
         return self
 
     def unfit(self) -> Iterator[str]:
-        """A load must have time for a window after its start-up, or it never has a result."""
+        """Problems of loads that leave no time for a window after the start-up, and so never have a result."""
         for load in self.loads:
             rule = load.rule
             if rule is not None and rule.at_most <= rule.start_up + rule.window:
                 yield (
-                    f"load {load.name}: rule: at_most: {rule.at_most:g} s leave no time for a window of "
+                    f"load {load.name}: rule: at_most: {rule.at_most:g} s leaves no time for a window of "
                     f"{rule.window:g} s after ignore_first and alert_window, {rule.start_up:g} s: raise it"
                 )
 
@@ -308,13 +313,13 @@ class LoadTestConfig(FamilyConfig):
 
     def _check_run(self) -> None:
         if self.sources:
-            raise ValueError("sources: nothing is read from them without windows: [{version: …, start: …, end: …}]")
+            raise ValueError("sources: they are used with windows only; add windows: [{version: …, start: …, end: …}]")
         needed = {"versions": self.versions, "databases": self.databases, "loads": self.loads}
         missing = [name for name, items in needed.items() if not items] + ["prometheus"] * (self.prometheus is None)
         if missing:
             raise ValueError(
-                f"{', '.join(missing)}: to run a load, versions, databases, loads and prometheus are needed; to read "
-                "what someone else ran, windows and sources"
+                f"{', '.join(missing)}: missing. To run a load, give versions, databases, loads and prometheus; to "
+                "read a load that someone else ran, give windows and sources"
             )
         for database in self.databases:
             if database.service is None:
@@ -326,7 +331,7 @@ class LoadTestConfig(FamilyConfig):
         for load in self.loads:
             if load.longest_s + _AROUND_S > self.timeout:
                 raise ValueError(
-                    f"load {load.name}: it may take {load.longest_s:g} s and its users {_AROUND_S:g} s to come and go, "
+                    f"load {load.name}: it may take {load.longest_s:g} s, plus {_AROUND_S:g} s for its users, "
                     f"above the timeout of {self.timeout:g} s: set timeout to at least {load.longest_s + _AROUND_S:g}s"
                 )
 
@@ -334,16 +339,16 @@ class LoadTestConfig(FamilyConfig):
         where = f"version {version.name}"
         if version.same_as is not None:
             if version.services:
-                raise ValueError(f"{where}: it is the same_as {version.same_as}, so that it has no services of its own")
+                raise ValueError(f"{where}: it is the same_as {version.same_as}; remove its services")
             if version.same_as not in earlier or self.version(version.same_as).same_as is not None:
-                raise ValueError(f"{where}: same_as: {version.same_as!r} is no version above it with services")
+                raise ValueError(f"{where}: same_as: {version.same_as!r} is not an earlier version with services")
             return
         databases = [database.name for database in self.databases]
         for name in version.services:
-            require_known(name, databases, f"{where}: services: {name!r} is none of the databases")
+            require_known(name, databases, f"{where}: services: {name!r} is not among the databases")
         for database in databases:
             if database not in version.services:
-                raise ValueError(f"{where}: services: it has none for database {database}")
+                raise ValueError(f"{where}: services: there is none for database {database}")
             check_port(where, version.services[database], self.system.port, self.services)
 
     def _check_monitor(self) -> None:
@@ -370,7 +375,7 @@ class LoadTestConfig(FamilyConfig):
         return next(load for load in self.loads if load.name == name)
 
     def server(self, version: str, database: str) -> Name:
-        """The service that is a release's server on a database."""
+        """The name of the service that runs a release on a database."""
         found = self.version(version)
         return self.version(found.same_as or found.name).services[database]
 
@@ -383,15 +388,15 @@ class LoadTestConfig(FamilyConfig):
                 f"windows: someone else ran the load, so there is no use for {', '.join(given)}: remove them"
             )
         if not self.sources:
-            raise ValueError("windows: they need sources: [{name: …, url: …}], or a file")
+            raise ValueError("windows: they need sources: add [{name: …, url: …}], or one with a file")
         now = datetime.now(UTC)
         for number, window in enumerate(self.windows):
             where = f"windows[{number}]"
             self._check_names(where, window)
             if window.end > now:
                 raise ValueError(
-                    f"{where}: it lies in the future: it ends at {window.end.isoformat()}, and it is "
-                    f"{now.isoformat(timespec='seconds')}; wait until it is over, or mend its year or time zone"
+                    f"{where}: it lies in the future: it ends at {window.end.isoformat()}, and now it is "
+                    f"{now.isoformat(timespec='seconds')}; wait until it is over, or correct its year or time zone"
                 )
         for (first, one), (second, other) in combinations(enumerate(self.windows), 2):
             self._check_apart(f"windows[{first}]", one, f"windows[{second}]", other)
@@ -405,7 +410,7 @@ class LoadTestConfig(FamilyConfig):
                 require_known(name, names, f"{where}.{field}: {name!r} is not among the {field}s")
         names = [source.name for source in self.sources]
         if window.source is None and len(names) > 1:
-            raise ValueError(f"{where}.source: say which of {', '.join(names)} it is read from")
+            raise ValueError(f"{where}.source: name the source that it is read from: {', '.join(names)}")
         if window.source is not None:
             require_known(window.source, names, f"{where}.source: {window.source!r} is not among the sources")
 
@@ -417,37 +422,37 @@ class LoadTestConfig(FamilyConfig):
             what = "of one case" if one.levels == other.levels else "of the same servers"
             raise ValueError(
                 f"{where} and {elsewhere} overlap from {max(one.start, other.start).isoformat()} to "
-                f"{min(one.end, other.end).isoformat()}: windows {what} must not share samples; mend their times"
+                f"{min(one.end, other.end).isoformat()}: windows {what} must not share samples; correct their times"
             )
 
     def _check_counts(self) -> None:
         counts = Counter(tuple(window.levels.values()) for window in self.windows)
         fewest, most = min(counts, key=lambda key: counts[key]), max(counts, key=lambda key: counts[key])
         if not isinstance(self.blocks, int):
-            raise ValueError("blocks: with windows it is their number for each case, and no range; leave it out")
+            raise ValueError("blocks: with windows it is the number of windows per case, not a range; leave it out")
         if counts[fewest] < self.blocks:
             raise ValueError(
-                f"windows: {' / '.join(fewest)} has {counts[fewest]}, and there are {self.blocks} blocks that take one "
-                "each: add windows, or lower blocks"
+                f"windows: {' / '.join(fewest)} has {counts[fewest]}, but {self.blocks} blocks need one each: add "
+                "windows, or lower blocks"
             )
         if counts[fewest] != counts[most]:
             raise ValueError(
-                f"windows: {' / '.join(most)} has {counts[most]}, and {' / '.join(fewest)} has {counts[fewest]}: each "
-                "combination of database, version and load needs as many, because block n takes the n-th of each"
+                f"windows: {' / '.join(most)} has {counts[most]}, and {' / '.join(fewest)} has {counts[fewest]}: give "
+                "each combination of database, version and load equally many, because block n takes the n-th of each"
             )
 
     def source(self, window: Window) -> Source:
         return next(source for source in self.sources if window.source in (None, source.name))
 
     def windows_of(self, levels: Mapping[str, str]) -> list[Window]:
-        """Of a case, in the order of its blocks."""
+        """The windows of a case, in the order of its blocks."""
         return [window for window in self.windows if window.levels == levels]
 
     # --- levels --------------------------------------------------------------------------------------------------
 
     @property
     def version_names(self) -> list[str]:
-        """In the study's order: as listed, else as the windows name them first."""
+        """Versions as listed in the study, else in the order in which the windows name them."""
         return [version.name for version in self.versions] or self._named("version")
 
     @property

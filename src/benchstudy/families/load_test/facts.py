@@ -1,6 +1,6 @@
-"""`load_test.json`: what was found around a load, so that parsing needs a trial's files alone.
+"""`load_test.json`: the circumstances of a load, so that parsing needs only the trial's files.
 
-Every time in it is of Prometheus' own clock, in Unix seconds: samples carry no other.
+All its times are Unix seconds on Prometheus' clock, as in the samples.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,13 +13,13 @@ if TYPE_CHECKING:
 
 FACTS = "load_test.json"
 SCHEMA = 1
-RATE_WINDOW_S = 60.0  # of the published panels
-_LONG_S = 300.0  # a shorter window would be hardly more than a few of those
-_INTERVALS = 5  # a rate over fewer scrapes jumps
+RATE_WINDOW_S = 60.0  # as in the published panels
+_LONG_S = 300.0  # a shorter window would hold only a few rate windows
+_INTERVALS = 5  # a rate over fewer scrapes is too noisy
 
 
 def rate_window_s(length_s: float, scrape_interval_s: float) -> float:
-    """Over how long the panels' rates are taken, in a window of this length."""
+    """The window of the panels' rates in s, for a steady window of `length_s`."""
     return RATE_WINDOW_S if length_s >= _LONG_S else min(RATE_WINDOW_S, _INTERVALS * scrape_interval_s)
 
 
@@ -33,7 +33,7 @@ def write_facts(
     scrape_interval_s: float,
     **further: Any,
 ) -> None:
-    """Keep the facts with the trial, in its files and in its notes. `phases`: name, start, end."""
+    """Keep the facts with the trial, in its files and its notes. `phases`: (name, start, end), times in Unix s."""
     facts: Mapping[str, Any] = {
         "schema": SCHEMA,
         "mode": mode,

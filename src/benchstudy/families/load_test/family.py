@@ -1,4 +1,4 @@
-"""Releases of a server under the same load, compared by what a Prometheus saw of them.
+"""Compares releases of a server under the same load by Prometheus' samples.
 
 Source: Mattermost's page that compares v9.11 with v10.0. See docs/families/load_test.md.
 """
@@ -64,8 +64,8 @@ class LoadTest(Family[LoadTestConfig]):
         return _scraped_cases(config) if config.scraped else _run_cases(config)
 
     def order(self, cases: Sequence[Case], block: int, rng: random.Random) -> list[Case]:
-        """Base and new beside each other, the base first in odd blocks and last in even ones (ABBA), so that what
-        drifts meets both alike; databases and loads at random.
+        """Put base and new next to each other, base first in odd blocks and last in even ones (ABBA), so that a drift
+        affects both alike. Databases and loads are in random order.
         """
         together: dict[tuple[str, str], list[Case]] = {}
         for case in cases:
@@ -75,7 +75,7 @@ class LoadTest(Family[LoadTestConfig]):
         return [case for group in groups for case in (group if block % 2 else reversed(group))]
 
     def libraries(self) -> Mapping[str, Callable[[], Mapping[str, Path]]]:
-        """What makes a data set, with the agent's own Python, and what Locust runs, with its own."""
+        """Scripts for hosts: data set scripts run with the agent's Python, users with Locust's Python."""
         return {data.LIBRARY: data.scripts, users.LIBRARY: users.scripts}
 
 
@@ -120,7 +120,7 @@ def _scraped_cases(config: LoadTestConfig) -> list[Case]:
 
 
 def _defined(config: LoadTestConfig, window: Window) -> dict[str, object]:
-    """What decides which samples a window has; who may read them, and by which way, does not."""
+    """The part of a definition that decides which samples a window has. Credentials and routes are not part of it."""
     source = config.source(window)
     return {
         "window": window.model_dump(mode="json", include={"start", "end"}),

@@ -1,4 +1,4 @@
-"""Everything that a Prometheus has of a window, fetched once by the host that reaches it, into a trial's `metrics`."""
+"""Fetches the samples of a window from a Prometheus once, through the host that reaches it, into the trial's files."""
 
 import hashlib
 import json
@@ -24,7 +24,7 @@ _PARENT = "/tmp"
 
 @dataclass(frozen=True)
 class Server:
-    """A Prometheus, as the host with `role` reaches it. `credentials`: bearer or basic, with their variables."""
+    """A Prometheus, as the host with `role` reaches it. `credentials`: bearer or basic, with `secret_env`."""
 
     url: str
     role: str
@@ -37,8 +37,8 @@ class Server:
 class Span:
     """What is fetched: Unix seconds on Prometheus' own clock, and the matchers of the series.
 
-    `margin_s`: also so much before the start, for rates at the start. `select_hosts`: of the hosts' own series;
-    `select` when empty. `names`: of metrics, where the system has its own; see MetricNames.
+    `margin_s`: extra time before the start, for rates at the start. `select_hosts`: matchers of node_*; `select` if
+    empty. `names`: the system's own metric names; see MetricNames.
     """
 
     start_s: float
@@ -51,7 +51,7 @@ class Span:
 
 
 def ask_clock(trial: "TrialContext", server: Server) -> dict[str, Any]:
-    """How Prometheus' clock differs from its asker's. Raises TrialFailed with the cause when it cannot be asked."""
+    """Ask how Prometheus' clock differs from the querying host's. Raises TrialFailed if it cannot be asked."""
     arguments = [server.url, *([server.credentials] if server.credentials else [])]
     command = Command(
         trial.agent_argv("prometheus:clock", *arguments, role=server.role),
@@ -64,9 +64,9 @@ def ask_clock(trial: "TrialContext", server: Server) -> dict[str, Any]:
 
 
 def fetch(trial: "TrialContext", server: Server, span: Span) -> dict[str, Any]:
-    """Fetch the span to RAW; the agent's summary. Raises TrialFailed with a cause a person understands.
+    """Fetch the span to RAW and return the agent's summary. Raises TrialFailed with a readable cause.
 
-    What a killed attempt of this session had fetched is not asked for again.
+    The fetch continues a killed attempt of the same session.
     """
     spec = spec_of(server, span)
     key = hashlib.sha256(json.dumps(spec, sort_keys=True).encode()).hexdigest()[:16]
@@ -83,7 +83,7 @@ def fetch(trial: "TrialContext", server: Server, span: Span) -> dict[str, Any]:
 
 
 def spec_of(server: Server, span: Span) -> dict[str, Any]:
-    """What the agent is asked for, see on_host/prometheus.py."""
+    """The agent's specification of a fetch, see on_host/prometheus.py."""
     return {
         "url": server.url,
         "start_s": span.start_s,
@@ -100,7 +100,7 @@ def spec_of(server: Server, span: Span) -> dict[str, Any]:
 
 
 def server_of(source: Source, secret: Callable[[str], str]) -> Server:
-    """`secret`: what a variable of the environment holds; raises when it is not set."""
+    """The server of a source. `secret` returns the value of an environment variable, and raises if it is not set."""
     credentials, secrets = None, {}
     if source.bearer_env is not None:
         credentials, secrets = "bearer", {TOKEN: secret(source.bearer_env)}
@@ -110,7 +110,7 @@ def server_of(source: Source, secret: Callable[[str], str]) -> Server:
 
 
 def metrics_of(names: Mapping[str, str]) -> list[str]:
-    """All that is fetched of a system that has its own names for some of them."""
+    """Names of all metrics to fetch from a system with some names of its own."""
     known = Names(**names)
     histograms = [f"{name}_{part}" for name in (known.api, known.store) for part in ("bucket", "sum", "count")]
     counters = [known.requests, known.errors, known.cpu]
@@ -128,7 +128,7 @@ def _answer(done: "TrialExecution") -> dict[str, Any]:
     try:
         return dict(json.loads(done.stdout.read_text()))
     except (ValueError, TypeError) as error:
-        raise TrialFailed(f"the agent's answer is no JSON object: {error}") from error
+        raise TrialFailed(f"the agent's answer is not a JSON object: {error}") from error
 
 
 def _error(text: str) -> str:

@@ -1,5 +1,5 @@
-"""Rules on what was scraped: counters that began anew, samples that are missing, windows too short for their interval,
-quantiles at the ends of a histogram, labels of one version only."""
+"""Lints on scraped samples: counter resets, gaps, windows too short for their scrape interval, quantiles at the ends of
+a histogram, and labels of one version only."""
 
 from collections.abc import Iterator
 
@@ -7,18 +7,18 @@ from benchstudy.lints import words
 from benchstudy.lints.model import Found, Group, Material, rule
 from benchstudy.model import rounding
 
-# Scrapes in a window: with fewer, one that is late or missing moves every rate by some percent.
+# Scrapes in a window: with fewer, one late or missing scrape moves every rate by several percent.
 FEWEST_SCRAPES = 30
-LEAST_SHARE = 0.01  # of all calls; a rarer label that comes or goes moves no mean
+LEAST_SHARE = 0.01  # of all calls; a rarer label hardly moves the mean
 _P99 = "_p99"
 
 
 @rule(
     "counter-reset",
     "warning",
-    why="A counter begins anew when its process does. What was counted between the last sample and the restart is "
-    "lost, and the caches of the process were empty again.",
-    action="Find out why it restarted, and measure the window again.",
+    why="A counter resets when its process restarts. Counts between the last sample and the restart are lost, and the "
+    "process starts again with empty caches.",
+    action="Find out why the process restarted, and measure the window again.",
 )
 def counter_reset(material: Material) -> Found:
     yield from _counted(material, "resets", "counter reset", "within the window")
@@ -27,8 +27,8 @@ def counter_reset(material: Material) -> Found:
 @rule(
     "scrape-gap",
     "warning",
-    why="While nobody scraped, nothing is known: a rate over a gap is a mean, and a stall within it is invisible.",
-    action="Give Prometheus processor time of its own, scrape fewer series, and measure the window again.",
+    why="Nothing is known about the time of a gap: a rate over it is a mean, and a stall within it is invisible.",
+    action="Give Prometheus its own processor time, scrape fewer series, and measure the window again.",
 )
 def scrape_gap(material: Material) -> Found:
     yield from _counted(material, "gaps", "gap", "in the samples of the window")
@@ -37,8 +37,8 @@ def scrape_gap(material: Material) -> Found:
 @rule(
     "short-window",
     "warning",
-    why="Rates are differences between scrapes. In a window of few scrapes each of them decides a large part of every "
-    "figure, and a quantile of a rare call rests on a few of them.",
+    why="Rates are differences between scrapes. With few scrapes in a window, each of them determines a large part of "
+    "every figure, and the quantile of a rare call rests on a few calls.",
     action="Measure for longer, or scrape more often.",
 )
 def short_window(material: Material) -> Found:
@@ -52,7 +52,7 @@ def short_window(material: Material) -> Found:
             where,
             (
                 f"{words.time(window)} scraped every {words.time(interval)}: {words.number(window / interval)} "
-                f"scrapes, and {FEWEST_SCRAPES} are the least"
+                f"scrapes; at least {FEWEST_SCRAPES} are needed"
             ),
         )
 
@@ -60,9 +60,9 @@ def short_window(material: Material) -> Found:
 @rule(
     "histogram-end",
     "warning",
-    why="Below the first edge of a histogram, and above its last, a quantile has only one bound. Interpolated figures "
-    "there are the shape of a formula, and no change within the bucket can be seen.",
-    action="Print the bucket, draw no comparison from the figure, and measure with buckets where the calls are.",
+    why="Below the first edge of a histogram, and above the last, a quantile has only one bound. Interpolated figures "
+    "there only reflect the formula, and changes within the bucket are invisible.",
+    action="Print the bucket, do not compare the figure, and measure with buckets that cover the calls.",
 )
 def histogram_end(material: Material) -> Found:
     for group in material.groups:
@@ -83,12 +83,12 @@ def histogram_end(material: Material) -> Found:
 @rule(
     "one-sided-label",
     "note",
-    why="A mean over all calls changes when other calls are made, although none of them got slower or faster. The "
-    "label that left has no time in the new version; read as zero, it becomes an improvement of 100 %.",
-    action="Compare like for like, with the calls of the base, and say which labels entered and left.",
+    why="A mean over all calls changes with the mix of calls, even if none of them got slower or faster. A label that "
+    "left has no time in the new version; read as zero, it becomes an improvement of 100 %.",
+    action="Compare like for like, with the calls of the base, and name the labels that entered and left.",
 )
 def one_sided_label(material: Material) -> Found:
-    """Labels of at least a hundredth of the calls of their group that only one of two versions called."""
+    """Labels with at least 1 % of the calls of their group that only one of two versions called."""
     for place, base, new in _neighbours(material):
         for kind, labels in material.labels.get(base.where, {}).items():
             others = material.labels.get(new.where, {}).get(kind, {})
@@ -102,7 +102,7 @@ def one_sided_label(material: Material) -> Found:
 
 
 def _counted(material: Material, metric: str, what: str, where: str) -> Found:
-    """Trials in which a fault of the samples was counted."""
+    """Groups whose samples have faults of this kind, with their number."""
     for group in material.samples:
         count = group.value(metric)
         if count:
@@ -110,7 +110,7 @@ def _counted(material: Material, metric: str, what: str, where: str) -> Found:
 
 
 def _neighbours(material: Material) -> Iterator[tuple[str, Group, Group]]:
-    """Cases that differ in their version only: the first against each other one, and what the two are called."""
+    """Pairs of cases that differ in their version only, the first version against each other one, with a name."""
     if not material.labels:
         return
     for _, groups in material.by(lambda group: group.but("version")):

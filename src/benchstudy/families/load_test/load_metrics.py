@@ -1,6 +1,6 @@
-"""What a load test's report needs from the raw samples of a Prometheus: totals by label, panels, faults. Pure.
+"""Computes what a load test's report needs from raw samples of a Prometheus: totals by label, panels, faults. Pure.
 
-Which metrics these are is the system's affair: `Names`; by default those of the seed's server.
+`Names` says which metrics these are; the default is Mattermost's.
 """
 
 import math
@@ -32,8 +32,8 @@ from benchstudy.model.family import ParseError
 S = TypeVar("S", bound=Sink)
 TAIL = 0.99
 GROUPS = ("api", "store")
-_MOST_STEPS = 400  # of a panel: no screen shows more
-_MOST_INSTANTS = 8192  # at which a gauge is looked at for its mean, so that memory does not grow with duration
+_MOST_STEPS = 400  # per panel: no screen shows more
+_MOST_INSTANTS = 8192  # samples of a gauge for its mean, so that memory does not grow with the duration
 _NICE_S = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 1800, 3600)
 _EVER_MS = math.inf
 _LOOKBACK = 2.5  # intervals that a gauge's value holds
@@ -41,7 +41,7 @@ _LOOKBACK = 2.5  # intervals that a gauge's value holds
 
 @dataclass(frozen=True)
 class Window:
-    """What to look at, ms: panels over all of it, totals over the steady part. `width_ms` of the panels' rates."""
+    """Times in ms: panels cover all of the window, totals the steady part. `width_ms`: rate window of the panels."""
 
     start_ms: int
     end_ms: int
@@ -67,10 +67,10 @@ class Window:
 
 @dataclass(frozen=True)
 class Histogram:
-    """One histogram over the steady window, instances summed, of one label's value or of all of them.
+    """One histogram over the steady window, summed over instances, of one label value or of all of them.
 
-    `count`, `sum_s`: what was added. `rate`: calls a second as PromQL's. `edges`, `cumulative`: of the buckets that
-    were added to. `p99` as PromQL's, with its bucket's edges (high inf in the last); NaN without a call.
+    `count`, `sum_s`: increase. `rate`: calls per second as PromQL computes it. `edges`, `cumulative`: buckets that
+    increased. `p99` as PromQL computes it, with its bucket's edges (high is inf in the last); NaN without a call.
     """
 
     count: float
@@ -104,7 +104,7 @@ class Event(NamedTuple):
 
 @dataclass
 class LoadMetrics:
-    """What was found. A metric that the server did not have is nowhere, and is in `missing`; it is never zero.
+    """Results of one window. A metric that the server does not have is in `missing` only; it is never zero.
 
     `labels`: by group and label. `whole`: by group, all labels together. `values`: {name: number} in base units.
     `samples`: how many were read. `events`: of the whole window, by time.
@@ -127,7 +127,7 @@ def read_metrics(path: Path, window: Window, names: Names = DEFAULT_NAMES) -> Lo
     """One pass over the file. Raises ParseError for a damaged file, or one that does not hold the window."""
     held = sections(path)
     if len(held) != 1:
-        raise ParseError(f"{path.name} holds {len(held)} windows; a trial has one: cut it out")
+        raise ParseError(f"{path.name} holds {len(held)} windows, but a trial has one: cut it out")
     section = held[0]
     if not section.holds(window.start_ms / 1000, window.end_ms / 1000):
         raise ParseError(

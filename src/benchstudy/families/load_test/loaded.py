@@ -1,4 +1,4 @@
-"""A trial that is run here: a fresh site, users, and what Prometheus saw of it."""
+"""A trial that the study runs: a fresh site, users, and Prometheus' samples of it."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from benchstudy.measuring.trial import TrialContext
 
 SYSTEM, HOSTS = '{job="server"}', '{job="node"}'
-_STEADY = ("steady", "stable")  # what the phases are called in which everything is measured
+_STEADY = ("steady", "stable")  # names of the measured phases
 
 
 def run_load_trial(case: Case, trial: "TrialContext[LoadTestConfig]") -> None:
-    """See the family. Raises TrialFailed with a cause a person understands."""
+    """Run one load and fetch its samples. Raises TrialFailed with a readable cause."""
     config = trial.config
     levels = case.levels
     load = config.load(levels["load"])
@@ -36,7 +36,9 @@ def run_load_trial(case: Case, trial: "TrialContext[LoadTestConfig]") -> None:
         phases = before.to_prometheus(loaded.phases)
         steady = next(((start, end) for name, start, end in phases if name in _STEADY), None)
         if steady is None:
-            raise TrialFailed(f"the load came to no steady phase: {'; '.join(loaded.problems) or 'nobody says why'}")
+            raise TrialFailed(
+                f"the load reached no steady phase: {'; '.join(loaded.problems) or 'the cause is not known'}"
+            )
         window = phases[0][1], phases[-1][2]
         margin_s = rate_window_s(steady[1] - steady[0], _interval_s(config))
         server = Server(site.prometheus_url, site.prometheus_role)
@@ -72,7 +74,7 @@ def _interval_s(config: LoadTestConfig) -> float:
 
 
 def _loaded(trial: "TrialContext[LoadTestConfig]", load: LoadLevel, site: Site, watch: Watch) -> "Loaded":
-    """Raises TrialFailed; what a dead server's users met with is only the symptom."""
+    """Run the load. Raises TrialFailed; if a service died, with that cause instead of the users' errors."""
     from benchstudy.families.load_test.users.run import Site as LoadSite
     from benchstudy.families.load_test.users.run import run_load
 
@@ -95,7 +97,7 @@ def _loaded(trial: "TrialContext[LoadTestConfig]", load: LoadLevel, site: Site, 
 
 
 class _Clocks:
-    """At one moment: of Prometheus, of the hosts, all against this machine's."""
+    """Clocks of Prometheus and the hosts at one moment, relative to this machine's."""
 
     def __init__(self, trial: "TrialContext", site: Site):
         roles = {trial.roles[role]: role for role in (site.prometheus_role, site.load_role)}
@@ -109,12 +111,12 @@ class _Clocks:
         return self.hosts[self._load_host] - self.prometheus.from_here_s
 
     def to_prometheus(self, phases: Sequence[tuple[str, float, float]]) -> list[tuple[str, float, float]]:
-        """From the load host's clock to Prometheus'."""
+        """Convert phases from the load host's clock to Prometheus' clock."""
         shift_s = self.load_minus_prometheus_s
         return [(name, start - shift_s, end - shift_s) for name, start, end in phases]
 
     def require_steady(self, after: "_Clocks") -> float:
-        """By how much clocks were set in between. Raises TrialFailed when that is too much."""
+        """Seconds by which clocks were set in between. Raises TrialFailed if that is too much."""
         stepped_s = require_steady(self.prometheus, after.prometheus)
         between_s = after.load_minus_prometheus_s - self.load_minus_prometheus_s
         uncertainty_s = self.prometheus.uncertainty_s + after.prometheus.uncertainty_s

@@ -1,4 +1,4 @@
-"""What Locust's master wrote of a load: users over time, what they waited for, and who limited whom. Pure."""
+"""Parses the files of Locust's master: users over time, times of requests, and what limited the load. Pure."""
 
 import csv
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,7 +26,7 @@ from benchstudy.families.shared.files import damaged, read_json
 from benchstudy.model.criteria import USERS_SWING
 from benchstudy.model.family import ParseError
 
-CONNECT, DELIVERY = "connect", "delivery"  # rows of the table `client` that are no HTTP
+CONNECT, DELIVERY = "connect", "delivery"  # rows of the table `client` that are not HTTP
 _SLACK_S = 1e-3  # an interval that ends with the window lies in it
 _PERCENTS = (50, 95, 99)
 
@@ -43,14 +43,14 @@ class LoadResult:
 
 
 def parse_load(folder: Path, window_start_s: float, steady: tuple[float, float], clock_s: float = 0.0) -> LoadResult:
-    """The master's files in `folder`, of the time `steady` alone but for the series `users`, `checks` and `search`.
+    """Parse the master's files in `folder`. Only the series `users`, `checks` and `search` exceed the time `steady`.
 
     Args:
-        window_start_s: where `t_s` of the series is zero. It and `steady` (start, end) in Unix seconds on the clock of
-            Prometheus.
+        window_start_s: time at which `t_s` of the series is zero; like `steady` (start, end), in Unix seconds on the
+            clock of Prometheus.
         clock_s: the load host's clock minus that of Prometheus.
 
-    Raises ParseError for files that are missing, cut off, or of another time.
+    Raises ParseError for files that are missing, cut off, or from another time.
     """
     files = _Files(folder, window_start_s, steady, clock_s)
     with damaged(folder.name):
@@ -58,7 +58,7 @@ def parse_load(folder: Path, window_start_s: float, steady: tuple[float, float],
 
 
 class _Check(NamedTuple):
-    """`judged`: none of the alerts was ignored, as at first, so that silence says something."""
+    """`judged`: no alert was ignored (as at the start), so that a check without alert has a meaning."""
 
     t_s: float
     users: float
@@ -85,7 +85,7 @@ class _Files:
         self.folder, self.steady = folder, steady
         self.result = read_json(folder / RESULT)
         if self.result.get("schema") != SCHEMA:
-            raise ParseError(f"{RESULT}: schema {self.result.get('schema')!r}, and only {SCHEMA} is known")
+            raise ParseError(f"{RESULT}: schema {self.result.get('schema')!r} is not known, only {SCHEMA} is")
         with damaged(RESULT):
             # t_s of the files to Unix seconds on the clock of Prometheus.
             self._began_s = float(self.result["started_unix_s"]) - clock_s
@@ -95,13 +95,13 @@ class _Files:
         return self._began_s + t_s - self._zero_s
 
     def is_steady(self, t_s: float, length_s: float = 0.0) -> bool:
-        """Whether an interval of the files lies in the steady time as a whole."""
+        """Whether an interval of the files lies entirely within the steady time."""
         begin, end = self.steady
         start_s = self._began_s + t_s
         return begin - _SLACK_S <= start_s and start_s + length_s <= end + _SLACK_S
 
     def rows(self, name: str) -> Iterator[dict[str, str]]:
-        """Of a CSV file. Raises ParseError where it is cut off."""
+        """Rows of a CSV file. Raises ParseError if it is cut off."""
         path = self.folder / name
         if not path.is_file():
             raise ParseError(f"the file {name} is missing")
@@ -154,7 +154,7 @@ class _Files:
         return values
 
     def _busiest_worker(self) -> float | None:
-        """Share of one processor, which is all that a worker can use."""
+        """Share of one processor that the busiest worker uses; a worker cannot use more than one."""
         seen: dict[str, list[tuple[float, float]]] = {}
         for row in self.rows(WORKERS):
             if row["worker"] != MASTER and self.is_steady(float(row["t_s"])):
@@ -163,12 +163,12 @@ class _Files:
         return max(shares, default=None)
 
     def _length_s(self) -> float:
-        """Of all intervals in the steady time. The master has a row at the end of each, whatever happened in it."""
+        """Length in s of all intervals in the steady time. The master writes a row at the end of each interval."""
         ends = [float(row["t_s"]) for row in self.rows(WORKERS) if row["worker"] == MASTER]
         return sum(end - start for start, end in pairwise([0.0, *ends]) if self.is_steady(start, end - start))
 
     def _checks(self) -> Iterator[_Check]:
-        """What the rule of an unbounded load decided from, before it took users away."""
+        """The checks of an unbounded load's rule, before it took users away."""
         rows = groupby(self.rows(ALERTS), key=lambda row: row["t_s"]) if self.result.get("result") else ()
         for t_s, of_check in rows:
             alerts = list(of_check)
@@ -181,15 +181,15 @@ class _Files:
         return {"t_s": self.axis(check.t_s), "users": check.users, "alert": alert, "judged": check.judged}
 
     def _search(self, checks: Sequence[_Check]) -> dict[str, Any] | None:
-        """What an unbounded load found, and what it saw in its last window. A load that says it settled is judged by
-        what settled means today: it is old, and its window began with the load, swung, or has no bracket.
+        """The result of an unbounded load, and its last window. A load that says it settled is judged again by today's
+        conditions, because in old loads the window may begin with the load, swing, or have no bracket.
         """
         result = self.result.get("result")
         if not result:
             return None
         rule, why = self.result["plan"]["rule"], result["why"]
         begin_s = result["end_s"] - rule["constants"]["window_s"]
-        # Written down to the millisecond.
+        # The files have times in milliseconds.
         last = [c for c in checks if begin_s + _SLACK_S < c.t_s <= result["end_s"] + _SLACK_S]
         before = [c for c in checks if last and c.t_s < last[0].t_s][-1:]
         window = [(c.t_s, c.users, c.alerts) for c in last]
@@ -216,7 +216,7 @@ class _Files:
     # --- what they waited for --------------------------------------------------------------------------------
 
     def _requests(self) -> dict[str, Measured]:
-        """By label, of the steady time, with the histograms of the log."""
+        """Requests of the steady time by label, with the histograms of the log."""
         found: dict[str, Measured] = {}
         for row in self.rows(REQUESTS):
             if self.is_steady(float(row["t_s"]), float(row["length_s"])):
@@ -267,12 +267,12 @@ class _Files:
 
 
 def _row_of(label: str, kind: str) -> str:
-    """Which row of the table `client` a label belongs to: its action, or what stands for all of its kind."""
+    """The row of the table `client` for a label: its action, or the row for all of its kind."""
     return {WEBSOCKET: CONNECT, EVENT: DELIVERY}.get(kind, label.partition("/")[0])
 
 
 def _client_rows(requests: Mapping[str, Measured], failures: Mapping[tuple[str, str], int]) -> list[dict[str, Any]]:
-    """A row an action, of all requests that it makes."""
+    """One row per action, over all its requests."""
     merged = _by_row(requests)
     for (_, failure), count in failures.items():
         if failure == DROPPED:

@@ -1,17 +1,17 @@
-"""Which metrics a system has: what is fetched of it, and what is read of that."""
+"""Names of the metrics of a system: which are fetched, and which are read."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class Names:
-    """Names of metrics and labels. `api` and `store` are histograms in s, without their _bucket, _sum, _count."""
+    """Names of metrics and labels. `api` and `store` are histograms in s, named without _bucket, _sum and _count."""
 
     api: str = "mattermost_api_time"
     api_label: str = "handler"
     store: str = "mattermost_db_store_time"
     store_label: str = "method"
-    status_label: str = "status_code"  # of the histogram `api`; where it has none, `errors` over `requests` is taken
+    status_label: str = "status_code"  # of the histogram `api`; without it, the error share is `errors` over `requests`
     requests: str = "mattermost_http_requests_total"
     errors: str = "mattermost_http_errors_total"
     devices: str = "mattermost_http_websockets_total"

@@ -1,46 +1,48 @@
-"""What a trial of load_test gives, over the steady part of its window."""
+"""The metrics of a trial of load_test, over the steady part of its window."""
 
 from benchstudy.model.metrics import Metric, declare
 
 _GROUPS = {"api": "API", "store": "Store"}
-_SAMPLES = "of the samples"
-_MEANS = "means over the window; devices: open websockets"
-_HOST = "share in use of the server's host"
-_RULE = "of an unbounded load: the rule's result, where it settled between a load that passed and one that failed"
-_BRACKET = "of an unbounded load: no check of the window alerted at so many, every one did at so many"
-_CLIENT = "as users saw it; errors are a share"
+_SAMPLES = "about the samples themselves"
+_MEANS = "mean over the window; devices are open websockets"
+_HOST = "share of the server's host that is in use"
+_RULE = "unbounded loads only: the rule's result, if it settled between a load that passed and one that failed"
+_BRACKET = "unbounded loads only: up to `low` users no check of the window alerted, from `high` on all did"
+_CLIENT = "as seen by the users; errors are a share"
 
 METRICS = declare(
     Metric("supported_users", "1", "Supported users", "higher", _RULE, primary=True, tells="capacity"),
-    Metric("users_low", "1", "Supported users, low", "higher", _BRACKET, tells="bracket"),
-    Metric("users_high", "1", "Supported users, high", "higher", _BRACKET, tells="bracket"),
+    Metric("users_low", "1", "Supported users, lower bound", "higher", _BRACKET, tells="bracket"),
+    Metric("users_high", "1", "Supported users, upper bound", "higher", _BRACKET, tells="bracket"),
     Metric(
         "swing",
         "1",
-        "Swing of the users",
+        "Swing of the number of users",
         None,
-        "of an unbounded load: most less fewest of the window, over the mean",
+        "unbounded loads only: most minus fewest users of the window, divided by the mean",
         tells="search",
     ),
     Metric(
         "slope",
         "1/s",
-        "Slope of the users",
+        "Slope of the number of users",
         None,
-        "of an unbounded load: of the line that decided",
+        "unbounded loads only: slope of the line that ended the load",
         tells="search",
         signed=True,
     ),
     Metric(
         "at_maximum",
         "1",
-        "Ended at the most users",
+        "Ended at the maximum number of users",
         None,
-        "of an unbounded load: 1 where it ended at its `max_users`",
+        "unbounded loads only: 1 if the load ended at its `max_users`",
         tells="search",
     ),
     *(
-        Metric(f"{group}_mean", "s", f"{title} times", "lower", "sum over count of all calls: exact", primary=True)
+        Metric(
+            f"{group}_mean", "s", f"{title} times", "lower", "sum divided by count of all calls: exact", primary=True
+        )
         for group, title in _GROUPS.items()
     ),
     *(
@@ -59,38 +61,45 @@ METRICS = declare(
             "s",
             f"{title} times, p99, {edge}",
             None,
-            "that bucket's edges: all that is known. No high in the last one",
+            "edges of that bucket: nothing finer is known. The last bucket has no `high`",
         )
         for group, title in _GROUPS.items()
         for edge in ("low", "high")
     ),
     *(
-        Metric(f"{group}_rate", "1/s", f"{title} calls a second", "higher", "calls per second")
+        Metric(f"{group}_rate", "1/s", f"{title} calls per second", "higher", "calls that the server counted")
         for group, title in _GROUPS.items()
     ),
-    Metric("rps", "1/s", "Requests a second", "higher", "requests per second that the server counted"),
-    Metric("cpu", "1", "CPU", "lower", "processors' worth of time of the server"),
+    Metric("rps", "1/s", "Requests per second", "higher", "HTTP requests that the server counted"),
+    Metric("cpu", "1", "CPU", "lower", "processors that the server keeps busy"),
     Metric("heap", "B", "Heap", "lower", _MEANS),
     Metric("stack", "B", "Stack", "lower", _MEANS),
     Metric("goroutines", "1", "Goroutines", "lower", _MEANS),
     Metric("devices", "1", "Devices", "higher", _MEANS),
-    Metric("server_error_share", "1", "Errors of the server", "lower", "of the answers, 5xx"),
-    Metric("tcp_retransmits", "1", "TCP retransmits", "lower", "of the segments sent by the server's host"),
-    Metric("node_cpu", "1", "CPU of the host", "lower", _HOST),
-    Metric("node_memory", "1", "Memory of the host", "lower", _HOST),
-    Metric("users", "1", "Users", None, "at work: the mean, and the most"),
-    Metric("users_max", "1", "Users, most", None, "at work: the mean, and the most"),
-    Metric("events", "1", "Events", None, "that reached the users' websockets"),
-    Metric("client_mean", "s", "Mean at the client", "lower", _CLIENT),
-    *(Metric(f"client_p{percent}", "s", f"p{percent} at the client", "lower", _CLIENT) for percent in (50, 95, 99)),
-    Metric("client_rate", "1/s", "Requests a second at the client", "higher", _CLIENT),
-    Metric("client_requests", "1", "Requests at the client", None, _CLIENT),
-    Metric("client_errors", "1", "Errors at the client", "lower", _CLIENT),
-    Metric("generator_cpu", "1", "CPU of the generator", None, "of the busiest Locust process", tells="generator"),
+    Metric("server_error_share", "1", "Server errors", "lower", "share of the answers with status 5xx"),
+    Metric("tcp_retransmits", "1", "TCP retransmits", "lower", "share of the segments that the server's host sent"),
+    Metric("node_cpu", "1", "CPU use of the host", "lower", _HOST),
+    Metric("node_memory", "1", "Memory use of the host", "lower", _HOST),
+    Metric("users", "1", "Users", None, "active users: mean and maximum"),
+    Metric("users_max", "1", "Users, maximum", None, "active users: mean and maximum"),
+    Metric("events", "1", "Events", None, "events that reached the users' websockets"),
+    Metric("client_mean", "s", "Client mean", "lower", _CLIENT),
+    *(Metric(f"client_p{percent}", "s", f"Client p{percent}", "lower", _CLIENT) for percent in (50, 95, 99)),
+    Metric("client_rate", "1/s", "Client requests per second", "higher", _CLIENT),
+    Metric("client_requests", "1", "Client requests", None, _CLIENT),
+    Metric("client_errors", "1", "Client errors", "lower", _CLIENT),
+    Metric(
+        "generator_cpu",
+        "1",
+        "CPU of the generator",
+        None,
+        "share of a processor used by the busiest Locust process",
+        tells="generator",
+    ),
     Metric("gaps", "1", "Gaps", "lower", _SAMPLES),
     Metric("resets", "1", "Counter resets", "lower", _SAMPLES),
     Metric("samples", "1", "Samples", None, _SAMPLES),
     Metric("window", "s", "Window", None, _SAMPLES, tells="window"),
     Metric("scrape_interval", "s", "Scrape interval", None, _SAMPLES),
-    Metric("rate_window", "s", "Window of rates", None, _SAMPLES),
+    Metric("rate_window", "s", "Rate window", None, _SAMPLES),
 )

@@ -1,4 +1,4 @@
-"""What one trial of load_test says: the samples of its Prometheus, its load, and what was found around them. Pure."""
+"""Parses one trial of load_test: the samples of its Prometheus, its load, and its circumstances. Pure."""
 
 import math
 from collections.abc import Iterator, Mapping
@@ -24,14 +24,14 @@ METRICS = "metrics/files/metrics.ndjson.gz"
 LOAD = "load/files"
 _UNITS = {"heap": "B", "stack": "B", "rps": "1/s"}  # of all others: 1
 _NEEDED = ("window", "steady", "phases", "scrape_interval_s", "rate_window_s")
-_WIDE = 5  # intervals that a rate is taken over when its window would hold fewer than two scrapes
+_WIDE = 5  # scrape intervals in a rate window that would otherwise hold fewer than two scrapes
 
 Rows = list[dict[str, Any]]
 Values = dict[str, tuple[float | None, str]]
 
 
 def parse_trial(levels: Mapping[str, str], files: Path) -> Parsed:
-    """The observations over the steady window, and the series over all of it. Raises ParseError."""
+    """Return observations over the steady window, and series over the whole window. Raises ParseError."""
     trial = _read(files)
     found, window = trial.metrics, trial.window
     values: Values = {
@@ -70,7 +70,7 @@ def parse_trial(levels: Mapping[str, str], files: Path) -> Parsed:
 
 
 def problems_of(files: Path) -> list[str]:
-    """What a reader must know beside a trial's figures. Raises ParseError."""
+    """Problems that a reader of a trial's figures must know. Raises ParseError."""
     trial = _read(files)
     said = [f"{event.what}: {event.detail}" for event in _events(trial) if event.what != "appeared"]
     return [*trial.facts.get("problems", ()), *trial.metrics.section.problems, *said]
@@ -106,7 +106,7 @@ def _window(facts: Mapping[str, Any], measured_s: float | None) -> Window:
     moments = (facts[part][edge] for part in ("window", "steady") for edge in ("start_s", "end_s"))
     window = Window(*(round(1000 * moment) for moment in (*moments, width_s, interval_s)))
     if not window.start_ms <= window.steady_start_ms < window.steady_end_ms <= window.end_ms:
-        raise ParseError(f"{FACTS}: the steady part {facts['steady']} is no part of the window {facts['window']}")
+        raise ParseError(f"{FACTS}: the steady part {facts['steady']} is not within the window {facts['window']}")
     return window
 
 
@@ -163,7 +163,7 @@ def _bucket_rows(found: LoadMetrics) -> Iterator[dict[str, Any]]:
 
 
 def _events(trial: _Trial) -> list[Event]:
-    """Of the samples, and what is not among them."""
+    """Events of the samples, and events for what is missing in them."""
     found, window, names = trial.metrics, trial.window, trial.names
     events = [
         Event(window.start_ms, "missing", f"the server has no {metric} in the window") for metric in found.missing
@@ -181,7 +181,7 @@ def _events(trial: _Trial) -> list[Event]:
 
 
 def _load(files: Path, facts: Mapping[str, Any]) -> tuple[Values, dict[str, Rows]]:
-    """What the generator saw, where it was ours."""
+    """Values and series of the load generator, if the study ran it."""
     nothing: dict[str, Rows] = {"users": [], "checks": [], "search": [], "client": [], "client_histogram": []}
     if not (files / LOAD).is_dir():
         return {}, nothing

@@ -1,8 +1,8 @@
 """Prometheus' arithmetic on raw samples: rates, gauges at moments, quantiles from buckets. Times in ms, pure.
 
-The same numbers as PromQL answers: a counter that falls began anew at zero, a rate is extrapolated to the edges of
-its window, a quantile is interpolated within its bucket. Samples come page by page and are forgotten when no window
-reaches back to them any more.
+The numbers equal PromQL's: a counter that falls has restarted at zero, a rate is extrapolated to the edges of its
+window, and a quantile is interpolated within its bucket. Samples come page by page, and are dropped once no window
+reaches back to them.
 """
 
 import math
@@ -36,15 +36,15 @@ class Batch(NamedTuple):
 
 
 class Sink(Protocol):
-    """What becomes of the samples of a metric."""
+    """Takes the samples of a metric."""
 
-    reach_ms: int  # so far its windows reach back
+    reach_ms: int  # how far its windows reach back
 
     def meet(self, labels: Labels) -> None:
-        """A new series; its number is how many were met before."""
+        """Add a series; its number is the number of series met before."""
 
     def take(self, batch: Batch, after_ms: int, until_ms: int) -> None:
-        """Samples that are complete until `until_ms`; moments until `after_ms` were done before."""
+        """Take samples that are complete until `until_ms`; times until `after_ms` are done already."""
 
 
 class Stream:

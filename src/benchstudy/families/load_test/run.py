@@ -1,4 +1,4 @@
-"""One trial of load_test: run here (run.py), or a window of what someone else ran (scrape.py)."""
+"""One trial of load_test: a load that the study runs (loaded.py), or a window of someone else's (scraped.py)."""
 
 from typing import TYPE_CHECKING
 
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 
 
 def run_trial(case: Case, trial: "TrialContext[LoadTestConfig]") -> None:
-    """See the family. Raises TrialFailed with a cause a person understands."""
+    """Run one trial. Raises TrialFailed with a readable cause."""
     try:
         if trial.config.scraped:
             scrape_trial(case, trial)
         else:
             run_load_trial(case, trial)
     finally:
-        # The trial's program is what loaded, and what was loaded comes before what watched.
+        # The trial's program is the load generator; then the server under test; then the fetch of samples.
         order = {LOAD: 0, SERVER: 1, METRICS: 2}
         trial.commands.sort(key=lambda command: order.get(command.label, len(order)))

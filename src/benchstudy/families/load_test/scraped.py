@@ -1,4 +1,4 @@
-"""A trial of a load that someone else ran: one window of a Prometheus, or of a file that was exported before."""
+"""A trial of a load that someone else ran: one window from a Prometheus or from an exported file."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -19,7 +19,7 @@ STEADY = "steady"
 
 
 def scrape_trial(case: Case, trial: "TrialContext[LoadTestConfig]") -> None:
-    """See the family. Raises TrialFailed with a cause a person understands."""
+    """Read one window. Raises TrialFailed with a readable cause."""
     config = trial.config
     window = config.windows_of(case.levels)[trial.block - 1]
     source = config.source(window)
@@ -42,7 +42,7 @@ def scrape_trial(case: Case, trial: "TrialContext[LoadTestConfig]") -> None:
 def _from_server(
     trial: "TrialContext[LoadTestConfig]", source: Source, window: Window
 ) -> tuple[tuple[float, float], dict[str, Any]]:
-    """The window on Prometheus' clock, and what was found out about it."""
+    """The window (start, end) in Unix s on Prometheus' clock, and facts about it."""
     server = server_of(source, trial.secret)
     host_offset_s = trial.clock_offset_s(source.role)
     before = clock_of(ask_clock(trial, server), host_offset_s)
@@ -70,7 +70,7 @@ def _from_server(
 
 
 def problems_of(summary: Mapping[str, Any]) -> list[str]:
-    """What a reader must know about a fetch."""
+    """Problems of a fetch that a reader must know."""
     missing = summary.get("missing") or []
     return [*summary.get("problems", ()), *([f"no series of {', '.join(missing)}"] if missing else [])]
 

@@ -1,4 +1,4 @@
-"""What a trial that is run here stands on: database, server, Prometheus and what they need, started for it alone."""
+"""The services of a trial that the study runs: database, server, Prometheus and their dependencies, started afresh."""
 
 import json
 import time
@@ -30,9 +30,9 @@ _METRICS_PORT, _MASTER_PORT = "metrics", "master"
 
 @dataclass(frozen=True)
 class Accounts:
-    """The users of the data set: the file as it is, and what it says is in the data set.
+    """The users of the data set: the file's content, and the counts that it states.
 
-    `sha256`: of what the data set was made from, else of the file. `database`: what its server says it is, if known.
+    `sha256`: hash of the import file, else of this file. `database`: the database server's own name, if known.
     """
 
     content: bytes
@@ -43,7 +43,7 @@ class Accounts:
 
 @dataclass(frozen=True)
 class Site:
-    """A system that is up. `load_ports`: free ones of the load's host, `metrics` and `master`."""
+    """A running system. `load_ports`: free ports `metrics` and `master` of the load's host."""
 
     server: RunningService
     database: RunningService
@@ -63,14 +63,14 @@ class Site:
 
 @contextmanager
 def fresh_site(trial: "TrialContext[LoadTestConfig]", version: str, database: str, most_users: int) -> Iterator[Site]:
-    """Everything afresh, and ended with the block. Raises TrialFailed with a cause a person understands."""
+    """Start all services afresh, and end them with the block. Raises TrialFailed with a readable cause."""
     config = trial.config
     monitor = config.prometheus
     assert monitor is not None
     role = load_role(trial.roles)
     _require_programs(trial, [config.database(database).service or "", config.server(version, database)])
     ports = trial.agent_call("load_site:free_ports", _METRICS_PORT, _MASTER_PORT, role=role)["ports"]
-    # Of the load there is nothing yet but where it will be scraped.
+    # The load does not run yet, but Prometheus needs its address now.
     load = RunningService(LOAD, "", "", "", ports, {}, host=trial.roles[role], bind=trial.address(role))
     open_files = _FILES_OF_A_USER * most_users + _SPARE_FILES
     with ExitStack() as stack:
@@ -106,7 +106,7 @@ def fresh_site(trial: "TrialContext[LoadTestConfig]", version: str, database: st
 
 
 def _require_programs(trial: "TrialContext", names: Sequence[str]) -> None:
-    """Raises TrialFailed for a program that could not be built here: what needs it would only time out."""
+    """Raise TrialFailed for a program that could not be built here; otherwise its service would only time out."""
     for name in names:
         service = trial.config.services[name]
         for argv in (service.argv, *service.setup):
@@ -115,7 +115,7 @@ def _require_programs(trial: "TrialContext", names: Sequence[str]) -> None:
 
 
 def _accounts(trial: "TrialContext[LoadTestConfig]", server: RunningService, database: RunningService) -> Accounts:
-    """Raises TrialFailed when the data set has left no users."""
+    """Read the accounts of the data set. Raises TrialFailed if there are none."""
     config = trial.config
     given = config.system.accounts
     known = {**_all_needed(server), DATABASE: database}
@@ -127,9 +127,9 @@ def _accounts(trial: "TrialContext[LoadTestConfig]", server: RunningService, dat
         content = json.loads(answer["text"])
         users = content["users"]
     except (ValueError, KeyError, TypeError) as error:
-        raise TrialFailed(f"system.accounts: {given}: it is no JSON object with users: {error}") from error
+        raise TrialFailed(f"system.accounts: {given}: it is not a JSON object with users: {error}") from error
     if content.get("schema", ACCOUNTS_SCHEMA) != ACCOUNTS_SCHEMA:
-        raise TrialFailed(f"system.accounts: {given}: schema {content['schema']} is none that is known")
+        raise TrialFailed(f"system.accounts: {given}: schema {content['schema']} is not known")
     if not users:
         raise TrialFailed(f"system.accounts: {given}: the data set has no users")
     passwords = {content.get("password"), *(user.get("password") for user in users)} - {None, ""}
@@ -144,7 +144,7 @@ def _accounts(trial: "TrialContext[LoadTestConfig]", server: RunningService, dat
 
 
 def _all_needed(service: RunningService) -> dict[str, RunningService]:
-    """The service and all that it needs, and they need, by name."""
+    """The service and all its direct and indirect dependencies, by name."""
     found = {service.name: service}
     for other in service.needed.values():
         found |= {name: running for name, running in _all_needed(other).items() if name not in found}
@@ -163,7 +163,7 @@ def _filled(placeholder: str, known: Mapping[str, RunningService], server: Runni
 
 
 def wait_for_targets(trial: "TrialContext", site: Site) -> None:
-    """Until Prometheus has scraped each of them once; the load's comes later. Raises TrialFailed that names it."""
+    """Wait until Prometheus has scraped each target once, except the load's. Raises TrialFailed naming the target."""
     deadline = time.monotonic() + _TARGETS_S
     while True:
         answer = trial.agent_call("prometheus:targets", site.prometheus_url, role=site.prometheus_role)
@@ -184,7 +184,7 @@ def wait_for_targets(trial: "TrialContext", site: Site) -> None:
 
 @contextmanager
 def watched(site: Site, on_event: Callable[[str], None]) -> Iterator["Watch"]:
-    """Looks every few seconds whether all of the site still runs, while the block runs."""
+    """Check every few seconds, while the block runs, whether all services of the site still run."""
     watch = Watch(site, on_event)
     watch.start()
     try:
@@ -194,7 +194,7 @@ def watched(site: Site, on_event: Callable[[str], None]) -> Iterator["Watch"]:
 
 
 class Watch(Thread):
-    """`died` is set once a service does not run any more: whoever loads the site can stop."""
+    """Watches the services of a site. `died` is set once one has ended, so that the load can stop."""
 
     def __init__(self, site: Site, on_event: Callable[[str], None]):
         super().__init__(name="watch of the site", daemon=True)
@@ -208,24 +208,24 @@ class Watch(Thread):
                 try:
                     service.check()
                 except ServiceFailed as error:
-                    self._event(f"{service.name} does not run any more: {str(error).splitlines()[0]}")
+                    self._event(f"{service.name} no longer runs: {str(error).splitlines()[0]}")
                     self.died.set()
                     return
                 except BenchstudyError:
-                    continue  # the connection: whoever executes the load says so
+                    continue  # a broken connection: the command of the load reports it
 
     def end(self) -> None:
         self._over.set()
         self.join(timeout=60.0)
 
     def check(self) -> None:
-        """Raises ServiceFailed when something of the site does not run any more."""
+        """Raise ServiceFailed if a service of the site no longer runs."""
         for service in self._site.services:
             service.check()
 
 
 def said_version(trial: "TrialContext[LoadTestConfig]", site: Site) -> str | None:
-    """As the server says it; None when the study does not say where. Raises TrialFailed when it does not answer so."""
+    """The version that the server reports; None if the study does not say where. Raises TrialFailed without answer."""
     asked = trial.config.system.version
     if asked is None:
         return None

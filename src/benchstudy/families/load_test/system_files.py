@@ -1,4 +1,4 @@
-"""What is one system's own of what hosts are sent: it lies beside that system's pins, in envs/."""
+"""System-specific scripts that are sent to hosts. They lie beside the system's pins in envs/."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ _SENT = (".py", ".sh")
 
 
 def below(part: str) -> dict[str, Path]:
-    """The files of envs/<SYSTEM>/<part> by name. Raises BenchstudyError when there are none."""
+    """Map names to the files of envs/<SYSTEM>/<part>. Raises BenchstudyError if there are none."""
     folder = paths.nearest(paths.project_root(), f"envs/{SYSTEM}/{part}")
     found = {path.name: path for path in sorted(folder.glob("*")) if path.suffix in _SENT}
     if not found:

@@ -1,4 +1,4 @@
-"""What a load must know of a site before it begins: ports that are free, who its users are, which version it is."""
+"""Facts of a site that a load needs before it begins: free ports, the accounts of its users, the server's version."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ _TIMEOUT_S = 20.0
 
 
 def free_ports(arguments: list[str]) -> None:
-    """`free-ports NAME ...`: {"ports": {name: one that nothing on this host uses now}}."""
+    """`free-ports NAME ...`: {"ports": {name: a port that nothing on this host uses now}}."""
     wire.emit({"ports": sockets.free_ports(arguments)})
 
 
 def text(arguments: list[str]) -> None:
-    """`site-text PATH`: {"text", "sha256"} of a file. Raises AgentError when there is none that can be sent."""
+    """`site-text PATH`: {"text", "sha256"} of a file. Raises AgentError if it is missing, too large, or not UTF-8."""
     (path,) = arguments
     try:
         with open(path, "rb") as file:
@@ -31,11 +31,11 @@ def text(arguments: list[str]) -> None:
     except OSError as error:
         raise wire.AgentError(f"{path}: {error.strerror}") from None
     except UnicodeDecodeError:
-        raise wire.AgentError(f"{path} is no text in UTF-8") from None
+        raise wire.AgentError(f"{path} is not text in UTF-8") from None
 
 
 def says(arguments: list[str]) -> None:
-    """`site-says BASE PATH KEY`: {"value": what a key of the JSON object there says, "problem": why there is none}."""
+    """`site-says BASE PATH KEY`: {"value": value of a key of the JSON object there, "problem": why there is none}."""
     base, path, key = arguments
     answer, body, _ = http_check.ask(base, {"method": "GET", "path": path, "headers": {}}, _TIMEOUT_S)
     value = problem = None
@@ -44,7 +44,7 @@ def says(arguments: list[str]) -> None:
         if key in found:
             value = found[key]
         else:
-            problem = f"{base}{path} answers no JSON object with {key!r}"
+            problem = f"{base}{path} does not answer a JSON object with {key!r}"
     else:
         problem = f"{base}{path} answers {answer.get('error') or answer['status']}"
     wire.emit({"value": value, "problem": problem})

@@ -1,7 +1,7 @@
-"""Everything that a report needs from a Prometheus, asked for once and kept as it was answered.
+"""Fetches all samples that a report needs from a Prometheus, once, and keeps the answers as they came.
 
-Raw samples, not rates: of each metric `metric{…}[5m]` at the end of each page of time. Pages get shorter, and then
-hold fewer series, when the server says that it was too much. docs/prometheus.md describes the file.
+It asks for raw samples, not rates: `metric{…}[5m]` of each metric at the end of each page of time. If the server says
+that a page is too much, pages get shorter, and then hold fewer series. docs/prometheus.md describes the file.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import wire
 from prometheus_client import Client, TooMuch
 from prometheus_spool import Spool
 
-# What the seed's panels and tables are made of: of the system under test, and of the hosts it runs on.
+# Metrics of the published panels and tables: of the system under test, and of the hosts that it runs on.
 SYSTEM = (
     *(f"mattermost_{name}_time_{part}" for name in ("api", "db_store") for part in ("bucket", "sum", "count")),
     "mattermost_http_requests_total",
@@ -38,9 +38,9 @@ HOST = (
     "node_netstat_Tcp_RetransSegs",
 )
 _SCHEMA = 1
-_MOST_ANSWER_BYTES = 16 << 20  # of a page, so that a reader's memory does not depend on the number of series
-_LEAST_INTERVALS = 10  # shorter pages ask for the same blocks again and again: then fewer series at a time
-_AHEAD_S = 30.0  # a window that ends so soon is waited for
+_MOST_ANSWER_BYTES = 16 << 20  # per page, so that the memory of a reader does not depend on the number of series
+_LEAST_INTERVALS = 10  # shorter pages would read the same blocks again and again, so fewer series are asked for instead
+_AHEAD_S = 30.0  # the fetch waits for a window that ends within this time
 _METRIC = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:./-]*")  # with what OpenTelemetry's names have, for Prometheus 3
 _PLAIN = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")  # what stands without quotation marks in any version's queries
 _SELECTOR = re.compile(r"\s*\{(.*?),?\s*\}\s*", re.DOTALL)
@@ -124,7 +124,7 @@ def _fetch(spec: dict) -> dict:
 
 
 def _wanted(spec: dict) -> dict[str, list[str]]:
-    """Names by kind, each once: one that is asked for twice would be counted twice."""
+    """Metric names by kind, each once: a metric that is fetched twice would be counted twice."""
     usual = {"system": SYSTEM, "host": HOST}
     given = {**usual, **(spec.get("metrics") or {})}
     wanted: dict[str, list[str]] = {"system": [], "host": []}
@@ -132,7 +132,7 @@ def _wanted(spec: dict) -> dict[str, list[str]]:
     for kind, names in wanted.items():
         for name in given.get(kind) or ():
             if not _METRIC.fullmatch(name):
-                raise wire.AgentError(f"metrics: {name!r} is no name of a metric")
+                raise wire.AgentError(f"metrics: {name!r} is not a name of a metric")
             if name not in known:
                 names.append(name)
             known.add(name)
@@ -143,7 +143,7 @@ def _inside(select: str | None) -> str:
     """The matchers of a selector, without its braces."""
     match = _SELECTOR.fullmatch(select or "{}")
     if match is None:
-        raise wire.AgentError(f'select: {select!r} is no selector; it is written {{name="value", other=~"pattern"}}')
+        raise wire.AgentError(f'select: {select!r} is not a selector; write {{name="value", other=~"pattern"}}')
     return match[1].strip()
 
 
@@ -154,7 +154,7 @@ def _header(spec: dict, url: str, wanted: dict) -> dict:
 
 
 def _resume(spool: Spool, header: dict) -> bool:
-    """Whether the file began with this very header, and so goes on; else it begins with it now."""
+    """Return whether the file already begins with this header, so that it continues; else write the header."""
     if not spool.lines:
         spool.add(header)
         return False
@@ -164,7 +164,7 @@ def _resume(spool: Spool, header: dict) -> bool:
             f"{spool.path} is the beginning of something else ({found.get('url')}, {found.get('start_s')} to "
             f"{found.get('end_s')}); remove it, or name another file"
         )
-    # Of a stretch of time that was asked for in parts, all stays or nothing.
+    # A stretch of time that was fetched in parts is kept as a whole or not at all.
     lines = len(spool.lines)
     while spool.lines[lines - 1].head["kind"] == "end" or not spool.lines[lines - 1].head.get("whole", True):
         lines -= 1
@@ -173,7 +173,7 @@ def _resume(spool: Spool, header: dict) -> bool:
 
 
 def _wait_for(client: Client, moment_s: float, now_s: float) -> None:
-    """Until the server has scraped what belongs to the window."""
+    """Wait until the server has scraped the end of the window."""
     while now_s < moment_s:
         if moment_s - now_s > _AHEAD_S:
             raise wire.AgentError(
@@ -185,13 +185,13 @@ def _wait_for(client: Client, moment_s: float, now_s: float) -> None:
 
 @dataclass(frozen=True)
 class _Group:
-    """Series of a metric that are asked for together."""
+    """Series of a metric that are fetched together."""
 
     matchers: str
     series: list[dict]
 
     def halves(self, metric: str, said: str) -> list[_Group]:
-        """Two instead of one: the values of the label that has most of them, shared out. Raises AgentError."""
+        """Split the group in two by the label with the most values. Raises AgentError if there is only one series."""
         values: dict[str, set[str]] = {}
         for labels in self.series:
             for name in labels:
@@ -209,7 +209,7 @@ class _Group:
         return [self._part(label, part) for part in (known[:middle], known[middle:])]
 
     def _part(self, label: str, values: list[str]) -> _Group:
-        # A label that a series lacks is as one with no text in it.
+        # A missing label matches like an empty one.
         pattern = json.dumps("|".join(re.escape(value) for value in values), ensure_ascii=False)
         name = label if _PLAIN.fullmatch(label) else json.dumps(label, ensure_ascii=False)
         series = [labels for labels in self.series if labels.get(label, "") in values]
@@ -217,7 +217,7 @@ class _Group:
 
 
 class _Smaller(Exception):
-    """What the server said was too much, and the number of the group it was asked for."""
+    """The server refused a page as too much. `group`: number of the group; `said`: the server's words."""
 
     def __init__(self, group: int, said: str):
         super().__init__(said)
@@ -225,7 +225,7 @@ class _Smaller(Exception):
 
 
 class _Fetcher:
-    """One file in the making, or what is still missing of it."""
+    """Fetches one file, or the part that is still missing."""
 
     def __init__(self, client: Client, spool: Spool, begin_ms: int, end_ms: int, spec: dict):
         self._client, self._spool, self._begin_ms, self._end_ms = client, spool, begin_ms, end_ms
@@ -240,7 +240,7 @@ class _Fetcher:
         self.version = next((head["version"] for head in heads if head["kind"] == "buildinfo"), None)
 
     def circumstances(self) -> None:
-        """Which server it is and what it scrapes: not every place that answers queries tells."""
+        """Record the server's version and targets; not every server that answers queries reports them."""
         for kind, path in (("buildinfo", "/api/v1/status/buildinfo"), ("targets", "/api/v1/targets")):
             head = {"kind": kind}
             try:
@@ -293,7 +293,7 @@ class _Fetcher:
         return series
 
     def _stretch(self, name: str, groups: list[_Group], at_ms: int, until_ms: int) -> None:
-        """All series of a metric between two moments. Raises _Smaller, with nothing of it kept."""
+        """Fetch all series of a metric between two moments. Raises _Smaller, and then keeps nothing of them."""
         lines = len(self._spool.lines)
         for number, group in enumerate(groups):
             try:
@@ -313,7 +313,7 @@ class _Fetcher:
 
 
 def _selector(metric: str, matchers: str) -> str:
-    """Names beyond letters, digits, _ and : are quoted, which Prometheus understands from version 3 on."""
+    """A selector. Names with other characters than letters, digits, _ and : are quoted, as Prometheus 3 allows."""
     if _PLAIN.fullmatch(metric):
         return f"{metric}{{{matchers}}}"
     return "{" + ", ".join(filter(None, (json.dumps(metric), matchers))) + "}"

@@ -1,4 +1,4 @@
-"""Asks a Prometheus over HTTP: credentials from the environment, patience, and errors that a person understands."""
+"""Queries a Prometheus over HTTP, with credentials from the environment, retries, and readable errors."""
 
 from __future__ import annotations
 
@@ -19,32 +19,34 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
 TOKEN, USER, PASSWORD = ("BENCHSTUDY_PROMETHEUS_" + name for name in ("TOKEN", "USER", "PASSWORD"))
-# Beyond the server's own limit of 2 minutes for a query, so that it is the server that says what was too much.
+# Longer than the server's own limit of 2 minutes per query, so that the server reports a query that is too large.
 _TIMEOUT_S = 150.0
 _MOST_IN_MEMORY = 64 << 20
-_LONGEST_URL = 4096  # proxies refuse longer ones; what is longer is posted
+_LONGEST_URL = 4096  # proxies refuse longer URLs; longer queries are posted
 _SUCCESS = b'{"status":"success"'
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
 class TooMuch(Exception):
-    """The server would not answer so much at once; less may do."""
+    """The server refused an answer of this size; a smaller one may work."""
 
 
 class _Passing(Exception):
-    """What may be over in a moment: a connection that broke, a server that restarts or is overloaded."""
+    """A temporary failure: a broken connection, or a server that restarts or is overloaded."""
 
 
 class Client:
-    """One server. `url` may have a path, as behind Grafana or a proxy. Raises wire.AgentError for what cannot be.
+    """One server. `url` may have a path, as behind Grafana or a proxy. Raises wire.AgentError for invalid arguments.
 
-    patience_s: for how long one that did answer before may be away.
+    patience_s: how long a server that answered before may be away.
     """
 
     def __init__(self, url: str, credentials: str | None = None, patience_s: float = 30.0, ca_file: str | None = None):
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise wire.AgentError(f"{_without_user(url)}: no URL of a Prometheus; it begins with http:// or https://")
+            raise wire.AgentError(
+                f"{_without_user(url)}: not a URL of a Prometheus; it begins with http:// or https://"
+            )
         if parts.username is not None or parts.password is not None:
             raise wire.AgentError(
                 f"{_without_user(url)}: the URL holds credentials, which would be kept with the results; "
@@ -67,7 +69,7 @@ class Client:
         self._met = False
 
     def json(self, path: str, **parameters: object) -> tuple[dict, bytes]:
-        """An answer to a question that cannot be made smaller: (its content, as it came). Raises AgentError."""
+        """Return an answer that cannot be split: (its content, its bytes). Raises AgentError."""
         body = bytearray()
 
         def take(chunk: bytes) -> None:
@@ -87,9 +89,9 @@ class Client:
         return wire.understood(f"Prometheus at {self.url}: what it answered to {path} is none of its answers")
 
     def stream(self, path: str, parameters: dict, take, again) -> None:
-        """Hands an answer's body to `take`, piece by piece; `again()` before it starts anew after a broken connection.
+        """Hand an answer's body to `take` piece by piece; call `again()` before a retry after a broken connection.
 
-        Raises TooMuch when the server says so, AgentError for every other refusal.
+        Raises TooMuch if the server refuses the size, AgentError for every other refusal.
         """
         deadline = time.monotonic() + self._patience_s
         pause_s = 0.1
@@ -116,7 +118,7 @@ class Client:
     def clock(self) -> tuple[dict, bytes]:
         """({"offset_s": the server's clock minus this host's, "uncertainty_s", "now_s", "asked_wall_s"}, the answer).
 
-        Of several questions the one that was answered fastest says most.
+        It asks several times and takes the fastest answer, which has the smallest uncertainty.
         """
         answers: list[tuple[dict, bytes]] = []
         for _ in range(5):
@@ -164,7 +166,7 @@ class Client:
         except (ConnectionError, http.client.BadStatusLine):
             if not kept:
                 raise
-            # A server ends connections that rest; that says nothing about it.
+            # Servers close idle connections; that is not a failure.
             self.close()
             return self._request(method, target, body, headers)
 
@@ -193,7 +195,7 @@ class Client:
                 tail = (tail + data)[-64:]
                 take(data)
         except TooMuch:
-            self.close()  # what is still to come is not wanted
+            self.close()  # the rest of the answer is not needed
             raise
         if response.length or not tail.rstrip().endswith(b"}") or (unzip is not None and not unzip.eof):
             raise _Passing("an answer was cut off")
@@ -202,12 +204,12 @@ class Client:
         if not _SUCCESS.startswith(head[: len(_SUCCESS)]):
             self.close()
             raise wire.AgentError(
-                f"{self.url}: this is no answer of a Prometheus ({head.decode('utf-8', 'replace')!r} …); is the URL "
-                "the one below which /api/v1/query lies?"
+                f"{self.url}: this is not an answer of a Prometheus ({head.decode('utf-8', 'replace')!r} …); is the "
+                "URL the one below which /api/v1/query lies?"
             )
 
     def _refuse(self, response: http.client.HTTPResponse, body: bytes) -> None:
-        """Raises what the status means. Nothing of what was sent is repeated."""
+        """Raise the error that the status means, without repeating anything that was sent."""
         self.close()
         status = f"{response.status} {response.reason}".strip()
         try:

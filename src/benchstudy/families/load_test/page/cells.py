@@ -1,4 +1,4 @@
-"""How the page of load tests says differences, verdicts, buckets, and what was not called."""
+"""Table cells of the load test page: differences, verdicts, buckets, and labels without calls."""
 
 from benchstudy.model import rounding
 from benchstudy.report import human
@@ -8,11 +8,11 @@ from benchstudy.statistics.comparisons import Comparison, Verdict
 from benchstudy.statistics.mix_shift import Quantile
 
 _KINDS = {Verdict.WORSE: "text verdict worse", Verdict.BETTER: "text verdict better"}
-_LARGEST_PERCENT = 10.0  # as a share; a larger change is said as a multiple
+_LARGEST_PERCENT = 10.0  # as a share; a larger change is written as a multiple
 
 
 def signed(value: float, unit: str) -> str:
-    """A difference for a reader: "+1.90 ms", "−0.0525 ms"; times below a second in the page's milliseconds."""
+    """Format a difference: "+1.90 ms", "−0.0525 ms"; times below a second are in milliseconds."""
     size = human.quantity(abs(value), unit)
     if unit == "s" and abs(value) < 1:
         size = human.Scale(*((1e-3, "ms") if abs(value) >= 1e-6 or not value else (1e-6, "µs"))).text(abs(value))
@@ -20,16 +20,16 @@ def signed(value: float, unit: str) -> str:
 
 
 def signed_percent(ratio: float, low: float | None = None, high: float | None = None) -> str:
-    """A change as the page writes it: "−0.450 %" of 0.9955; "12.3×" where a percentage would say nothing.
+    """Format a ratio as a change: "−0.450 %" for 0.9955; "12.3×" where a percentage would be too large to read.
 
-    `low`, `high`: the interval that stands beside it, with whose digits it is written.
+    `low`, `high`: the interval beside it, which sets the number of digits.
     """
     to = rounding.digits(low and low - 1, high and high - 1)
     return human.times(ratio, to) if abs(ratio - 1) > _LARGEST_PERCENT else human.change(ratio - 1, to)
 
 
 def percent(share: float) -> str:
-    """A share that is no change: "1.40 %", "5 %" of 0.05."""
+    """Format a share that is not a change: "1.40 %", "5 %" for 0.05."""
     return human.quantity(share, "%")
 
 
@@ -38,12 +38,12 @@ def percent_interval(low: float, high: float) -> str:
 
 
 def interval_lines(made: Comparison) -> tuple[str, ...]:
-    """The interval of a comparison as a line of a cell; none where it has none."""
+    """The interval of a comparison as one line of a cell; empty if there is no interval."""
     return () if made.low is None or made.high is None else (percent_interval(made.low, made.high),)
 
 
 def verdict_cell(made: Comparison, *about: str) -> Cell:
-    """The verdict, why, how sure among how many; `about` is what else must be said beside it."""
+    """The verdict, its reason and its adjusted p value; `about` adds further lines."""
     if made.low is None:
         return Cell(("no verdict", made.why, *about), kind="missing verdict")
     p = f"adjusted p {'; '.join(adjusted_lines(made))}" if made.adjusted is not None else ""
@@ -58,11 +58,11 @@ def no_verdict(why: str) -> Cell:
 
 
 def not_called() -> Cell:
-    return Cell(("not called",), kind="missing", title="no call within the window, which is no time of zero")
+    return Cell(("not called",), kind="missing", title="no call within the window; this is not a time of zero")
 
 
 def quantile_cell(found: Quantile | None, href: str | None) -> Cell:
-    """The bucket that holds the quantile: nothing is known of where in it, so that PromQL's figure stands below."""
+    """The bucket that holds the quantile, with PromQL's interpolation below: the place within it is not known."""
     if found is None:
         return MISSING
     return Cell((bucket(found), f"interpolated: {human.quantity(found.value, 's')}"), href)

@@ -1,4 +1,4 @@
-"""The client's side of a load beside the server's, action by action, and what failed on either."""
+"""Client-side and server-side figures of a load side by side, per action, and the failures on both sides."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ _PERCENTILES = (50, 95, 99)
 
 @dataclass(frozen=True)
 class Action:
-    """One action of the simulated users in one case, all trials together. `quantiles`: its bins, by percentile."""
+    """One action of the simulated users in one case, over all trials. `quantiles`: the bin of each percentile."""
 
     count: int
     failures: int
@@ -37,7 +37,7 @@ class LoadClient:
     # -- both sides --------------------------------------------------------------------------------------------------
 
     def beside(self) -> Table:
-        """A row a case: what the clients saw, what the server says that it took, and what lies between."""
+        """One row per case: times at the clients, times that the server reports, and the difference."""
         body = []
         for row in self.load.results.cases.iter_rows(named=True):
             target, case = row["target"], row["case"]
@@ -54,13 +54,13 @@ class LoadClient:
             own = self._server(target, case)
             body.append((Cell.text(self.load.case(row)), *times, *own, between, *rates))
         columns = (
-            "Case", *(f"Client, {name}" for name in _TIMES.values()), "Server, mean", "Server, p99", "Between the two",
-            "Client, requests a second", "Server, requests a second",
+            "Case", *(f"Client, {name}" for name in _TIMES.values()), "Server, mean", "Server, p99", "Difference",
+            "Client, requests per second", "Server, requests per second",
         )  # fmt: skip
         return Table("client-server", "Client-side against server-side", columns, tuple(body))
 
     def _median(self, metric: str, target: str, case: str) -> Cell:
-        # Why there is none, stands among the failures.
+        # The table of failures says why a value is missing.
         return median_cell(self.load.results, self.load.estimate(metric, target, case))
 
     def _server(self, target: str, case: str) -> tuple[Cell, Cell]:
@@ -75,13 +75,13 @@ class LoadClient:
     # -- actions -----------------------------------------------------------------------------------------------------
 
     def actions(self) -> Iterator[Table]:
-        """For each contrast a row an action: how often, how long, how often it failed, on both sides."""
+        """One table per contrast, one row per action: number, failures and times on both sides."""
         for contrast in self.load.contrasts:
             base, new = (self._actions(side) for side in self.load.sides(contrast))
             body = [self._action_row(contrast, name, base.get(name), new.get(name)) for name in {**base, **new}]
             title = self.load.title(contrast)
             columns = ("Action", "Requests", "Failed", "Mean", "Change", *(f"p{p}" for p in _PERCENTILES))
-            caption = f"{title}: what clients saw, by action, base → new"
+            caption = f"{title}: client-side figures per action, base → new"
             yield Table(slug(f"actions-{title}"), caption, columns, tuple(body))
 
     def _actions(self, trials: list[Trial]) -> dict[str, Action]:
@@ -112,7 +112,7 @@ class LoadClient:
         href = cells.href(self.load.results, contrast.target, contrast.new_case)
 
         def both(say: Callable[[Action], tuple[str, ...]], kind: str = "number") -> Cell:
-            """What each side says, the base first, and beneath it what stands behind either."""
+            """The figures of both sides, base first, with their evidence on the line below."""
             said = [say(action) if action else ("not done",) for action in (base, new)]
             evidence = " → ".join(text for line in said for text in line[1:])
             return Cell((" → ".join(line[0] for line in said), *([evidence] if evidence else [])), href, kind)
@@ -133,7 +133,7 @@ class LoadClient:
     # -- failures ----------------------------------------------------------------------------------------------------
 
     def failures(self) -> Table:
-        """A row a case: trials that gave no value and why, errors at the server and at the clients, gaps, resets."""
+        """One row per case: failed trials and their causes, errors at server and clients, gaps, resets."""
         body = []
         for row in self.load.results.cases.iter_rows(named=True):
             target, case = row["target"], row["case"]
@@ -149,7 +149,7 @@ class LoadClient:
             counts = [self._count(m, target, case) for m in ("gaps", "resets")]
             body.append((Cell.text(self.load.case(row)), trials, *shares, *counts))
         columns = ("Case", "Trials", "Server errors", "Client errors", "Gaps in the samples", "Counter resets")
-        return Table("failures", "What failed, and what is missing in the samples", columns, tuple(body))
+        return Table("failures", "Failed trials, errors, and gaps in the samples", columns, tuple(body))
 
     def _share(self, metric: str, target: str, case: str) -> Cell:
         estimate = self.load.estimate(metric, target, case)
@@ -166,7 +166,7 @@ class LoadClient:
         return Cell((f"{total:,.0f}",), href, "number warning" if total else "number")
 
     def events(self) -> Table:
-        """What happened to the samples of a trial, by kind; `censored` and `missing` tell what no figure stands for."""
+        """Events in the samples, per trial and kind; `censored` and `missing` name what has no figure."""
         frame = self.load.results.series("events")
         body = []
         if frame is not None and not frame.is_empty():
@@ -175,15 +175,15 @@ class LoadClient:
                 name = self.load.results.case_name(target, case)
                 shown = list(dict.fromkeys(filter(None, details)))
                 more = f" and {len(shown) - 3} more" if len(shown) > 3 else ""
-                at = f"from {min(times):,.0f} s on" if len(times) > 1 else f"at {times[0]:,.0f} s"
+                at = f"first at {min(times):,.0f} s" if len(times) > 1 else f"at {times[0]:,.0f} s"
                 often = Cell((f"{len(times)}", at), self.load.results.places.href(trial))
                 body.append((Cell.text(name), Cell.text(what), often, Cell.text("; ".join(shown[:3]) + more or "–")))
-        columns = ("Case", "What", "How often", "Detail")
-        return Table("events", "Gaps, resets and restarts, trial by trial", columns, tuple(body), MOST_OF_TRIALS)
+        columns = ("Case", "Event", "Count", "Detail")
+        return Table("events", "Gaps, resets and restarts per trial", columns, tuple(body), MOST_OF_TRIALS)
 
 
 def _failed(action: Action) -> tuple[str, ...]:
-    """Failures, with Wilson's interval of their share."""
+    """The number of failures, and their share with its Wilson interval."""
     if not action.count:
         return ("–",)
     found = share(min(action.failures, action.count), action.count)

@@ -1,4 +1,4 @@
-"""Store methods and API handlers one by one: which got worse, which better, by how much, and how sure that is."""
+"""Each store method and API handler: whether it got slower or faster, by how much, and with which verdict."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -13,7 +13,7 @@ from benchstudy.statistics import stats
 from benchstudy.statistics.comparisons import Comparison, Verdict, judge
 from benchstudy.statistics.mix_shift import P99, Calls, Quantile, quantile
 
-# Without trials to tell what is chance, a mean of fewer calls is not said to have changed.
+# Without enough trials to tell change from chance, a mean of fewer calls does not count as changed.
 FEWEST_CALLS = 100
 WORSE, BETTER, OTHER = "worsened", "improved", "neither"
 
@@ -33,17 +33,17 @@ class Line:
 
     @property
     def ratio(self) -> float:
-        """Of the trials, else of the calls of both sides laid together."""
+        """Ratio over the trials, else over the merged calls of both sides."""
         return self.outcome.ratio or (self.new.mean / self.base.mean if self.base.mean else 1.0)
 
     @property
     def kind(self) -> str:
-        """By the verdict alone: without one, nothing is worse or better."""
+        """The class by verdict alone: without a verdict, a label is neither worse nor better."""
         return {Verdict.WORSE: WORSE, Verdict.BETTER: BETTER}.get(self.outcome.verdict, OTHER)
 
     @property
     def seen(self) -> str:
-        """By the means alone, which is no verdict: beyond which side of the margin, where there are calls enough."""
+        """The class by the means alone: the side of the margin, if there are enough calls. This is not a verdict."""
         if min(self.base.count, self.new.count) < FEWEST_CALLS:
             return OTHER
         edge = 1 + self.outcome.margin
@@ -83,7 +83,7 @@ class LoadLabels:
                 yield Line(contrast, group, part.label, part.base, part.new, *rates, made)
 
     def of(self, contrast: Contrast, group: str, kind: str) -> list[Line]:
-        """Those of a kind, what changed most first; the others by the time that they take in all."""
+        """Lines of one kind, largest change first; those without a change by their total time."""
         wanted = (contrast, group, kind)
         found = [line for line in self.lines if (line.contrast, line.group, line.kind) == wanted]
         if kind == OTHER:
@@ -93,7 +93,7 @@ class LoadLabels:
     # -- words -------------------------------------------------------------------------------------------------------
 
     def summary(self, contrast: Contrast, *, titled: bool = True) -> str:
-        """How many were tested, and what came of it; `titled`: under which load."""
+        """How many labels were tested, with which outcomes; `titled` puts the load in front."""
         own = [line for line in self.lines if line.contrast == contrast]
         tests = next((line.outcome.tests for line in own if line.outcome.tests), 0)
         counts = {kind: sum(line.kind == kind for line in own) for kind in (WORSE, BETTER)}
@@ -101,12 +101,12 @@ class LoadLabels:
         title = f"{self.load.title(contrast)}: " if titled else ""
         if not tests:
             few = self.load.n(contrast) < FEWEST
-            why = f"{human.plural(self.load.n(contrast), 'trial')} an arm, so no verdict" if few else "no verdict"
+            why = f"{human.plural(self.load.n(contrast), 'trial')} per arm, so no verdict" if few else "no verdict"
             counts = {kind: sum(line.seen == kind for line in own) for kind in (WORSE, BETTER)}
             return (
-                f"{title}{human.plural(len(own), 'label')} called on both sides, {why}. By their means alone "
-                f"{counts[WORSE]} of those with {FEWEST_CALLS} calls or more are slower and {counts[BETTER]} faster by "
-                "more than the margin, and nothing tells how many of them are so by chance."
+                f"{title}{human.plural(len(own), 'label')} called on both sides, {why}. By their means alone, "
+                f"{counts[WORSE]} of those with at least {FEWEST_CALLS} calls are slower and {counts[BETTER]} faster "
+                "by more than the margin. How many of them are so by chance is not known."
             )
         missing = verdicts.count(Verdict.NONE)
         left = f", {missing} without a verdict" if missing else ""
@@ -119,7 +119,7 @@ class LoadLabels:
     # -- tables ------------------------------------------------------------------------------------------------------
 
     def changed(self, contrast: Contrast) -> Iterator[Table]:
-        """Worsened, then improved, of store methods, then of API handlers."""
+        """Tables of worsened, then improved labels: store methods first, then API handlers."""
         for group in GROUPS:
             for kind in (WORSE, BETTER):
                 yield self._table(contrast, group, kind)
@@ -132,11 +132,11 @@ class LoadLabels:
         lines = self.of(contrast, group, kind)
         name = f"{self.load.title(contrast)}: {LABELS[group]}s"
         tested = any(line.outcome.tests for line in lines)
-        others = "with no change shown" if tested else "without a verdict"
-        what = {WORSE: "that worsened", BETTER: "that improved", OTHER: f"{others}, by the time they take"}
+        others = "without a shown change" if tested else "without a verdict"
+        what = {WORSE: "that worsened", BETTER: "that improved", OTHER: f"{others}, by total time"}
         columns = (
-            HEADS[group], "Ratio of means", "Verdict", "Mean, base", "Mean, new", "Calls a second",
-            "Time a second", "p99, base", "p99, new",
+            HEADS[group], "Ratio of means", "Verdict", "Mean, base", "Mean, new", "Calls per second",
+            "Time per second", "p99, base", "p99, new",
         )  # fmt: skip
         rows = tuple(self._row(line) for line in lines)
         return Table(slug(f"{kind}-{name}"), f"{name} {what[kind]}", columns, rows)
@@ -170,7 +170,7 @@ def _p99_cell(found: Quantile | None, calls: Calls, href: str) -> Cell:
 
 
 def _about_p99(base: Quantile | None, new: Quantile | None) -> tuple[str, ...]:
-    """What the buckets say of two p99s."""
+    """How the buckets of two p99s compare."""
     if base is None or new is None:
         return ()
     apart = "in a higher bucket" if new.low > base.low else "in a lower bucket"

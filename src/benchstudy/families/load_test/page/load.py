@@ -1,7 +1,7 @@
-"""What load tests of several versions say: which stands against which, trial by trial, and what was noted around them.
+"""Results of load tests of several versions: the contrasts, their trials, and what was recorded around them.
 
-Works on the tables of the family load_test (docs/families/load_test.md). The first version is the base; a version that
-is declared as `same_as` another is that one once more (A/A) and gives the study's own band of variance.
+Works on the tables of the family load_test (docs/families/load_test.md). The first version is the base. A version that
+is declared as `same_as` another repeats that version (A/A) and gives the study's own band of variance.
 """
 
 import json
@@ -21,20 +21,20 @@ from benchstudy.statistics.comparisons import Arm, Comparison, compare, refused
 from benchstudy.statistics.mix_shift import Calls, Shift
 
 GROUPS = {"store": "store", "api": "API"}
-# What a label of each group is called, and at the head of a table.
+# Name of a label of each group, in text and as a table heading.
 LABELS = {"store": "store method", "api": "API handler"}
 HEADS = {"store": "Store method", "api": "API handler"}
-# The band that the published page calls usual; it belongs to its own machines.
+# The band that the published page calls usual; it holds for that page's machines only.
 PAGE_BAND = 0.05
-FEWEST = 3  # trials an arm; below it there is no interval over trials, and no verdict
+FEWEST = 3  # trials per arm; with fewer there is no interval over trials, and no verdict
 
-# Value of each trial of one arm, by trial, in the unit of the comparison.
+# Trial to value, for the trials of one arm, in the unit of the comparison.
 ByTrial = Mapping[str, float]
 
 
 @dataclass(frozen=True)
 class Trial:
-    """One trial that succeeded. `facts`: what load_test.json said of it, {} when nothing was noted."""
+    """One trial that succeeded. `facts`: the content of its load_test.json, {} if there is none."""
 
     uuid: str
     block: int
@@ -62,12 +62,12 @@ class Contrast:
 
 
 class LoadTest:
-    """Results of the family. `declared`: its block of the study as measured; `indexes`: the sessions' records."""
+    """Results of the family. `declared`: its block of the study as measured; `indexes`: records of the sessions."""
 
     def __init__(self, results: Results, declared: Mapping[str, Any], indexes: Indexes = ()):
         self.results, self.declared = results, declared
         self.margins = Margins.declared(indexes)
-        # The version under test is another program by intention: its build is the factor.
+        # The versions under test are different programs on purpose: the build is the factor.
         self._comparability = Comparability(results, indexes, across_tools=True)
         self._series: dict[str, dict[str, pl.DataFrame]] = {}
         self._calls: dict[tuple[str, str], dict[str, Calls]] = {}
@@ -76,14 +76,14 @@ class LoadTest:
 
     @cached_property
     def versions(self) -> list[str]:
-        """In the study's order, the base first."""
+        """Versions in the study's order, the base first."""
         measured = self.results.levels("version")
         named = [v["name"] for v in self.declared.get("versions", ()) if v["name"] in measured]
         return [*named, *(v for v in measured if v not in named)]
 
     @cached_property
     def same_as(self) -> dict[str, str]:
-        """Versions that are another one once more."""
+        """Repeated versions, each with the version that it repeats."""
         declared = self.declared.get("versions", ())
         return {v["name"]: v["same_as"] for v in declared if v.get("same_as") and v["name"] in self.versions}
 
@@ -100,7 +100,7 @@ class LoadTest:
 
     @cached_property
     def repeats(self) -> list[Contrast]:
-        """Every version against itself under another name."""
+        """Every repeated version against the version that it repeats."""
         return [c for again, first in self.same_as.items() for c in self._against(first, again, again=True)]
 
     def _against(self, base: str, new: str, again: bool = False) -> Iterator[Contrast]:
@@ -115,32 +115,32 @@ class LoadTest:
     # -- names -------------------------------------------------------------------------------------------------------
 
     def database(self, name: str) -> str:
-        """What the study calls a database: "PostgreSQL 15"."""
+        """The study's label of a database: "PostgreSQL 15"."""
         declared = {d["name"]: d.get("label") for d in self.declared.get("databases", ())}
         return str(declared.get(name) or name)
 
     def place(self, contrast: Contrast) -> str:
-        """A database under a load for a reader: "PostgreSQL 15, bounded", with the target where there are several."""
+        """Database and load in words: "PostgreSQL 15, bounded", with the target if there are several."""
         where = f" on {contrast.target}" if len(self.results.targets) > 1 else ""
         return f"{self.database(contrast.database)}, {contrast.load}{where}"
 
     def title(self, contrast: Contrast) -> str:
-        """`place`, and which versions where there are more than two."""
+        """`place`, with the versions if there are more than two."""
         several = len(self.versions) - len(self.same_as) > 2 or contrast.again
         return self.place(contrast) + (f": {contrast.new} against {contrast.base}" if several else "")
 
     def case(self, row: Mapping[str, Any]) -> str:
-        """A row of the case table for a reader: "PostgreSQL 15, bounded, 9.11.0"."""
+        """A row of the case table in words: "PostgreSQL 15, bounded, 9.11.0"."""
         where = f" on {row['target']}" if len(self.results.targets) > 1 else ""
         return f"{self.database(row['database'])}, {row['load']}{where}, {row['version']}"
 
     @cached_property
     def style(self) -> Style:
-        """Of what figures compare; the same version again stands in tables only."""
+        """The style of the versions in figures; repeated versions are in tables only."""
         return Style(tuple(version for version in self.versions if version not in self.same_as))
 
     def load(self, name: str) -> Mapping[str, Any]:
-        """What the study says of a load; {} where someone else ran it."""
+        """The study's declaration of a load; {} if someone else ran it."""
         return next((load for load in self.declared.get("loads", ()) if load["name"] == name), {})
 
     # -- what the trials say -----------------------------------------------------------------------------------------
@@ -155,14 +155,14 @@ class LoadTest:
         return found
 
     def trials(self, target: str, case: str) -> list[Trial]:
-        """Those of a case that succeeded, by block."""
+        """The trials of a case that succeeded, by block."""
         return self._trials.get((target, case), [])
 
     def sides(self, contrast: Contrast) -> tuple[list[Trial], list[Trial]]:
         return self.trials(contrast.target, contrast.base_case), self.trials(contrast.target, contrast.new_case)
 
     def n(self, contrast: Contrast) -> int:
-        """Trials of the side that has fewer."""
+        """The number of trials of the side that has fewer."""
         return min(map(len, self.sides(contrast)))
 
     @cached_property
@@ -171,7 +171,7 @@ class LoadTest:
 
     @cached_property
     def scraped(self) -> bool:
-        """Whether someone else ran the load, and only what Prometheus kept was read."""
+        """Whether someone else ran the load, so that only Prometheus' samples were read."""
         return any(trial.facts.get("mode") == "scrape" for trial in self.all_trials)
 
     @cached_property
@@ -184,7 +184,7 @@ class LoadTest:
         return found[0] if found else None
 
     def by_trial(self, trials: Iterable[Trial], metric: str) -> dict[str, float]:
-        """The metric of those trials that gave it."""
+        """The metric of the trials that have it, by trial."""
         return {t.uuid: found[0] for t in trials if (found := self._values.get((t.uuid, metric)))}
 
     def estimate(self, metric: str, target: str, case: str) -> Estimate | None:
@@ -197,7 +197,7 @@ class LoadTest:
     # -- series ------------------------------------------------------------------------------------------------------
 
     def series(self, name: str, trial: str) -> pl.DataFrame | None:
-        """One trial's rows of a long table; None when it gave none."""
+        """One trial's rows of a long table; None if it has none."""
         if name not in self._series:
             frame = self.results.series(name)
             parts = {} if frame is None or frame.is_empty() else frame.partition_by("trial", as_dict=True)
@@ -205,7 +205,7 @@ class LoadTest:
         return self._series[name].get(trial)
 
     def calls(self, trial: str, group: str) -> dict[str, Calls]:
-        """Each label that a trial called at all."""
+        """The calls of each label that a trial called at all."""
         if (trial, group) not in self._calls:
             self._calls[trial, group] = dict(self._read_calls(trial, group))
         return self._calls[trial, group]
@@ -222,7 +222,7 @@ class LoadTest:
                     yield label, Calls(count, total, histograms.get(label, {}))
 
     def together(self, trials: Sequence[Trial], group: str) -> dict[str, Calls]:
-        """Calls of several trials laid together."""
+        """Merged calls of several trials, by label."""
         found: dict[str, Calls] = {}
         for trial in trials:
             for label, calls in self.calls(trial.uuid, group).items():
@@ -230,7 +230,7 @@ class LoadTest:
         return found
 
     def seconds(self, trials: Sequence[Trial]) -> float:
-        """How long they were measured, all together: the steady windows; 1 where nobody noted any."""
+        """Total length of the steady windows in s; 1 s per trial if no window was recorded."""
         return sum(self.window_s(trial) or 0.0 for trial in trials) or float(len(trials) or 1)
 
     def window_s(self, trial: Trial) -> float | None:
@@ -239,7 +239,7 @@ class LoadTest:
         return told if told is not None else (steady["end_s"] - steady["start_s"] if steady else None)
 
     def shift(self, contrast: Contrast, group: str) -> Shift | None:
-        """All trials of both sides laid together; None when a side has no call."""
+        """The mix shift over the merged trials of both sides; None if a side has no call."""
         return self._shift(*self.sides(contrast), group)
 
     def _shift(self, base: Sequence[Trial], new: Sequence[Trial], group: str) -> Shift | None:
@@ -247,7 +247,7 @@ class LoadTest:
         return Shift(calls[0], calls[1], self.seconds(base), self.seconds(new)) if all(calls) else None
 
     def shifts_by_block(self, contrast: Contrast, group: str) -> dict[str, tuple[str, Shift]]:
-        """Of each block that has both: trial of the new side to trial of the base, and the shift between the two."""
+        """For each block with both sides: trial of the new side to the base's trial and the shift between the two."""
         base, new = ({t.block: t for t in side} for side in self.sides(contrast))
         found = {}
         for block, trial in new.items():
@@ -259,15 +259,15 @@ class LoadTest:
     # -- comparing ---------------------------------------------------------------------------------------------------
 
     def margin(self, metric: str) -> float:
-        """The relative difference that the study declared to matter."""
+        """The relative difference that the study declares to matter."""
         return self.margins.thresholds.margin_of(self.results.family, metric)
 
     def compared(
         self, contrast: Contrast, metric: str, base: ByTrial | None = None, new: ByTrial | None = None
     ) -> Comparison:  # fmt: skip
-        """New over base, not yet judged: of the metric, or of the values given by trial, under its margin.
+        """Compare new with base under the metric's margin, not yet judged: its values, or those given by trial.
 
-        The rules of every comparison hold: only trials of the same session and measuring code, paired by block.
+        As in every comparison, only trials of the same session and measuring code count, paired by block.
         """
         given, unit, better = (base, new), METRICS[metric].unit, METRICS[metric].better
         assert better is not None, f"{metric} is compared, and declared neither better high nor low"
@@ -297,7 +297,7 @@ class LoadTest:
         return rows.filter(pl.col("status") != "ok").height
 
     def typical(self, target: str, case: str, metric: str) -> Trial | None:
-        """The trial nearest to the median of the metric: one that stands for the others, not the best of them."""
+        """The trial nearest to the median of the metric: a typical one, not the best."""
         trials = self.trials(target, case)
         known = self.by_trial(trials, metric)
         median = self.median(metric, target, case) or 0.0

@@ -1,4 +1,4 @@
-"""Mix shift of each load and database: is it the calls that got slower, or are other ones called?"""
+"""Mix shift of each load and database: whether the calls got slower, or whether the mix of calls changed."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -27,9 +27,9 @@ _TOP = 5
 
 @dataclass(frozen=True)
 class Reading:
-    """One contrast of one group. `raw`: the means as they are; `like`: as if both had called the labels alike.
+    """One contrast of one group. `raw` compares the means; `like` the means with the labels called in equal shares.
 
-    `verdict` in a few words; `alarm`: the raw change must not be read as one of the labels.
+    `verdict` is a few words; `alarm` warns that the raw change is not one of the labels.
     """
 
     contrast: Contrast
@@ -41,7 +41,7 @@ class Reading:
 
     @property
     def tested(self) -> bool:
-        """Whether trials, and not only the figures of one, stand behind the verdict."""
+        """Whether the verdict rests on several trials."""
         return self.raw.low is not None and self.like.low is not None
 
     @cached_property
@@ -66,7 +66,7 @@ class Reading:
 
     @property
     def hidden(self) -> bool:
-        """The calls themselves changed, and the mean of all of them does not show it."""
+        """Whether the calls themselves changed, but their overall mean does not show it."""
         return self._like_moved and (not self._raw_moved or self.shift.within * self.shift.change < 0)
 
     @property
@@ -76,7 +76,7 @@ class Reading:
 
     @property
     def named(self) -> list[Part]:
-        """Labels to name: those that explain the mix, else those of one side that are a part of the change."""
+        """Labels to name: those that explain the mix, else one-sided labels that are part of the change."""
         if self.drivers and (self.mix_driven or self.shift.alarm):
             return self.drivers
         least = NOTICEABLE * abs(self.shift.change)
@@ -84,7 +84,7 @@ class Reading:
 
     @property
     def verdict(self) -> str:
-        """In a few words; where no trials stand behind it, what the means do, and that this is no verdict."""
+        """The verdict in a few words; with too few trials, how the means changed, marked as "no verdict"."""
         said = self._said
         return said if self.tested or self.mix_driven else f"no verdict: {said}"
 
@@ -118,13 +118,13 @@ class LoadMix:
 
     @cached_property
     def readings(self) -> list[Reading]:
-        """Of every contrast and group; their comparisons are one family for the adjustment of p values."""
+        """One reading per contrast and group. Their p values are adjusted together."""
         found = [r for c in self.load.contrasts for group in GROUPS if (r := self._read(c, group)) is not None]
         return self._judged(found)
 
     @cached_property
     def repeats(self) -> list[Reading]:
-        """Of the same version under two names: what this set-up finds where nothing changed."""
+        """Readings of the same version under two names: what this set-up finds although nothing changed."""
         found = [r for c in self.load.repeats for group in GROUPS if (r := self._read(c, group)) is not None]
         return self._judged(found)
 
@@ -137,7 +137,7 @@ class LoadMix:
         ]
 
     def twin(self, reading: Reading) -> Reading | None:
-        """The base against itself under another name, in the same group, load and database: what nothing amounts to."""
+        """The reading of the base against itself, in the same group, load and database; None without one."""
 
         def place(of: Reading) -> tuple[str, ...]:
             found = of.contrast
@@ -154,7 +154,7 @@ class LoadMix:
         if shift is None:
             return None
         metric = f"{group}_mean"
-        # By block: what a block does to both of its trials falls out.
+        # Pairing by block cancels what affects both trials of a block.
         blocks = self.load.shifts_by_block(contrast, group)
         base = {first: s.base_mean for first, s in blocks.values()}
         raw = self.load.compared(contrast, metric, base, {t: s.new_mean for t, (_, s) in blocks.items()})
@@ -164,7 +164,7 @@ class LoadMix:
     # -- words -------------------------------------------------------------------------------------------------------
 
     def sentence(self, reading: Reading) -> str:
-        """What a person found by hand on the seed's page, made of the results; of which load, stands before it."""
+        """The change and its parts in sentences, as people wrote by hand on the published page; without the load."""
         shift, group = reading.shift, GROUPS[reading.group]
         told = (
             f"{group[0].upper()}{group[1:]} times: {reading.verdict}. The mean is "
@@ -182,7 +182,7 @@ class LoadMix:
             return ""
         where = "" if base.apart(new) else ", both in the same bucket"
         return (
-            f" The interpolated p99 is {signed(new.value - base.value, 's')}{where}; with the calls of the base "
+            f" The interpolated p99 is {signed(new.value - base.value, 's')}{where}; with the calls of the base it is "
             f"{signed(like.value - base.value, 's')}."
         )
 
@@ -198,23 +198,23 @@ class LoadMix:
         return f" Without {names} the mean is {signed(rest.change, 's')}{p99}."
 
     def _about_one_sided(self, found: Sequence[Part]) -> str:
-        """Labels of one side only that are part of the change, whatever else it is made of."""
+        """Sentences about one-sided labels that are part of the change."""
         told = [f"{part.label} ({self._called(part)}) adds {signed(part.influence, 's')}" for part in found]
         return f" Of this, {' and '.join(told)}." if told else ""
 
     @staticmethod
     def _called(part: Part) -> str:
         if part.state == "left":
-            return "all but no longer called" if part.few else "no longer called"
+            return "almost never called now" if part.few else "no longer called"
         if part.state == "entered":
-            return "all but not called before" if part.few else "not called before"
+            return "almost never called before" if part.few else "not called before"
         return f"{percent(part.base_share)} of the calls before, {percent(part.new_share)} now"
 
     def _how_sure(self, reading: Reading) -> str:
         n = self.load.n(reading.contrast)
         if not reading.tested:
             few = human.plural(n, "trial")
-            return f" From {few} an arm: a description, no verdict over trials." if n < FEWEST else ""
+            return f" From {few} per arm: a description, not a verdict over trials." if n < FEWEST else ""
         like = reading.like
         if like.ratio is None or like.low is None or like.high is None:
             return ""
@@ -225,23 +225,23 @@ class LoadMix:
         )
 
     def _own_band(self, reading: Reading) -> str:
-        """What this study finds between two measurements of one version, beside what is usual elsewhere."""
+        """The difference between two measurements of one version in this study, and the usual one elsewhere."""
         twin = self.twin(reading)
         like = twin.like if twin is not None else None
         if like is None or like.ratio is None:
             return ""
         ends = "" if like.low is None or like.high is None else f" ({percent_interval(like.low, like.high)})"
         return (
-            f" {reading.contrast.base} against itself, measured as often: "
+            f" {reading.contrast.base} against itself, with as many trials: "
             f"{signed_percent(like.ratio, like.low, like.high)}{ends}; "
-            f"elsewhere {percent(PAGE_BAND)} are usual."
+            f"{percent(PAGE_BAND)} is usual elsewhere."
         )
 
     # -- tables ------------------------------------------------------------------------------------------------------
 
     @property
     def noted(self) -> list[dict[str, Any]]:
-        """For the overview, an entry a reading: that the mix was told apart in two cases, and what that says."""
+        """One entry per reading for the overview: the two cases, the verdict, and whether the mix raises an alarm."""
         return [
             {
                 "what": f"{self.load.title(r.contrast)}, {GROUPS[r.group]}",
@@ -253,15 +253,13 @@ class LoadMix:
         ]
 
     def table(self) -> Table:
-        """A row a load, database and group: the change, and what it is made of."""
+        """One row per load, database and group: the change and its parts."""
         body = [self._row(reading) for reading in [*self.readings, *self.repeats]]
         columns = (
-            "Times", "Verdict", "Mean, base", "Mean, new", "Change", "Of the labels", "Of the mix",
-            "p99, base", "p99, new", "p99, new with the calls of the base",
+            "Times", "Verdict", "Mean, base", "Mean, new", "Change", "From the labels", "From the mix",
+            "p99, base", "p99, new", "p99, new with the base's calls",
         )  # fmt: skip
-        return Table(
-            "mix", "Mix shift: what the change of the mean is made of, all trials together", columns, tuple(body)
-        )
+        return Table("mix", "Mix shift: the parts of the change of the mean, over all trials", columns, tuple(body))
 
     def _row(self, reading: Reading) -> tuple[Cell, ...]:
         shift, contrast = reading.shift, reading.contrast
@@ -285,14 +283,14 @@ class LoadMix:
         return tuple(f"{part.label}: {self._called(part)}" for part in reading.named)
 
     def top(self) -> Iterator[Table]:
-        """For each load, database and group the five labels that move the mean most, each left out in turn."""
+        """One table per load, database and group: the five labels that move the mean most, each left out in turn."""
         for reading in self.readings:
             shift = reading.shift
             body = [self._part_row(part, reading) for part in shift.parts[:_TOP]]
             name = f"{self.load.title(reading.contrast)}, {GROUPS[reading.group]}"
             caption = f"{name}: the {human.plural(len(body), LABELS[reading.group])} that move the mean most"
             columns = (
-                HEADS[reading.group], "Change without it", "It adds", "Of the label itself", "Of the mix",
+                HEADS[reading.group], "Change without it", "Contribution", "From the label itself", "From the mix",
                 "Share of calls, base", "Share of calls, new", "Mean, base", "Mean, new",
             )  # fmt: skip
             yield Table(slug(f"mix-{name}"), caption, columns, tuple(body))
@@ -306,7 +304,7 @@ class LoadMix:
             Cell((part.label, *state)),
             without,
             Cell((signed(part.influence, "s"),), new),
-            # A label that one side does not call has no change of its own.
+            # A label that only one side calls has no change of its own.
             MISSING if part.base is None or part.new is None else Cell((signed(part.within, "s"),), new),
             Cell((signed(part.mix, "s"),), new),
             Cell((percent(part.base_share),), base),
@@ -316,7 +314,7 @@ class LoadMix:
         )
 
     def entered_and_left(self) -> Iterator[Table]:
-        """Labels that only one side called, or that one side hardly called: apart, as they have no ratio."""
+        """Tables of labels that one side never or hardly called. They are separate because they have no ratio."""
         for reading in self.readings:
             parts = [part for part in reading.shift.parts if part.state != "both"]
             if not parts:
@@ -324,8 +322,8 @@ class LoadMix:
             name = f"{self.load.title(reading.contrast)}, {GROUPS[reading.group]}"
             body = [self._one_sided(part, reading) for part in parts]
             columns = (
-                HEADS[reading.group], "", "Calls a second, base", "Calls a second, new", "Mean, base",
-                "Mean, new", "It adds to the raw mean",
+                HEADS[reading.group], "", "Calls per second, base", "Calls per second, new", "Mean, base",
+                "Mean, new", "Contribution to the raw mean",
             )  # fmt: skip
             yield Table(slug(f"one-sided-{name}"), f"{name}: entered and left", columns, tuple(body))
 
@@ -341,7 +339,7 @@ class LoadMix:
             not_called() if calls is None else Cell((human.quantity(calls.mean, "s"),), href)
             for calls, _, href in sides
         ]
-        word = f"{part.state}, but for a few calls" if part.few else part.state
+        word = f"{part.state}, except for a few calls" if part.few else part.state
         adds = Cell((signed(part.influence, "s"),), hrefs[1])
         return (Cell.text(part.label), Cell.text(word), *rates, *means, adds)
 

@@ -1,4 +1,4 @@
-"""The ten graphs of each load and database, base and new in one chart, and the same figures in a table."""
+"""The ten graphs of each load and database, with base and new in one chart, and their figures in a table."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -31,16 +31,16 @@ from benchstudy.statistics.mix_shift import Quantile
 
 # What Exhibits.show_figure takes: name, caption, panels, style, series in the legend.
 Drawn = tuple[str, str, list[Panel], Style, list[str]]
-_TOWERING = 4.0  # times what is measured: from there on the axis is logarithmic
-_SAME_S = 1.0  # phases of several trials whose ends are no further apart are drawn as one
-_ALIGNED = "steady"  # users take their time to arrive: what is measured begins together
-_MOST_POINTS = 100  # of a line: the page holds forty of these graphs and more, and stays below 3 MB
+_TOWERING = 4.0  # times the steady level: with higher ramps the axis is logarithmic
+_SAME_S = 1.0  # phases of several trials are drawn as one if their edges are this close
+_ALIGNED = "steady"  # ramps differ in length, so trials are aligned at the start of this phase
+_MOST_POINTS = 100  # per line: the page may hold over forty graphs, and must stay below 3 MB
 
 
 @dataclass(frozen=True)
 class Kind:
-    """One of the page's graphs, under the title it has there. A quantile of buckets gets no verdict, because it is no
-    number."""
+    """One of the published page's graphs, with its title there. A quantile of buckets gets no verdict, because it is
+    not a number."""
 
     title: str
     axis: str
@@ -57,7 +57,7 @@ PANELS = {
     "goroutines": Kind("Goroutines in use", "Goroutines"),
     "heap": Kind("Heap in use", "Memory"),
     "devices": Kind("Connected devices", "Devices"),
-    "rps": Kind("Requests per second", "Requests a second"),
+    "rps": Kind("Requests per second", "Requests per second"),
     "stack": Kind("Stack in use", "Memory"),
 }
 
@@ -69,12 +69,12 @@ class LoadPanels:
     # -- graphs ------------------------------------------------------------------------------------------------------
 
     def figures(self) -> Iterator[tuple[str, list[Drawn]]]:
-        """For each target, database and load its title, and one figure of ten panels with base and new."""
+        """For each target, database and load: the title, and one figure of ten panels with base and new."""
         keys = ("target", "database", "load")
         for key, cases in self.load.results.cases.group_by(keys, maintain_order=True):
             by_version = {row["version"]: row["case"] for row in cases.iter_rows(named=True)}
             trials = {v: self.load.trials(str(key[0]), by_version[v]) for v in self.load.versions if v in by_version}
-            # The same version again stands in the band, not between the two.
+            # Repeated versions give the band; they are not drawn.
             trials = {version: found for version, found in trials.items() if found and version not in self.load.same_as}
             where = f" on {key[0]}" if len(self.load.results.targets) > 1 else ""
             title = f"{str(key[2]).capitalize()} {self.load.database(str(key[1]))}{where}"
@@ -91,20 +91,20 @@ class LoadPanels:
     def _caption(self, title: str, trials: dict[str, list[Trial]]) -> str:
         counts = ", ".join(f"{version}: {human.plural(len(found), 'trial')}" for version, found in trials.items())
         several = any(len(found) > 1 for found in trials.values())
-        lines = "Lines are medians over trials, bands from the lowest to the highest of them" if several else (
-            "One trial a version"
+        lines = "Lines are medians over trials; bands are their range" if several else (
+            "One trial per version"
         )  # fmt: skip
         known = [width for found in trials.values() for t in found if (width := self.load.value(t.uuid, "rate_window"))]
-        window = f" Rates are over {median(known):g} s before each point." if known else ""
+        window = f" Rates cover the {median(known):g} s before each point." if known else ""
         return (
-            f"{title} ({counts}). {lines}; of a p99 the band is the bucket it lies in, and the line PromQL's "
-            f"interpolation. Shaded: phases that all trials share; bars at the top: each trial's own.{window}"
+            f"{title} ({counts}). {lines}. For a p99, the band is its bucket, and the line is PromQL's interpolation. "
+            f"Shaded areas are phases that all trials share; bars at the top are those of single trials.{window}"
         )
 
     def _panel(
         self, metric: str, kind: Kind, trials: dict[str, list[Trial]], changes: dict[str, LevelChanges]
     ) -> Panel | None:
-        """One graph; what changes its level within the last phase is put into `changes`."""
+        """One graph; None without samples. Adds level changes within the last phase to `changes`."""
         frames = {}
         everything = [t for found in trials.values() for t in found]
         moved = self._moved(everything)
@@ -124,7 +124,7 @@ class LoadPanels:
         bands = together.filter(pl.col("high") > pl.col("low")).select("series", "x", "low", "high")
         x, y = Axis("Since the window began", "time", log=False), Axis(kind.axis, METRICS[metric].unit, log=towers)
         title = f"{kind.title} (logarithmic)" if towers else kind.title
-        if phases and not kind.quantile:  # what lies somewhere in a bucket has no level of its own
+        if phases and not kind.quantile:  # a value known only by its bucket has no level
             changes[kind.title] = self._changes(frames, trials, y.unit)
         marked = changes.get(kind.title)
         return time_panel(title, lines, x, y, self.load.style, phases, bands, height=160, changes=marked)
@@ -132,7 +132,7 @@ class LoadPanels:
     def _changes(
         self, frames: dict[str, list[pl.DataFrame]], trials: Mapping[str, Sequence[Trial]], unit: str
     ) -> LevelChanges:
-        """Of medians over trials, sample by sample, in the time that lies in the windows of all trials of a version."""
+        """Level changes of the medians over trials, within the time that the windows of all trials share."""
         samples = [frame for rows in frames.values() for frame in rows]
         pitch = max(_steps(samples), default=1.0)
         everything = [t for own in trials.values() for t in own]
@@ -144,12 +144,12 @@ class LoadPanels:
             line = _on_grid(rows, pitch, False).select(series=pl.lit(version), line=pl.lit(""), x="x", y="y")
             own = [phase for t in trials[version] for phase in self.own_phases(t, moved[t.uuid])[-1:]]
             begin_s, end_s = max(p.start for p in own), min(p.end for p in own)
-            # A rate that looks back over the phase's beginning is still one of what was before.
+            # A rate that looks back beyond the start of the phase still contains the time before.
             found |= level_changes.find(line, begin_s + memory_s, end_s, unit, memory_s).by_line
         return LevelChanges(found, unit)
 
     def _rows(self, metric: str, trial: Trial, later_s: float = 0.0) -> pl.DataFrame | None:
-        """`later_s`: by how much it is moved, so that what is measured begins together."""
+        """The trial's samples of a panel, moved by `later_s` so that the steady phases begin together."""
         rows = self.load.series("panels", trial.uuid)
         if rows is None:
             return None
@@ -157,8 +157,8 @@ class LoadPanels:
         return own.select(pl.col("t_s") + later_s, "value", "low", "high").sort("t_s")
 
     def phases(self, trials: Mapping[str, Sequence[Trial]]) -> list[Phase]:
-        """Where all trials of all versions have a phase at the same time, that time; else, of what is measured, each
-        trial's own window. A median of several windows would lie in none of them.
+        """Phases that all trials of all versions share; if the measured one differs, each trial's own window as well.
+        The median of several windows would be the window of none.
         """
         everything = [t for found in trials.values() for t in found]
         moved = self._moved(everything)
@@ -175,14 +175,14 @@ class LoadPanels:
         return sorted(found, key=lambda phase: (bool(phase.series), phase.start))
 
     def own_phases(self, trial: Trial, later_s: float = 0.0) -> list[Phase]:
-        """Of one trial, the last one being what is measured."""
+        """The phases of one trial in order; the last one is the measured one."""
         rows = self.load.series("phases", trial.uuid)
         told = rows.select("phase", "start_s", "end_s").iter_rows() if rows is not None else ()
         phases = [Phase(name, start + later_s, end + later_s) for name, start, end in told]
         return sorted(phases, key=lambda phase: phase.start)
 
     def _moved(self, trials: Sequence[Trial]) -> dict[str, float]:
-        """By how many s each trial is drawn later, so that steady phases begin where that of the slowest ramp does."""
+        """Shift of each trial in s, so that all steady phases begin where that of the slowest ramp does."""
         begins = {t.uuid: p.start for t in trials for p in self.own_phases(t) if p.name == _ALIGNED}
         latest_s = max(begins.values(), default=0.0)
         return {t.uuid: latest_s - begins.get(t.uuid, latest_s) for t in trials}
@@ -190,12 +190,12 @@ class LoadPanels:
     # -- table -------------------------------------------------------------------------------------------------------
 
     def judged(self, contrast: Contrast) -> dict[str, Comparison]:
-        """The means of a contrast, by metric; they are one family for the adjustment of p values."""
+        """Comparisons of the means of a contrast, by metric. Their p values are adjusted together."""
         means = [m for m, k in PANELS.items() if self._known(contrast, m) and not k.quantile]
         return dict(zip(means, judge([self.load.compared(contrast, m) for m in means]), strict=True))
 
     def table(self, contrast: Contrast) -> Table:
-        """A row a graph: both sides over the steady window, their ratio, the verdict."""
+        """One row per graph: both sides over the steady window, their ratio, the verdict."""
         known = {m: k for m, k in PANELS.items() if self._known(contrast, m)}
         judged = self.judged(contrast)
         few = self.load.n(contrast) < FEWEST
@@ -207,7 +207,7 @@ class LoadPanels:
                 body.append((Cell.text(kind.title), *sides, *self._outcome(contrast, metric, outcome, few)))
             else:
                 body.append((Cell.text(kind.title), *sides, MISSING, self._buckets(contrast, metric)))
-        columns = ("Over the steady window", f"{contrast.base}, the base", contrast.new, "Ratio", "Verdict")
+        columns = ("Metric over the steady window", f"{contrast.base} (base)", contrast.new, "Ratio", "Verdict")
         title = self.load.title(contrast)
         return Table(slug(f"window-{title}"), f"{title}: base and new over the steady window", columns, tuple(body))
 
@@ -224,7 +224,7 @@ class LoadPanels:
         several = len(said) > 1
         lines = [f"{text} ({n} of {len(said)})" if several else text for text, n in counts.items()]
         told = f"interpolated: {human.median(estimate.summary, 's')}"
-        return Cell((*lines, told), cell.href, title="the bucket that holds the quantile, and in how many trials")
+        return Cell((*lines, told), cell.href, title="the bucket that holds the quantile, and the number of trials")
 
     def _quantile(self, trial: Trial, metric: str) -> Quantile | None:
         value, low = (self.load.value(trial.uuid, name) for name in (metric, f"{metric}_low"))
@@ -235,11 +235,11 @@ class LoadPanels:
         )
 
     def _buckets(self, contrast: Contrast, metric: str) -> Cell:
-        """In how many blocks the p99 of the new side lies in another bucket: nothing finer is known of it."""
+        """The number of blocks in which the new side's p99 is in another bucket; nothing finer is known."""
         base, new = ({t.block: self._quantile(t, metric) for t in side} for side in self.load.sides(contrast))
         pairs = [(p, q) for b, q in new.items() if q is not None and (p := base.get(b)) is not None]
         if not pairs:
-            return no_verdict("no block has both")
+            return no_verdict("no block has both sides")
         higher = sum(q.apart(p) and q.low > p.low for p, q in pairs)
         lower = sum(q.apart(p) and q.low < p.low for p, q in pairs)
         if not higher and not lower:
@@ -257,7 +257,7 @@ class LoadPanels:
         return Cell((signed_percent(made.ratio, made.low, made.high), *interval_lines(made)), href), verdict
 
     def _about_mix(self, contrast: Contrast, metric: str) -> Iterator[str]:
-        """What must stand beside the change of a mean over all calls when it is one of which calls are made."""
+        """A hint beside the change of an overall mean if the mix of calls drives it."""
         for reading in self._readings:
             if reading.contrast == contrast and metric == f"{reading.group}_mean" and reading.mix_driven:
                 yield f"{reading.verdict}: see Mix shift"
@@ -267,9 +267,9 @@ class LoadPanels:
         return LoadMix(self.load).readings
 
     def _within(self, contrast: Contrast, metric: str, href: str) -> tuple[Cell, Cell]:
-        """Too few trials for a verdict; of one an arm, how far its own samples go, by blocks of them."""
+        """The cells for too few trials; with one per arm, an interval from blocks of the samples in the trial."""
         n = self.load.n(contrast)
-        few = "one trial an arm" if n == 1 else f"{human.plural(n, 'trial')} an arm"
+        few = "one trial per arm" if n == 1 else f"{human.plural(n, 'trial')} per arm"
         verdict = no_verdict(few)
         samples = [[v for t in side[:1] for v in self.steady(metric, t)] for side in self.load.sides(contrast)]
         medians = [self.load.median(metric, contrast.target, case) for case in contrast.cases.values()]
@@ -279,7 +279,7 @@ class LoadPanels:
         said = "too few samples for an interval" if n == 1 else "n too small for an interval"
         if ends is not None:
             said = f"{percent_interval(*ends)}, {within_trial.WITHIN}"
-        return Cell((few, said), href, "text"), verdict  # a relative change of so few would look like a result
+        return Cell((few, said), href, "text"), verdict  # a relative change from so few trials would look like a result
 
     def steady(self, metric: str, trial: Trial) -> list[float]:
         """The graph's samples inside the steady window."""
@@ -294,7 +294,7 @@ class LoadPanels:
 
 
 def _towers(rows: pl.DataFrame, phases: Sequence[Phase]) -> bool:
-    """Whether heights of a ramp would press what is measured to the ground, where there are logarithms of all."""
+    """Whether the ramp's heights would flatten the measured part, and all values have logarithms."""
     measured = [p for p in phases if p.series] or phases[-1:]
     inside = rows.filter(pl.any_horizontal(False, *(pl.col("x").is_between(p.start, p.end) for p in measured)))
     top = max((v for column in ("y", "high") for v in inside[column].drop_nulls()), default=0.0)
@@ -303,19 +303,21 @@ def _towers(rows: pl.DataFrame, phases: Sequence[Phase]) -> bool:
 
 
 def _pitch(frames: Sequence[pl.DataFrame]) -> float:
-    """Seconds between points of a line: the samples' own, or more where there would be too many."""
+    """Seconds between points of a line: the samples' own interval, or more if that gives too many points."""
     times = [t for frame in frames for t in frame["t_s"].to_list()]
     return max(max(_steps(frames), default=1.0), (max(times) - min(times)) / _MOST_POINTS, 1e-3)
 
 
 def _steps(frames: Sequence[pl.DataFrame]) -> list[float]:
-    """Seconds from one sample to the next, as it mostly is, of each frame that has several."""
+    """Median seconds between samples, for each frame that has several."""
     return [step for frame in frames if frame.height > 1 and (step := median(frame["t_s"].diff().to_list()[1:]))]
 
 
 def _on_grid(frames: Sequence[pl.DataFrame], pitch: float, quantile: bool) -> pl.DataFrame:
-    """x, y, low, high: the median over trials on a common grid, from one sample of each trial a step, as percentiles
-    must not be averaged; and the range over trials, or of their buckets."""
+    """Columns x, y, low, high: the median over trials on a common grid, and the range of the trials or their buckets.
+
+    Each trial gives one sample per grid step, because percentiles must not be averaged.
+    """
     rows = []
     for frame in frames:
         cell = (pl.col("t_s") / pitch).floor()
@@ -330,7 +332,7 @@ def _on_grid(frames: Sequence[pl.DataFrame], pitch: float, quantile: bool) -> pl
             x=(pl.col("cell") + 0.5) * pitch,
             y="y",
             low="low",
-            # Above the last finite edge nothing bounds it, and a band must not seem to.
+            # Above the last finite edge there is no upper bound, so the band must not show one.
             high=pl.when("censored").then(None).otherwise("high"),
         )
     )

@@ -1,4 +1,4 @@
-"""What the page of two releases prints (data/published/mattermost-v9.11-v10.0.csv) beside what was measured here."""
+"""The published comparison of two releases (data/published/mattermost-v9.11-v10.0.csv) beside our own results."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -21,12 +21,12 @@ from benchstudy.statistics.mix_shift import Shift
 FILE = "mattermost-v9.11-v10.0.csv"
 _USERS = "Supported users in unbounded tests"
 _COMMENTS = "Comments"
-# Two databases of the page; ours is beside its own kind only. MariaDB is no MySQL.
+# The page's two databases. Ours are compared with their own kind only, and MariaDB is not MySQL.
 _KINDS = {"postgres": "Postgres", "mysql": "MySQL"}
 
 
 class LoadPublished:
-    """`folder` holds the CSV file; `load` is what was measured, None where this family was not."""
+    """`folder` holds the CSV file; `load` has the measured results, None if this family was not measured."""
 
     def __init__(self, folder: Path, load: LoadTest | None):
         self.load = load
@@ -35,7 +35,7 @@ class LoadPublished:
     # -- supported users ---------------------------------------------------------------------------------------------
 
     def users(self) -> Table:
-        """A row a database: the page's two versions and its change, then ours."""
+        """One row per database: the page's two versions and their change, then ours."""
         rows = self._rows.filter(pl.col("section") == _USERS)
         versions = rows["version"].drop_nulls().unique(maintain_order=True).to_list()
         ours = self._ours()
@@ -53,11 +53,11 @@ class LoadPublished:
                 body.append((Cell.text(name), *[MISSING] * (len(versions) + 1), *self._measured(ours, contrast)))
         columns = ("Database", *(f"Published: {version}" for version in versions), "Published: change")
         columns += ("Measured: base", "Measured: new", "Measured: change")
-        caption = "Supported users: published (other hardware, one test each), and measured here"
+        caption = "Supported users: published (other hardware, one test each) and measured here"
         return Table("users", caption, columns, tuple(body))
 
     def _ours(self) -> Mapping[Contrast, float | None]:
-        """Every contrast of an unbounded load, and its ratio."""
+        """Every contrast of an unbounded load with its ratio."""
         if self.load is None:
             return {}
         users = LoadUsers(self.load)
@@ -75,15 +75,15 @@ class LoadPublished:
             found.append(cell)
         ratio = ours[contrast]
         href = cells.href(self.load.results, contrast.target, contrast.new_case)
-        few = self.load.n(contrast) < FEWEST  # a relative change of so few would look like a result
-        told = f"{self.load.n(contrast)} an arm" if few else signed_percent(ratio or 0.0)
+        few = self.load.n(contrast) < FEWEST  # a relative change from so few trials would look like a result
+        told = f"{human.plural(self.load.n(contrast), 'trial')} per arm" if few else signed_percent(ratio or 0.0)
         return [*found, MISSING if ratio is None else Cell((told,), href, "text" if few else "number")]
 
     # -- the mix shift -----------------------------------------------------------------------------------------------
 
     def shift(self) -> Table:
-        """What the page says of its store times, with all methods and without the one that was found by hand; and the
-        same of ours, without what our own search names."""
+        """The page's store times with all methods, and without the one that people found by hand; beside them ours,
+        without the labels that our search names."""
         rows = self._rows.filter((pl.col("section") == _COMMENTS) & pl.col("statistic").str.ends_with("_difference"))
         readings = [] if self.load is None else [r for r in LoadMix(self.load).readings if self._like_the_page(r)]
         body = []
@@ -95,11 +95,11 @@ class LoadPublished:
             body.append((Cell.text(name), published.printed(str(row["as_printed"])), *mine))
         title = self.load.title if self.load is not None else str
         heads = (f"Measured: {title(r.contrast)}, {r.contrast.base} → {r.contrast.new}" for r in readings)
-        caption = "Store times, new against old: what the page found by hand, and what our own search finds"
+        caption = "Store times, new against old: what people found by hand, and what our search finds"
         return Table("shift", caption, ("Of", "Published", *heads), tuple(body))
 
     def _like_the_page(self, reading: Reading) -> bool:
-        """The page tells of its bounded test."""
+        """Whether the reading is of store times in a bounded load, as on the page."""
         assert self.load is not None, "without results there is no reading"
         searched = self.load.median(METRIC, reading.contrast.target, reading.contrast.base_case) is not None
         return reading.group == "store" and not searched
@@ -118,9 +118,9 @@ class LoadPublished:
     # -- times of two versions ---------------------------------------------------------------------------------------
 
     def times(self, kind: str, title: str) -> Table:
-        """A row a series and statistic, a column a version and the change, all as printed."""
+        """One row per series and statistic, one column per version and one for the change, all as printed."""
         rows = self._rows.filter(pl.col("section").str.ends_with(kind))
-        caption = f"{title} times, bounded test on Postgres, published: series with a p99 of exactly 5 ms or none"
+        caption = f"{title} times of the published bounded test on Postgres: series with a p99 of exactly 5 ms or none"
         versions = rows["version"].drop_nulls().unique(maintain_order=True).to_list()
         body = []
         for (series, statistic), printed in _by_statistic(rows).items():
@@ -133,7 +133,7 @@ class LoadPublished:
 
 
 def _by_statistic(rows: pl.DataFrame) -> Mapping[tuple[str, str], Mapping[str | None, str]]:
-    """What is printed of each version (None: of the change), by series and statistic."""
+    """The printed values by series and statistic; each maps versions (None for the change) to text."""
     together: dict[tuple[str, str], dict[str | None, str]] = {}
     for row in rows.iter_rows(named=True):
         statistic = row["statistic"].removesuffix("_change").replace("supported_", "")
@@ -153,7 +153,7 @@ def _words(name: str) -> str:
 
 
 def show(page: PublishedPage, results: Results | None) -> None:
-    """What the comparison of two versions prints, beside ours where a load test was measured."""
+    """Show the published comparison of two versions, beside ours if the study measured a load test."""
     load = None
     if results is not None:
         indexes = page.indexes(results.family)
@@ -171,10 +171,9 @@ def show(page: PublishedPage, results: Results | None) -> None:
 SECTION = Section(
     title="Two releases",
     introduction=(
-        "How many users two versions of a server carried, and how long its store and its API took, as the comparison "
-        "and the report beside it print them; beside them our own comparison of two releases, where one was measured. "
-        "What people found by hand there, that a method which is no longer called looks like a regression, our page "
-        "finds by itself."
+        "Supported users, and store and API times, of two versions of a server, as the published comparison and its "
+        "report print them. If this study compares two releases, its results are beside them. People found by hand "
+        "that a method which is no longer called looks like a regression; our page finds this automatically."
     ),
     files={FILE: "Mattermost: v9.11.0 against v10.0.0-rc2"},
     show=show,

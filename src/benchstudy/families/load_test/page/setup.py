@@ -1,4 +1,4 @@
-"""The page's set-up table, from what was recorded and declared instead of typed in."""
+"""The page's set-up table, made from records and declarations instead of typed by hand."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
@@ -18,13 +18,13 @@ Rows = Iterator[tuple[str, Sequence[str]]]
 
 
 class LoadSetup:
-    """`indexes`: the records of the sessions, whose hosts are the machines."""
+    """`indexes`: the records of the sessions, which describe the hosts."""
 
     def __init__(self, load: LoadTest, indexes: Indexes):
         self.load, self._indexes = load, indexes
 
     def table(self) -> Table:
-        """Setting and value, as on the page; a value that differs between trials is there with all of its forms."""
+        """Settings and values, as on the published page. If trials differ in a value, all values are listed."""
         rows = [
             *self._versions(), *self._data_set(), *self._loads(), *self._windows(), *self._tools(), *self._machines(),
             *self._order(),
@@ -38,8 +38,8 @@ class LoadSetup:
         for version in self.load.versions:
             said = self._said(self._trials(version), lambda facts: (facts.get("versions") or {}).get("server"))
             again = self.load.same_as.get(version)
-            text = f"{version}{f' (again {again}, for the A/A band)' if again else ''}"
-            yield f"Version {text}", [f"says of itself: {', '.join(said)}"] if said else ["not recorded"]
+            text = f"{version}{f' (repeats {again}, for the A/A band)' if again else ''}"
+            yield f"Version {text}", [f"reports: {', '.join(said)}"] if said else ["not recorded"]
         labels = [self.load.database(name) for name in self.load.results.levels("database")]
         versions = self._said(self.load.all_trials, lambda facts: (facts.get("versions") or {}).get("database"))
         yield "Database", [", ".join(labels), *versions]
@@ -66,7 +66,7 @@ class LoadSetup:
 
     def _loads(self) -> Rows:
         if self.load.scraped:
-            yield "Load", ["run by someone else; only what Prometheus kept was read"]
+            yield "Load", ["run by someone else; only Prometheus' samples were read"]
         for name in self.load.results.levels("load"):
             declared = self.load.load(name)
             if declared.get("rule"):
@@ -94,7 +94,7 @@ class LoadSetup:
             yield "Windows", [*self._moments()]
 
     def _moments(self) -> Iterator[str]:
-        """When someone else's load ran: days apart are conditions apart."""
+        """When someone else's load ran. Different days may mean different conditions."""
         for row in self.load.results.cases.iter_rows(named=True):
             for trial in self.load.trials(row["target"], row["case"]):
                 window = trial.facts.get("window") or {}
@@ -121,10 +121,8 @@ class LoadSetup:
         offsets = [o for t in self.load.all_trials if (o := _offset(t.facts)) is not None]
         if offsets:
             worst = max(offsets, key=abs)
-            yield (
-                "Clocks",
-                [f"Prometheus' is off the host's by at most {human.quantity(abs(worst), 's')}, and corrected for"],
-            )
+            off = human.quantity(abs(worst), "s")
+            yield "Clocks", [f"Prometheus' clock differs from the host's by at most {off}; times are corrected"]
         limits = self._said(self.load.all_trials, lambda facts: facts.get("limits") or None)
         if limits:
             yield "Limits", limits
@@ -140,7 +138,7 @@ class LoadSetup:
                 yield f"Host {name}{where}", [text]
 
     def _order(self) -> Rows:
-        """Which version came first in each block: a drift of the host must not look like a release."""
+        """Which version came first in each block. If it alternates, a drift of the host does not look like a change."""
         if self.load.scraped:
             return
         for contrast in self.load.contrasts[:1]:
@@ -154,8 +152,8 @@ class LoadSetup:
 def _rule(rule: Mapping[str, Any]) -> Iterator[str]:
     """The constants of the feedback rule, as the study declared them."""
     known = {
-        "max_users": ("at most {:,} users", None), "step": ("{} users more or less", None),
-        "every": ("every {}", duration), "slope": ("until the slope is below {} users a second", None),
+        "max_users": ("at most {:,} users", None), "step": ("steps of {} users", None),
+        "every": ("every {}", duration), "slope": ("until the slope is below {} users per second", None),
         "window": ("over {}", duration), "ignore_first": ("an alert counts after {}", duration),
         "at_most": ("for at most {}", duration),
     }  # fmt: skip
@@ -179,14 +177,14 @@ def _limit(name: str, value: Any) -> str:
 
 
 def duration(value: Any) -> str:
-    """Seconds, or what the study says: "90 min" of 5400, "15 s" of "15s"."""
+    """A duration in words: "90 min" for 5400; text of the study stays as it is."""
     if not isinstance(value, int | float):
         return str(value)
     return f"{value / 60:g} min" if value >= 120 else f"{value:g} s"
 
 
 def _range(seconds: Sequence[float]) -> str:
-    """Of windows that should be alike: one figure, or the least, the median and the most."""
+    """Lengths of windows: one figure if they are within 2 %, else the shortest and the longest."""
     low, high = min(seconds), max(seconds)
     if high - low <= 0.02 * high:
         return duration(round(median(seconds), 1))

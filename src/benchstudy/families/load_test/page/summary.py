@@ -1,4 +1,4 @@
-"""The first and the last words of the page of load tests: the answer, comments, what to look at, what is weak."""
+"""Summary texts of the load test page: answers, comments, what to look at, and weaknesses."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ class LoadSummary:
         self.mix, self.labels, self.users = LoadMix(load), LoadLabels(load), LoadUsers(load)
 
     def judged(self) -> dict[str, list[Comparison]]:
-        """What the page judges beside its tables of comparisons, each group adjusted for itself."""
+        """Comparisons outside of the comparison tables; p values are adjusted within each group."""
         readings = [*self.mix.readings, *self.mix.repeats]
         panels = LoadPanels(self.load)
         return {
@@ -51,7 +51,7 @@ class LoadSummary:
     # -- the answer --------------------------------------------------------------------------------------------------
 
     def answers(self) -> list[dict[str, Any]]:
-        """As `Page.show_answers` wants them: supported users, and for each group of times the change like for like."""
+        """Answers for `Page.show_answers`: supported users, and the like-for-like change of each group of times."""
         found = []
         lines = [self._users_line(contrast) for contrast in self.users.outcomes]
         if lines:
@@ -59,7 +59,7 @@ class LoadSummary:
         for group, title in GROUPS.items():
             lines = [self._mix_line(reading) for reading in self.mix.readings if reading.group == group]
             if lines:
-                note = f"Like for like: as if both versions called the {LABELS[group]}s in the same shares."
+                note = f"Like for like means as if both versions called the {LABELS[group]}s in the same shares."
                 found.append(
                     {
                         "what": f"{title[0].upper()}{title[1:]} times, new against base, like for like",
@@ -81,11 +81,11 @@ class LoadSummary:
         if made.low is not None and made.high is not None:
             value = signed_percent(ratio, made.low, made.high)
             parts = [both, percent_interval(made.low, made.high), made.verdict]
-        else:  # a relative change of so few would look like a result
+        else:  # a relative change from so few trials would look like a result
             n = self.load.n(contrast)
-            value, parts = both, [f"{'one trial' if n == 1 else human.plural(n, 'trial')} an arm: no verdict"]
+            value, parts = both, [f"{'one trial' if n == 1 else human.plural(n, 'trial')} per arm: no verdict"]
         full = [t for side in self.load.sides(contrast) for t in side if self.load.value(t.uuid, AT_MAXIMUM)]
-        parts += ["not limited: at least so many"] if full else []
+        parts += ["not limited: the true number is at least this high"] if full else []
         parts += [failure] if failure else []
         return {"name": self.load.title(contrast), "value": value, "evidence": "; ".join(parts)}
 
@@ -108,11 +108,11 @@ class LoadSummary:
         if reading.like.low is not None and reading.like.high is not None:
             parts.append(percent_interval(reading.like.low, reading.like.high))
         else:
-            beyond = ", no verdict over trials" if reading.mix_driven else ""  # others' verdict says so itself
-            parts.append(f"{human.plural(self.load.n(reading.contrast), 'trial')} an arm{beyond}")
+            beyond = ", no verdict over trials" if reading.mix_driven else ""  # the others' verdict says so already
+            parts.append(f"{human.plural(self.load.n(reading.contrast), 'trial')} per arm{beyond}")
         return {
             "name": self.load.title(reading.contrast),
-            # Of few trials both values: a change alone would look like a result.
+            # With few trials both values are shown: a change alone would look like a result.
             "value": signed(shift.within, "s")
             if has_interval
             else f"{means[0]} → {human.quantity(shift.base_mean + shift.within, 's')}",
@@ -122,10 +122,10 @@ class LoadSummary:
     # -- comments ----------------------------------------------------------------------------------------------------
 
     def comments(self) -> Iterator[tuple[str, list[str]]]:
-        """The page's comments by load and database, each figure of them from the results."""
+        """Comments by load and database; all their figures come from the results."""
         first = list(self._about_trials())
         if first:
-            yield "All of them", first
+            yield "All loads and databases", first
         for contrast in self.load.contrasts:
             own = [self._about_users(contrast)] if contrast in self.users.outcomes else []
             own += [self.mix.sentence(reading) for reading in self.mix.readings if reading.contrast == contrast]
@@ -133,14 +133,14 @@ class LoadSummary:
 
     def _about_trials(self) -> Iterator[str]:
         if not self.load.contrasts:
-            yield "No two versions were measured under the same load on the same database: there is nothing to compare."
+            yield "No two versions were measured under the same load on the same database: nothing can be compared."
             return
         counts = {self.load.n(contrast) for contrast in self.load.contrasts}
         if max(counts) < FEWEST:
-            within = " Intervals are from within that trial." if max(counts) == 1 else ""
+            within = " Intervals come from within that trial." if max(counts) == 1 else ""
             yield (
-                f"{human.plural(max(counts), 'trial')} of each version: no verdict, as nothing tells how far two loads "
-                f"of the same version lie apart; {FEWEST} trials are the least.{within}"
+                f"{human.plural(max(counts), 'trial')} of each version: no verdict, because the spread between loads "
+                f"of the same version is not known. A verdict needs at least {FEWEST} trials.{within}"
             )
 
     def _about_users(self, contrast: Contrast) -> str:
@@ -148,7 +148,8 @@ class LoadSummary:
         ratio, band = self.users.ratio(contrast, made), self.users.band(contrast)
         if ratio is None:
             why = "; ".join(f"{version}: {text}" for version, text in self.users.unsettled(contrast).items())
-            return f"Supported users are not known of both versions. {why or made.why}.{self._limited_by(contrast)}"
+            known = f"The number of supported users is not known for both versions. {why or made.why}."
+            return known + self._limited_by(contrast)
         both = self.users.both(contrast)
         if made.low is not None and made.high is not None:
             told = f"{signed_percent(ratio, made.low, made.high)} supported users ({both}), "
@@ -156,17 +157,17 @@ class LoadSummary:
         else:
             n = self.load.n(contrast)
             few = "one trial" if n == 1 else human.plural(n, "trial")
-            return f"Supported users: {both}, of {few} an arm, so without a verdict.{self._limited_by(contrast)}"
+            return f"Supported users: {both}, from {few} per arm, so without a verdict.{self._limited_by(contrast)}"
         if band is not None:
             inside = band.low <= ratio <= band.high or band.low <= 1 / ratio <= band.high
             told += (
                 f" Equal versions differ by {signed_percent(band.low)} to {signed_percent(band.high)} here "
-                f"({human.plural(band.n, 'pair')}: {band.source}), and this lies {'within' if inside else 'outside'}."
+                f"({human.plural(band.n, 'pair')}: {band.source}). This change is {'within' if inside else 'outside'}."
             )
         inside_page = abs(ratio - 1) <= PAGE_BAND
         told += (
-            f" The {percent(PAGE_BAND)} that are usual elsewhere would {'' if inside_page else 'not '}have covered "
-            "it; they belong to other machines and decide nothing here."
+            f" The {percent(PAGE_BAND)} that is usual elsewhere would {'' if inside_page else 'not '}have covered "
+            "it, but it comes from other machines and decides nothing here."
         )
         return told + self._limited_by(contrast)
 
@@ -180,8 +181,9 @@ class LoadSummary:
         if not limits:
             return ""
         if len(set(limits.values())) == 1 and len(limits) == 2:
-            return f" What limited both most often: {next(iter(limits.values()))}."
-        return " What limited most often: " + ", ".join(f"{word} ({version})" for version, word in limits.items()) + "."
+            return f" The most frequent limit of both: {next(iter(limits.values()))}."
+        named = ", ".join(f"{word} ({version})" for version, word in limits.items())
+        return f" The most frequent limits: {named}."
 
     def _worst(self, contrast: Contrast) -> str:
         worst = [line for group in GROUPS for line in self.labels.of(contrast, group, WORSE)]
@@ -194,7 +196,7 @@ class LoadSummary:
     # -- what to look at ---------------------------------------------------------------------------------------------
 
     def actions(self) -> list[str]:
-        """What somebody should look at before the release, and nothing that the data do not say."""
+        """What to look at before the release, as far as the data show it."""
         found = [text for contrast in self.load.contrasts for text in self._actions(contrast)]
         found += [f"{case}: {cause}." for case, cause in self._failures()]
         return found or [self._nothing_worse]
@@ -206,7 +208,7 @@ class LoadSummary:
         for reading in self.mix.readings:
             if reading.contrast == contrast and reading.worse:
                 times = f"{place}: {GROUPS[reading.group]} times are slower like for like"
-                few = "" if reading.tested else " in too few trials for a verdict: repeat it"
+                few = "" if reading.tested else ", in too few trials for a verdict: repeat the load"
                 yield f"{times}, {signed(reading.shift.within, 's')}{few}."
         worse = [x for x in self.labels.lines if x.contrast == contrast and x.outcome.verdict is Verdict.WORSE]
         for line in worse:
@@ -216,10 +218,12 @@ class LoadSummary:
     def _nothing_worse(self) -> str:
         tests = [line.outcome for line in self.labels.lines if line.outcome.low is not None]
         if not tests:
-            return "No verdict is possible with so few trials: nothing is shown to be worse, and nothing to be equal."
+            return "No verdict is possible with so few trials: nothing is shown to be worse or equivalent."
         found = sorted(made.smallest_detectable for made in tests if made.smallest_detectable is not None)
-        middle = f" Half of them could have shown {percent(found[len(found) // 2])} beyond the margin." if found else ""
-        return f"Nothing is shown to be worse, among {human.plural(len(tests), 'label')} tested.{middle}"
+        middle = ""
+        if found:
+            middle = f" Half of the tests could have detected {percent(found[len(found) // 2])} beyond the margin."
+        return f"None of the {human.plural(len(tests), 'label')} tested is shown to be worse.{middle}"
 
     def _failures(self) -> Iterator[tuple[str, str]]:
         for row in self.load.results.cases.iter_rows(named=True):
@@ -230,38 +234,38 @@ class LoadSummary:
     # -- what is weak ------------------------------------------------------------------------------------------------
 
     def weaknesses(self) -> Iterator[str]:
-        """What a reader should hold against these figures in particular."""
+        """Reasons to doubt these figures in particular."""
         yield (
-            "A p99 comes from buckets: it is known to lie between two edges and no closer. The interpolated figure is "
-            "PromQL's; two versions in one bucket are not distinguishable."
+            "A p99 comes from buckets: only the edges around it are known. The interpolated figure is PromQL's; two "
+            "versions in one bucket are not distinguishable."
         )
         if self.load.scraped:
             yield (
-                "Someone else ran the load: what else the machines did, in which order the versions ran, and whether "
-                "the data were the same is not known."
+                "Someone else ran the load. It is not known what else the machines did, in which order the versions "
+                "ran, and whether the data were the same."
             )
             yield from self._unalternated()
         if not self.load.repeats:
-            yield "No version was run twice under two names: the band is of the base's own trials, if it has several."
+            yield "No version was measured under two names, so the band comes from pairs of the base's own trials."
         few = [c for c in self.load.contrasts if self.load.n(c) < FEWEST]
         if few:
-            yield f"{human.plural(len(few), 'comparison')} of fewer than {FEWEST} trials an arm: no verdict."
+            yield f"{human.plural(len(few), 'comparison')} with fewer than {FEWEST} trials per arm: no verdict."
         alarms = [r for r in self.mix.repeats if r.shift.alarm and r.tested]
         if alarms:
             yield (
-                f"Of the same version twice, {len(alarms)} of {len(self.mix.repeats)} comparisons look mix-driven: so "
-                "much of the mix is noise on this set-up."
+                f"{len(alarms)} of {len(self.mix.repeats)} comparisons of a version with itself look mix-driven: on "
+                "this set-up, part of the mix shift is noise."
             )
         for metric, what in {"gaps": "gaps in the samples", "resets": "counter resets"}.items():
             trials = [t for t in self.load.all_trials if self.load.value(t.uuid, metric)]
             if trials:
-                yield f"{human.plural(len(trials), 'trial')} with {what}; what was counted there may be too little."
+                yield f"{human.plural(len(trials), 'trial')} with {what}; the counts there may be too low."
         problems = [str(p) for t in self.load.all_trials for p in t.facts.get("problems") or ()]
         for text in dict.fromkeys(problems):
             yield f"{human.plural(problems.count(text), 'trial')}: {text}."
 
     def _unalternated(self) -> Iterator[str]:
-        """All of one version, then all of the other: a day cannot be told from a release."""
+        """Contrasts whose windows do not alternate, so that time and version are confounded."""
         for contrast in self.load.contrasts:
             base, new = (
                 [t.facts["window"]["start_s"] for t in side if (t.facts.get("window") or {}).get("start_s") is not None]
@@ -269,6 +273,6 @@ class LoadSummary:
             )
             if base and new and (max(base) < min(new) or max(new) < min(base)):
                 yield (
-                    f"{self.load.title(contrast)}: all windows of one version lie before all of the other, so that "
-                    "what changed with the time cannot be told from what changed with the version."
+                    f"{self.load.title(contrast)}: all windows of one version are before all of the other, so changes "
+                    "over time cannot be told from changes between the versions."
                 )

@@ -1,4 +1,4 @@
-"""Supported users of unbounded loads: the page's table with intervals and the study's own band, and users over time."""
+"""Supported users of unbounded loads: a table with intervals and the study's own band, and users over time."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -27,30 +27,32 @@ from benchstudy.statistics import within_trial
 from benchstudy.statistics.comparisons import Comparison, judge
 
 METRIC = "supported_users"
-# 1 in a trial that stayed at the rule's greatest number of users without an alert.
+# 1 in a trial that stayed at the rule's maximum number of users without an alert.
 AT_MAXIMUM = "at_maximum"
 _ALERT_WORDS = {
-    "server_errors": "server errors", "client_mean": "mean time at the client", "client_p99": "p99 at the client",
-    "client_errors": "errors at the client", "cpu": "CPU", "memory": "memory", "tcp_retransmits": "TCP retransmits",
+    "server_errors": "server errors", "client_mean": "client mean time", "client_p99": "client p99",
+    "client_errors": "client errors", "cpu": "CPU", "memory": "memory", "tcp_retransmits": "TCP retransmits",
 }  # fmt: skip
-# Why there is no number, with what was seen instead.
+# Why a load has no result, with what was observed instead.
 _WHY = {
-    feedback.AT_MAXIMUM: "nothing failed up to {most:,.0f} users, the most that were tried",
-    feedback.AT_MINIMUM: "an alert was on however few users there were",
-    feedback.TOO_LONG: "users did not settle in time, at last between {least:,.0f} and {most:,.0f}",
-    feedback.STARTING: "the window began with the load, with {least:,.0f} to {most:,.0f} users",
-    feedback.SWINGING: "users swung between {least:,.0f} and {most:,.0f}",
-    feedback.UNBRACKETED: "no load that passed stands beside one that failed, with {least:,.0f} to {most:,.0f} users",
+    feedback.AT_MAXIMUM: "nothing failed up to {most:,.0f} users, the most that the load tried",
+    feedback.AT_MINIMUM: "an alert was on even with the fewest users",
+    feedback.TOO_LONG: "the number of users did not settle in time, and ended at {least:,.0f} to {most:,.0f}",
+    feedback.STARTING: "the window began during the start-up, with {least:,.0f} to {most:,.0f} users",
+    feedback.SWINGING: "the number of users swung between {least:,.0f} and {most:,.0f}",
+    feedback.UNBRACKETED: "no load that passed lies below one that failed, with {least:,.0f} to {most:,.0f} users",
 }
 _SHOWN_ALERTS = 60
-_MOST_POINTS = 400  # of a line; its teeth are steps of the rule
+_MOST_POINTS = 400  # per line; its teeth are steps of the rule
 
 
 @dataclass(frozen=True)
 class Bracket:
-    """From one trial's checks, before users were taken away: `passed`, the most without an alert below `failed`, the
-    fewest at which one began; None when there was no such step. `alerts`: the share of the checks that each was on, the
-    most frequent first. `limited_by`: the one that the load itself named, else the first of them.
+    """What one trial's checks show, before users were taken away.
+
+    `failed`: fewest users at which an alert began; `passed`: most users below that without an alert; None without such
+    a step. `alerts`: share of the checks in which each was on, most frequent first. `limited_by`: the alert that the
+    load itself names, else the most frequent one.
     """
 
     passed: float | None
@@ -61,7 +63,7 @@ class Bracket:
 
 @dataclass(frozen=True)
 class Band:
-    """How far two equal versions lie apart here: the lowest and highest ratio of `n` pairs of trials."""
+    """How much equal versions differ in this study: lowest and highest ratio of `n` pairs of trials."""
 
     low: float
     high: float
@@ -80,17 +82,17 @@ class LoadUsers:
 
     @cached_property
     def outcomes(self) -> dict[Contrast, Comparison]:
-        """Every contrast of an unbounded load, judged together."""
+        """The comparisons of all contrasts of unbounded loads, judged together."""
         found = {c: self.load.compared(c, METRIC) for c in self.load.contrasts if self._searched(c)}
         return dict(zip(found, judge(list(found.values())), strict=True))
 
     def _searched(self, contrast: Contrast) -> bool:
-        """Whether this load looks for the users, and not only keeps as many as it was told."""
+        """Whether this load searches for the number of users instead of keeping a fixed one."""
         gave = any(self.load.median(METRIC, contrast.target, case) is not None for case in contrast.cases.values())
         return gave or bool(self.load.load(contrast.load).get("rule"))
 
     def unsettled(self, contrast: Contrast) -> dict[str, str]:
-        """Versions without a number of supported users though the load ran, and what it said of that."""
+        """Versions whose load ran but found no number of supported users, with the reason."""
         found = {}
         for version, case in contrast.cases.items():
             trials = self.load.trials(contrast.target, case)
@@ -100,7 +102,7 @@ class LoadUsers:
         return found
 
     def search(self, trial: Trial) -> Mapping[str, Any]:
-        """What the trial's load found, and saw in its last window; {} where it looked for nothing."""
+        """The trial's row of the series `search`; {} if its load did not search."""
         rows = self.load.series("search", trial.uuid)
         return {} if rows is None or rows.is_empty() else rows.row(0, named=True)
 
@@ -113,7 +115,7 @@ class LoadUsers:
     # -- the band ----------------------------------------------------------------------------------------------------
 
     def band(self, contrast: Contrast) -> Band | None:
-        """Of the same version twice where the study has it; else of the base's own trials, by pairs."""
+        """The band from a repeated version if the study has one, else from pairs of the base's own trials."""
         pairs = []
         for repeat in self.load.repeats:
             if (repeat.target, repeat.database, repeat.load) == (contrast.target, contrast.database, contrast.load):
@@ -126,14 +128,14 @@ class LoadUsers:
         ratios = [b / a for i, a in enumerate(own) for b in own[i + 1 :] if a]
         if not ratios:
             return None
-        return Band(min(ratios), max(ratios), len(ratios), "the base's own trials, pair by pair")
+        return Band(min(ratios), max(ratios), len(ratios), "pairs of the base's own trials")
 
     # -- table -------------------------------------------------------------------------------------------------------
 
     def table(self) -> Table:
-        """The page's table: a row a database and load, both versions, the delta; and what the page lacks."""
+        """One row per database and load: both versions, the change, the bands, and the verdict."""
         versions = [v for v in self.load.versions if v not in self.load.same_as]
-        heads = ("Test", "Base", "New", "Delta", "This study's own band", "The page's band", "Verdict")
+        heads = ("Test", "Base", "New", "Delta", "This study's band", "Published band", "Verdict")
         body = [self._row(c, made) for c, made in self.outcomes.items()]
         if len(versions) == 2:
             heads = ("Test", versions[0], versions[1], *heads[3:])
@@ -151,7 +153,7 @@ class LoadUsers:
             *sides,
             self._delta(contrast, made),
             own,
-            Cell((percent(PAGE_BAND), "usual elsewhere:", "decides nothing"), kind="published"),
+            Cell((percent(PAGE_BAND), "usual elsewhere,", "decides nothing here"), kind="published"),
             verdict_cell(made),
         )
 
@@ -175,7 +177,7 @@ class LoadUsers:
         return ["one trial"]
 
     def _marks(self, contrast: Contrast, case: str) -> tuple[str, ...]:
-        """Where the load came to its greatest number of users without an alert, that is no limit of the system."""
+        """A mark for loads that reached their maximum of users without an alert: that is not the system's limit."""
         trials = self.load.trials(contrast.target, case)
         full = sum(bool(self.load.value(t.uuid, AT_MAXIMUM)) for t in trials)
         return (f"at least: {full} of {len(trials)} not limited",) if full else ()
@@ -187,7 +189,7 @@ class LoadUsers:
             return MISSING
         if made.low is not None and made.high is not None:
             return Cell((signed_percent(ratio, made.low, made.high), *interval_lines(made)), href)
-        # Of so few trials a relative change is no figure: nothing tells how far two of one version lie apart.
+        # With so few trials the spread of one version is not known, so a relative change would mislead.
         sides = [[v for t in side[:1] for v in self._steady_users(t)] for side in self.load.sides(contrast)]
         ends = within_trial.ratio_interval(*sides) if self.load.n(contrast) < FEWEST else None
         said: tuple[str, ...] = ("n too small for an interval",)
@@ -201,14 +203,14 @@ class LoadUsers:
         return " → ".join(human.number(m) for m in medians)
 
     def ratio(self, contrast: Contrast, made: Comparison) -> float | None:
-        """Of the comparison, else of the medians."""
+        """The ratio of the comparison, else that of the medians."""
         if made.ratio is not None:
             return made.ratio
         base, new = (self.load.median(METRIC, contrast.target, case) for case in contrast.cases.values())
         return new / base if base and new is not None else None
 
     def _steady_users(self, trial: Trial) -> list[float]:
-        """Active users inside the window that the result is the mean of."""
+        """Active users within the window whose mean is the result."""
         rows = self.load.series("users", trial.uuid)
         phases = self.load.series("phases", trial.uuid)
         if rows is None:
@@ -221,7 +223,7 @@ class LoadUsers:
     # -- what limited it ---------------------------------------------------------------------------------------------
 
     def bracket(self, trial: Trial) -> Bracket | None:
-        """What the trial's alerts say; None when nobody noted users over time."""
+        """The bracket from the trial's checks; None if none were recorded."""
         rows = self.load.series("checks", trial.uuid)
         if rows is None or rows.is_empty():
             return None
@@ -233,7 +235,7 @@ class LoadUsers:
         return Bracket(*feedback.meeting(checks), share, named)
 
     def limits(self) -> Table:
-        """A row a trial of an unbounded load: the result, the bracket, the alerts."""
+        """One row per trial of an unbounded load: result, bracket, alerts."""
         body = []
         for contrast in [*self.outcomes, *(r for r in self.load.repeats if self._searched(r))]:
             cases = contrast.cases if contrast in self.outcomes else {contrast.new: contrast.new_case}
@@ -246,12 +248,12 @@ class LoadUsers:
             "Test",
             "Supported users",
             "Users in the window",
-            "Most without an alert",
-            "Fewest at which one began",
+            "Most users without an alert",
+            "Fewest users with an alert",
             "Slope",
-            "Alerts, share of the checks",
+            "Alerts, share of checks",
         )
-        return Table("limits", "What limited the users, trial by trial", columns, tuple(body), MOST_OF_TRIALS)
+        return Table("limits", "What limited the users, per trial", columns, tuple(body), MOST_OF_TRIALS)
 
     def _limit_row(self, contrast: Contrast, version: str, trial: Trial) -> tuple[Cell, ...]:
         href, found = self.load.results.places.href(trial.uuid), self.bracket(trial)
@@ -277,7 +279,7 @@ class LoadUsers:
     # -- over time ---------------------------------------------------------------------------------------------------
 
     def figures(self) -> Iterator[Drawn]:
-        """Users over time, for each database the trial of each version that is nearest to its median."""
+        """Users over time: for each database and version, the trial nearest to the median."""
         done = set()
         for contrast in self.outcomes:
             key = (contrast.target, contrast.database, contrast.load)
@@ -298,7 +300,7 @@ class LoadUsers:
         if lines.is_empty():
             return
         phases = self.panels.phases({version: [trial] for version, trial in chosen.items()})
-        # The window that the result of each is the mean of.
+        # The window whose mean is the result, per version.
         last = {version: phase for version, t in chosen.items() for phase in self.panels.own_phases(t)[1:][-1:]}
         x = Axis("Since the window began", "time", log=False)
         y = Axis("Active users", "1", log=False)
@@ -310,15 +312,15 @@ class LoadUsers:
             if not shown[0].is_empty():
                 drawn = shown[0]["y"].drop_nulls().to_list()
                 lowest, highest = min(drawn), max(drawn)
-                near = lowest > 0.3 * highest  # an axis from zero would leave most of the chart empty
+                near = lowest > 0.3 * highest  # an axis that starts at zero would leave most of the chart empty
                 x, y = replace(x, from_zero=False), replace(y, from_zero=not near)
                 name = next(iter(last.values())).name
-                title = f"Active users, {name}{' (the axis does not begin at zero)' if near else ''}"
+                title = f"Active users, {name}{' (axis does not start at zero)' if near else ''}"
                 panels.append(time_panel(title, shown[0], x, y, self.load.style, marks=shown[1]))
         told = "; ".join(f"{version}: trial {trial.uuid}" for version, trial in chosen.items())
         caption = (
-            f"{place}: active users ({told}, of several the one nearest to the median). Marks: an alert begins, at the "
-            "users there were before some are taken away."
+            f"{place}: active users ({told}; of several trials, the one nearest to the median). A mark shows where an "
+            "alert begins, at the number of users before some are taken away."
         )
         yield slug(f"users-{place}"), caption, panels, self.load.style, [*chosen]
 

@@ -1,4 +1,4 @@
-"""How a sentence ends that compares versions under a load."""
+"""The last words of a sentence that compares versions under a load."""
 
 from collections.abc import Mapping
 from typing import Any

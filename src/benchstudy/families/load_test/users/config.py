@@ -1,4 +1,4 @@
-"""What a study says about the load of load_test: what users do and how often, how many there are, what limits them."""
+"""The study's keys for the load of load_test: what users do and how often, their number, and what limits them."""
 
 import math
 from collections.abc import Mapping
@@ -10,13 +10,13 @@ from benchstudy.model.names import Listed, Name, nearest, require_known
 from benchstudy.model.strict import Strict
 from benchstudy.model.units import DurationField, DurationText, PercentText, parse_duration, parse_percent
 
-WINDOW = "{{window}}"  # in a query: the time that an alert looks back over, such as 60s
+WINDOW = "{{window}}"  # in a query: the alert's window, such as 60s
 _SHORTEST_STEP_S = 1.0  # Locust adjusts its users once a second
 _FEWEST_CHECKS = 5  # in a window, for a slope
 
-# How often a user of Mattermost does what, in relation: the simulated user of Mattermost's own load test, but for
-# reports (an administrator's), posts that ask to be acknowledged (with a licence), and changes of bookmarks: 0.01 %.
-# Drafts are the newer load test's, and the rates are the same in both otherwise.
+# Relative rates of a user's actions, as in Mattermost's own load test. Left out, 0.01 % in all: an administrator's
+# reports, posts that ask for acknowledgement (they need a licence), and changes of bookmarks. Drafts exist in the newer
+# load test only; all other rates are the same in both.
 ORIGINAL_ACTIONS: Mapping[str, float] = {
     "view_channel": 6.5219,
     "read_older": 1.9873,
@@ -59,7 +59,7 @@ ORIGINAL_ACTIONS: Mapping[str, float] = {
 
 
 def _share(value: Any) -> float:
-    """0.025 of "2.5 %"; a bare number stays what it is."""
+    """Parse "2.5 %" to 0.025; a bare number stays as it is."""
     if isinstance(value, int | float) and not isinstance(value, bool):
         return float(value)
     share = parse_percent(value)
@@ -72,18 +72,18 @@ ShareField = Annotated[float, BeforeValidator(_share, json_schema_input_type=Per
 
 
 def _threshold(value: Any) -> float:
-    """0.025 of "2.5 %", 0.1 of "100ms"; a bare number stays what it is."""
+    """Parse "2.5 %" to 0.025 and "100ms" to 0.1; a bare number stays as it is."""
     try:
         return _share(value)
     except ValueError:
         try:
             return parse_duration(value)
         except ValueError:
-            raise ValueError(f'{value!r} is no threshold: write "2.5 %", "100ms", or a number') from None
+            raise ValueError(f'{value!r} is not a threshold: write "2.5 %", "100ms", or a number') from None
 
 
 class ThinkTime(Strict):
-    """Between two actions of a user: uniformly distributed from `least` to 2 × `mean` - `least`."""
+    """Time between two actions of a user, uniformly distributed from `least` to 2 × `mean` - `least`."""
 
     least: DurationField = 1.0
     mean: DurationField = 20.0
@@ -96,36 +96,38 @@ class ThinkTime(Strict):
 
 
 class Behaviour(Strict):
-    """What each simulated user does: log in, hold a websocket open, and one action after another, with time to think.
+    """Behaviour of each simulated user: it logs in, keeps a websocket open, and does one action after another.
 
-    The loop is closed: a user waits for an answer before it goes on, so that a slow server is asked less.
+    The loop is closed: a user waits for each answer and then thinks, so a slow server gets fewer requests.
     """
 
     actions: dict[Annotated[str, Listed(lambda: ORIGINAL_ACTIONS)], float] = Field(
-        dict(ORIGINAL_ACTIONS), description="how often, in relation to each other; those left out are never done"
+        dict(ORIGINAL_ACTIONS), description="relative rates of the actions; actions left out are never done"
     )
     think_time: ThinkTime = ThinkTime()
     rates: dict[float, ShareField] = Field(
         {1.0: 1.0},
-        description="how slow users are: a factor of their think times, and the share of the users that it is for",
+        description="how slow users are: factor of their think times, to the share of users that it applies to",
     )
     pauses: float = Field(
         1.0,
         ge=0,
-        description="factor of the pauses within an action: 1 s to 10 s between pages, 0.1 s to 0.3 s a letter",
+        description="factor of the pauses within an action: 1 s to 10 s between pages, 0.1 s to 0.3 s per letter",
     )
     like: Literal["server", "v1.19.0", "v1.23.0"] = Field(
         "server",
-        description="Mattermost's load test whose users they act like; `server`: v1.23.0 from 10.0 on, else v1.19.0",
+        description="release of Mattermost's load test to imitate; `server`: v1.23.0 from server 10.0 on, else v1.19.0",
     )
-    replies: ShareField = Field(0.18, ge=0, le=1, description="share of the posts that answer another one")
-    uploads: ShareField = Field(0.02, ge=0, le=1, description="share of the posts with files, one to four of them")
-    request_timeout: DurationField = Field(30.0, description="after this a request counts as timed out")
+    replies: ShareField = Field(0.18, ge=0, le=1, description="share of the posts that are replies")
+    uploads: ShareField = Field(0.02, ge=0, le=1, description="share of the posts with one to four files")
+    request_timeout: DurationField = Field(30.0, description="time after which a request counts as timed out")
     arrival: DurationField = Field(
-        120.0, description="of a bounded load: so long after the ramp all users must have logged in, or it has failed"
+        120.0, description="bounded loads: time after the ramp by which all users must be logged in, or the load fails"
     )
-    workers: int = Field(1, ge=1, le=64, description="Locust processes on each load host; one uses one processor")
-    seed: int = Field(1, description="of what users choose; with the block: all cases of a block choose alike")
+    workers: int = Field(1, ge=1, le=64, description="Locust processes per load host; each uses up to one processor")
+    seed: int = Field(
+        1, description="seed of the users' choices, combined with the block: all cases of a block choose alike"
+    )
 
     @model_validator(mode="after")
     def _known_actions(self) -> "Behaviour":
@@ -136,27 +138,29 @@ class Behaviour(Strict):
         if sum(self.actions.values()) <= 0:
             raise ValueError("actions: at least one must have a rate above zero")
         if min(self.rates, default=0) <= 0 or not math.isclose(sum(self.rates.values()), 1):
-            raise ValueError("rates: give factors above zero, and shares that are 100 % in all")
+            raise ValueError("rates: give factors above zero, and shares that add up to 100 %")
         if self.request_timeout <= 0:
             raise ValueError("request_timeout: give a time above zero")
         return self
 
 
 class Alert(Strict):
-    """Something that must not be above a bound, or there are too many users."""
+    """A value with an upper bound. A value above the bound means that there are too many users."""
 
     above: Annotated[float, BeforeValidator(_threshold, json_schema_input_type=PercentText | DurationText | float)] = (
-        Field(ge=0, description='"2.5 %", "100ms", or a number')
+        Field(ge=0, description='the bound: "2.5 %", "100ms", or a number')
     )
     query: str | None = Field(
-        None, description="PromQL with {{window}}, of which the first value counts; left out for a known alert"
+        None, description="PromQL with {{window}}, whose first value counts; not needed for a known alert"
     )
-    ignore_first: DurationField | None = Field(None, description="after the load began; the rule's when left out")
+    ignore_first: DurationField | None = Field(
+        None, description="time after the start of the load in which it is ignored; defaults to the rule's"
+    )
 
 
-# From the statistics of the users themselves.
+# From the users' own statistics.
 CLIENT_ALERTS = ("client_mean", "client_p99", "client_errors")
-# From Prometheus, where the jobs are called server and node. No failures at all is no reason to have no value.
+# From Prometheus, whose jobs are named server and node. Without any failure the value must be 0, not missing.
 QUERIES: Mapping[str, str] = {
     "server_errors": '(sum(rate(mattermost_api_time_count{job="server",status_code=~"5.."}[{{window}}])) or vector(0))'
     ' / sum(rate(mattermost_api_time_count{job="server"}[{{window}}]))',
@@ -182,20 +186,26 @@ def _alert(value: Any) -> Any:
 
 
 class Rule(Strict):
-    """The feedback rule of an unbounded load: every so often a step fewer users if there is an alert, else a step more.
+    """The feedback rule of an unbounded load: each check removes a step of users if an alert is on, else adds one.
 
-    From the first alert on users are counted. When the straight line through a whole window of them is flat enough the
-    load is over, and their mean is the number of users that the system supports.
+    From the first alert on, the number of users is recorded. When the least-squares line through a whole window of it
+    is flat enough, the load is over, and the mean of that window is the number of users that the system supports.
     """
 
-    max_users: int = Field(ge=1, description="never more; a load that stays there is not limited by the system")
-    step: int = Field(8, ge=1)
-    every: DurationField = 2.0
-    slope: float = Field(0.2, gt=0, description="users/s: flat enough is a least-squares slope nearer to zero")
-    window: DurationField = 1800.0
-    ignore_first: DurationField = Field(60.0, description="of each alert, after the load began")
-    alert_window: DurationField = Field(60.0, description="what alerts look back over: rates, means, percentiles")
-    at_most: DurationField = Field(4 * 3600.0, description="then the load is over without a result")
+    max_users: int = Field(
+        ge=1, description="maximum number of users; a load that stays there is not limited by the system"
+    )
+    step: int = Field(8, ge=1, description="users that a check adds or removes")
+    every: DurationField = Field(2.0, description="time between checks")
+    slope: float = Field(
+        0.2, gt=0, description="users/s: a window is flat if its least-squares slope is nearer to zero"
+    )
+    window: DurationField = Field(1800.0, description="window that must be flat for a result")
+    ignore_first: DurationField = Field(
+        60.0, description="time after the start of the load in which alerts are ignored"
+    )
+    alert_window: DurationField = Field(60.0, description="window of the alerts' rates, means and percentiles")
+    at_most: DurationField = Field(4 * 3600.0, description="time after which the load ends without a result")
     alerts: dict[
         Name,
         Annotated[Alert, BeforeValidator(_alert, json_schema_input_type=Alert | PercentText | DurationText | float)],
@@ -206,7 +216,9 @@ class Rule(Strict):
         known = (*CLIENT_ALERTS, *QUERIES)
         for name, alert in self.alerts.items():
             if alert.query is None and name not in known:
-                raise ValueError(f"alerts.{name}: no such alert is known, so it needs a query; {nearest(name, known)}")
+                raise ValueError(
+                    f"alerts.{name}: this is not a known alert, so it needs a query; {nearest(name, known)}"
+                )
         if self.step > self.max_users:
             raise ValueError(f"step: {self.step} is above max_users {self.max_users}")
         if self.every < _SHORTEST_STEP_S:
@@ -221,30 +233,34 @@ class Rule(Strict):
 
     @property
     def start_up(self) -> float:
-        """Until then alerts are ignored, or look back at users who log in: no window begins before."""
+        """Seconds before a window may begin: until then alerts are ignored, or their windows contain logins."""
         ignored = (self.ignore_first if a.ignore_first is None else a.ignore_first for a in self.alerts.values())
         return max(ignored) + self.alert_window
 
     def query(self, name: str) -> str | None:
-        """The PromQL of an alert with its window filled in; None for one of the client's own."""
+        """The PromQL of an alert with its window filled in; None for an alert on client statistics."""
         query = self.alerts[name].query or QUERIES.get(name)
         return query and query.replace(WINDOW, f"{self.alert_window:g}s")
 
 
 class Load(Strict):
-    """One level of the factor load: so many users for so long (bounded), or as many as a rule finds (unbounded)."""
+    """One level of the factor load: a fixed number of users (bounded), or the number that a rule finds (unbounded)."""
 
     name: Name
-    users: int | None = Field(None, ge=1, description="bounded: so many at once")
-    ramp: DurationField = Field(30.0, description="bounded: users begin evenly spread over this")
-    duration: DurationField | None = Field(None, description="bounded: from when every user is at work")
-    rule: Rule | None = Field(None, description="unbounded")
+    users: int | None = Field(None, ge=1, description="bounded: number of users at the same time")
+    ramp: DurationField = Field(30.0, description="bounded: time over which users begin, evenly spread")
+    duration: DurationField | None = Field(
+        None, description="bounded: length of the load from when every user is active"
+    )
+    rule: Rule | None = Field(None, description="unbounded: the feedback rule")
 
     @model_validator(mode="after")
     def _one_kind(self) -> "Load":
         if self.rule is not None:
             if self.users is not None or self.duration is not None or "ramp" in self.model_fields_set:
-                raise ValueError(f"load {self.name}: users, ramp and duration are of a bounded load; it has a rule")
+                raise ValueError(
+                    f"load {self.name}: users, ramp and duration are for bounded loads; it has a rule: remove either"
+                )
         elif self.users is None or not self.duration:
             raise ValueError(f"load {self.name}: give users and duration (bounded), or rule (unbounded)")
         return self
@@ -259,5 +275,5 @@ class Load(Strict):
 
     @property
     def longest_s(self) -> float:
-        """Without the time that users need to come and go."""
+        """The longest possible load in s, without the time that users need to come and go."""
         return self.rule.at_most if self.rule else self.ramp + (self.duration or 0.0)

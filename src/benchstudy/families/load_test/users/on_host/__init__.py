@@ -1,4 +1,4 @@
-"""What Locust runs on a load host: simulated users, the shape of the load, what is recorded of it.
+"""The code that Locust runs on a load host: simulated users, the shape of the load, and its recording.
 
 What users of one system do is a package in this one, which the plan names: `mattermost`, of envs/mattermost/users.
 

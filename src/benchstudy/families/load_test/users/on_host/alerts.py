@@ -1,4 +1,4 @@
-"""Alerts: what must not be above a bound. From Prometheus, or from what the users themselves saw."""
+"""Alerts: values with an upper bound, from Prometheus or from the users' own statistics."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Alert:
     query: str | None = None
 
     def state(self, t_s: float, value: float | None) -> str:
-        """What a value at `t_s` since the load began means. Without a value there is no alert, but no all-clear."""
+        """The state for a value at `t_s` s after the start of the load. Without a value the state is unknown."""
         if t_s < self.ignore_first_s:
             return IGNORED
         if value is None or math.isnan(value):
@@ -42,7 +42,7 @@ class PrometheusSilent(Exception):
 
 
 class QueryRefused(PrometheusSilent):
-    """Prometheus does not understand the query, and never will."""
+    """Prometheus refuses the query; a retry does not help."""
 
 
 def ask_prometheus(url: str, query: str, timeout_s: float) -> float | None:
@@ -63,7 +63,7 @@ def ask_prometheus(url: str, query: str, timeout_s: float) -> float | None:
         raise PrometheusSilent(f"{url} gave no answer to {query!r}: {error}") from error
 
 
-# No proxy of the environment stands between a load host and the study's own Prometheus.
+# Proxies of the environment are ignored between a load host and the study's own Prometheus.
 _DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 

@@ -1,4 +1,4 @@
-"""How many users there should be now: the bounded load, and the unbounded one that asks alerts."""
+"""Number of users over time: the bounded load, and the unbounded load that follows alerts."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _AT_ONCE = 1000.0  # users/s: a step is one step
 
 
 class LoadFailed(Exception):
-    """The load makes no result; the text says why to a person."""
+    """The load has no result; the text says why."""
 
 
 class Bounded:
-    """So many users, evenly begun; measured from when the last one is at work."""
+    """A fixed number of users who begin evenly; measured from when the last one is active."""
 
     def __init__(self, plan: Plan, collector: Collector):
         self.plan, self.collector = plan, collector
@@ -105,7 +105,7 @@ _NOT_SETTLED = {
 
 
 class Watch:
-    """Asks for all alerts at once."""
+    """Queries all alerts at once."""
 
     def __init__(self, rule: Rule, prometheus_url: str, collector: Collector):
         self.rule, self.url, self.collector = rule, prometheus_url, collector

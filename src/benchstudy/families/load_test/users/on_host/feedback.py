@@ -1,4 +1,4 @@
-"""The feedback rule of an unbounded load: alerts decide about users, their slope about the end. Pure."""
+"""The feedback rule of an unbounded load: alerts set the number of users, and its slope ends the load. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 SETTLED, AT_MAXIMUM, AT_MINIMUM, TOO_LONG = "settled", "at_maximum", "at_minimum", "too_long"
-# Of a window that has no slope and yet no number of users; the load goes on.
+# States of a window that is flat but gives no number of users; the load goes on.
 STARTING, SWINGING, UNBRACKETED = "starting", "swinging", "unbracketed"
 Check = tuple[float, float, tuple[str, ...]]  # when (s), how many users were active, which alerts there were
 
@@ -97,7 +97,7 @@ class FeedbackRule:
         self._conclude(t_s)
         if self.result is None:
             step = -constants.step if alerts else constants.step
-            # Without any user there would be no alert either, whatever the system can do.
+            # Without users there would be no alert either, whatever the system can do.
             self.wanted = min(max(self.wanted + step, 1), constants.max_users)
         return self.wanted
 
@@ -148,7 +148,7 @@ def verdict(checks: Sequence[Check], window: Sequence[Check], most_swing: float)
 
 
 def swing_of(window: Sequence[Check]) -> float:
-    """The most less the fewest users, as a share of their mean."""
+    """Most minus fewest users, as a share of their mean."""
     users = [active for _, active, _ in window]
     mean = sum(users) / len(users)
     return (max(users) - min(users)) / mean if mean > 0 else 0.0

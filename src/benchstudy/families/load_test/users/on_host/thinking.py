@@ -1,4 +1,4 @@
-"""How long a user thinks between two actions."""
+"""Think times of users between two actions."""
 
 from __future__ import annotations
 
