@@ -258,16 +258,16 @@ GOOD = Window(
         ({}, None, ""),
         ({"achieved_per_s": 989}, Missed.ACHIEVED, "achieved 98.9 % of the offered rate, not 99 %"),
         ({"achieved_per_s": 980, "pushback": 7}, Missed.ACHIEVED, "(7 pushed back)"),
-        ({"sent": 29_000, "dropped": 1000, "achieved_per_s": 960}, Missed.ACHIEVED, "(1000 never begun)"),
+        ({"sent": 29_000, "dropped": 1000, "achieved_per_s": 960}, Missed.ACHIEVED, "(1000 not sent)"),
         ({"errors": 30}, None, ""),
-        ({"errors": 31}, Missed.ERRORS, "31 errors, 0.103 % of the leaves, and the bound is 0.1 %"),
-        ({"integrate_p99_s": 5.01}, Missed.INTEGRATE_TIME, "5.01 s until p99 was integrated, and the bound is 5 s"),
+        ({"errors": 31}, Missed.ERRORS, "31 errors, 0.103 % of the leaves; the bound is 0.1 %"),
+        ({"integrate_p99_s": 5.01}, Missed.INTEGRATE_TIME, "p99 of integration was 5.01 s; the bound is 5 s"),
         ({"integrate_p99_s": None}, Missed.INTEGRATE_TIME, "no leaf was integrated"),
         ({"not_integrated": 2}, Missed.NOT_INTEGRATED, "2 accepted leaves were not integrated in time"),
         (
             {"achieved_per_s": 900, "generator_cpu": 0.99},
             Missed.ACHIEVED,
-            "client-limited, the generator at 99 % of its CPU: achi",
+            "client-limited, the generator used 99 % of its CPU: achi",
         ),
         ({"generator_cpu": 0.99}, None, ""),
         ({"achieved_per_s": 500, "expected_share": 0.5}, None, ""),
@@ -345,10 +345,10 @@ def test_a_log_stalls_after_two_and_a_half_publish_steps(end, stalled):
     ("server", "generator", "database", "host", "own", "disk", "fsync", "by", "begins"),
     [
         (0.97, 0.3, None, 0.6, 0.6, 0.1, 0.0, "server-cpu", "server CPU"),
-        (0.3, 0.95, None, 0.6, 0.6, 0.1, 0.0, "generator-cpu", "generator CPU: client-limited"),
-        (0.3, 0.85, None, 0.6, 0.6, 0.1, 0.0, "generator-cpu", "generator CPU: client-limited"),
+        (0.3, 0.95, None, 0.6, 0.6, 0.1, 0.0, "generator-cpu", "generator CPU (client-limited)"),
+        (0.3, 0.85, None, 0.6, 0.6, 0.1, 0.0, "generator-cpu", "generator CPU (client-limited)"),
         (0.3, 0.2, 0.93, 0.7, 0.7, 0.1, 0.0, "database-cpu", "database"),
-        (0.55, 0.42, None, 0.99, 0.97, 0.1, 0.0, "server-cpu", "server CPU, on a host whose CPUs all were busy"),
+        (0.55, 0.42, None, 0.99, 0.97, 0.1, 0.0, "server-cpu", "server CPU, on a host with all CPUs busy"),
         (
             0.3,
             0.2,
@@ -358,11 +358,11 @@ def test_a_log_stalls_after_two_and_a_half_publish_steps(end, stalled):
             0.1,
             0.0,
             "neighbour",
-            "unknown: other processes and the kernel's own threads had 59 %",
+            "unknown: other processes and kernel threads used 59 %",
         ),
         (0.2, 0.1, None, 0.2, 0.2, 0.97, 0.1, "disk", "disk: busy 97 %"),
         (0.2, 0.1, None, 0.2, 0.2, 0.5, 0.9, "server-fsync", "fsync: the server waits for the disk"),
-        (0.2, 0.1, None, 0.2, 0.2, 0.2, 0.1, "unknown", "unknown: no resource was used up (server"),
+        (0.2, 0.1, None, 0.2, 0.2, 0.2, 0.1, "unknown", "unknown: no resource was exhausted (server"),
         (
             0.5,
             0.3,
@@ -372,7 +372,7 @@ def test_a_log_stalls_after_two_and_a_half_publish_steps(end, stalled):
             0.2,
             0.1,
             "unknown",
-            "unknown: no resource was used up, and other processes had 40 % of",
+            "unknown: no resource was exhausted, and other processes used 40 % of",
         ),
     ],
 )
@@ -383,7 +383,7 @@ def test_the_resource_that_was_used_up_is_named(server, generator, database, hos
     found = Found(shares, {"samples-here": host}, {"samples-here": own}, 1e6, disk, [])
     limit = limited_by(found, at_its_limit=True)
     assert limit.by == by and told(limit).startswith(begins)
-    assert told(limited_by(found, at_its_limit=False)) == "nothing: the offered rate was met"
+    assert told(limited_by(found, at_its_limit=False)) == "nothing: the log achieved the offered rate"
 
 
 def test_a_processor_that_is_short_in_bursts_only_is_the_limit():
@@ -391,9 +391,9 @@ def test_a_processor_that_is_short_in_bursts_only_is_the_limit():
     limit = limited_by(Found(shares, {"here": 0.7}, {"here": 0.65}, None, 0.1, []), at_its_limit=True)
     assert (limit.by, limit.how, limit.waiting) == (LimitedBy.SERVER_CPU, How.IN_BURSTS, 1.4)
     said = told(limit)
-    assert said.startswith("server CPU, in bursts: 1.4 of its threads were ready"), said
+    assert said.startswith("server CPU, in bursts: 1.4 of its threads were waiting for a CPU"), said
     said = told(limited_by(Found(shares, {"here": 0.9}, {"here": 0.65}, None, 0.1, []), at_its_limit=True))
-    assert said.startswith("unknown: no resource was used up, and other processes had 25 %"), said
+    assert said.startswith("unknown: no resource was exhausted, and other processes used 25 %"), said
 
 
 def test_samples_of_nothing_name_nothing():

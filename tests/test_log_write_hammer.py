@@ -121,7 +121,7 @@ def test_what_the_boxes_do_not_mean():
         "mysql": ["offered", "means"],
     }
     assert "3249 writers, but there are 3000" in told([*of_screen(parse_box(page("posix")))][1])
-    assert "589 of 600 were waiting for an answer" in told([*of_screen(parse_box(page("e2-micro")))][1])
+    assert "589 of 600 writers were waiting for an answer" in told([*of_screen(parse_box(page("e2-micro")))][1])
 
 
 def test_a_problem_is_kept_as_a_value_and_an_old_one_as_it_was_told():

@@ -149,7 +149,7 @@ def test_pushback_of_a_real_log_is_counted_apart(programs, tmp_path):
     assert result.window.errors == 0
     assert [(text.kind, text.text) for text in result.texts] == [("pushback_500", "500 antispam pushback")]
     assert result.proofs.asked == result.proofs.proved > 0
-    assert any(told(problem).startswith("the log refused ") for problem in of_logbench(result))
+    assert any(told(problem).startswith("the log was overloaded and refused ") for problem in of_logbench(result))
 
 
 def test_more_than_may_be_in_flight_is_dropped_and_counted(programs, tmp_path):
@@ -163,7 +163,7 @@ def test_more_than_may_be_in_flight_is_dropped_and_counted(programs, tmp_path):
     assert window.accepted == window.sent
     assert 10 < result.in_flight_mean < 21
     [problem] = of_logbench(result)
-    assert told(problem).startswith(f"{window.dropped} of 2000 leaves were not begun, because 20 were in flight")
+    assert told(problem).startswith(f"{window.dropped} of 2000 leaves were not sent, because 20 were in flight")
 
 
 def test_a_server_that_is_killed_costs_errors_not_the_result(programs, tmp_path):

@@ -405,18 +405,6 @@ def test_a_notebook_shows_and_does_nothing_else(family):
     assert sum("parameters" in cell.metadata.get("tags", []) for cell in code) == 1
 
 
-@pytest.mark.parametrize(("op", "missing"), [("write", "reads"), ("read", "writes")])
-def test_the_page_of_files_needs_no_reads_and_no_writes(tmp_path, op, missing):
-    write_file_size(tmp_path, blocks=3, hostile=False, ops=[op])
-    with pages_made_in(tmp_path):
-        executed = tmp_path / "reports" / "embedded" / "file_size.ipynb"
-        notebook = CHECKOUT / "notebooks" / "file_size.ipynb"
-        notebooks.execute(notebook, tmp_path / "trace.ipynb", executed, parameters_of("file_size"))
-    page = executed.read_text(encoding="utf-8")
-    assert f"The study measures no {missing}." in page
-    assert f"Time of one file: {op.capitalize()}, " in page
-
-
 def findings(text, rule):
     """The list items under a rule's heading."""
     section = re.search(rf"<h[34]>{rule} <span.*?(?=<h[234]|<details|</div>)", text, re.DOTALL)
