@@ -98,7 +98,7 @@ def generator(**changes: Any) -> dict[str, Any]:
         (backend(service="posxi"), "no service 'posxi' below services: did you mean \"posix\"?"),
         (backend(port="web"), "service posix has no port 'web'"),
         (backend(store=None, several_front_ends=True), "several_front_ends needs a store"),
-        (backend(read="/srv/log"), "begin with http://, https:// or file://"),
+        (backend(read="/srv/log"), "give a URL that begins with http://, https:// or file://"),
         (backend(directory=None, expect_fs=["ext4"]), "expect_fs needs directory"),
         (backend(kind="cephfs"), "families.log_write.backends.0.kind"),
         (backend(publish_interval="0s"), "publish_interval: give a time above zero"),
@@ -108,23 +108,26 @@ def generator(**changes: Any) -> dict[str, Any]:
         (generator(duration="0s"), "duration: give a time above zero"),
         (
             {"timeout": "5s"},
-            "timeout: 5 s are over before generator open has written for its warm_up",
+            "timeout: 5 s is too short for generator open: its warm_up and window ",
         ),
         (generator(leaf="1B"), "give 16B to 64000B"),
         ({"generators": [OPEN, OPEN]}, "generators: the name 'open' is given twice"),
-        ({"rates": []}, "it needs rates: [...]"),
+        ({"rates": []}, "rates are missing: give rates: [...]"),
         ({"rates": ["200"]}, "'200' is not a rate"),
         ({"rates": ["serach"]}, "'serach' is not a rate"),
         ({"duplicates": ["0.1"]}, "'0.1' is not a share: write it as \"10%\""),
         ({"duplicates": ["110%"]}, "'110%' is not a share"),
         ({"front_ends": [0]}, "front_ends.0: 0: give 1 or more"),
-        ({"front_ends": [2]}, "2 front ends are asked for; a backend whose log several servers may write says"),
-        ({"rates": ["search"]}, "hammer on posix: the capacity search needs the open-loop writer"),
+        ({"front_ends": [2]}, "2 front ends need a backend with several_front_ends: true"),
+        ({"rates": ["search"]}, "hammer on posix: the capacity search needs an open loop"),
         ({"search": {"start": "10/s", "lowest": "20/s"}}, "start: 10/s is not between lowest 20/s and highest 50000/s"),
-        ({"sweeps": [{"backends": ["posxi"]}]}, "sweeps[0].backends: 'posxi' is none of them: did you mean \"posix\"?"),
+        ({"sweeps": [{"backends": ["posxi"]}]}, "sweeps[0].backends: 'posxi' is not declared: did you mean \"posix\"?"),
         ({"sweeps": [{"antispam": [True]}]}, 'write "yes" and "no" in quotes'),
-        (backend(antispam_service=None) | {"sweeps": [{"antispam": ["yes"]}]}, "the backend has no antispam_service"),
-        ({"services": {**SERVICES, "posix": {**SERVICES["posix"], "needs": []}}}, "does not have its store in `needs`"),
+        (
+            backend(antispam_service=None) | {"sweeps": [{"antispam": ["yes"]}]},
+            "needs antispam_service, which the backend does not have",
+        ),
+        ({"services": {**SERVICES, "posix": {**SERVICES["posix"], "needs": []}}}, "does not list its store in `needs`"),
         (
             {"services": {**SERVICES, "log": {**SERVICES["log"], "secrets": ["a"], "secret_env": {"a": "A"}}}},
             "'a' is in secrets, which are generated, and in secret_env",
@@ -403,7 +406,7 @@ def test_samples_of_nothing_name_nothing():
 @pytest.mark.parametrize(
     ("said", "cause"),
     [
-        ("F1121 listen tcp 127.0.0.1:80: bind: address already in use", "the port is taken"),
+        ("F1121 listen tcp 127.0.0.1:80: bind: address already in use", "another program uses the port"),
         ("Error 1040 (08004): Too many connections", "the database has too few connections (max_connections)"),
         ("Error 1045 (28000): Access denied for user 'x'@'localhost'", "the database refused the server"),
         ("dial tcp 127.0.0.1:3306: connect: connection refused", "the database does not answer"),
@@ -436,7 +439,7 @@ def test_the_pages_boxes_are_imported_as_trials(tmp_path: Path):
     assert values["qps"] == values["hammer_qps"] == 2927 and values["hammer_oversupply"] == 0
     assert values["hammer_queue_max"] == 1.356 and values["hammer_integrate_avg"] == 6.019
     assert math.isclose(values["achieved_share"], 2927 / 3000) and values["tree_size"] == 1_470_460
-    assert any("means of ticks" in note for note in posix.record.verified["notes"])
+    assert any("tick means, not of single leaves" in note for note in posix.record.verified["notes"])
     again = import_outputs(tmp_path, study, None, [PAGE_BOXES / "page-posix.txt"])
     assert again.imported == [] and "already holds the same content" in again.refused[0][1]
 
@@ -445,7 +448,7 @@ def test_a_damaged_box_is_refused_and_other_texts_are_not_ours(tmp_path: Path):
     whole = (PAGE_BOXES / "page-posix.txt").read_text()
     cut = tmp_path / "cut.txt"
     cut.write_text(whole[: whole.index("Observed")])
-    with pytest.raises(ParseError, match="cut off"):
+    with pytest.raises(ParseError, match="truncated"):
         registry.get(FAMILY).parse_import(cut)
     other = tmp_path / "other.txt"
     other.write_text("Requests per second: 200\n")

@@ -356,17 +356,17 @@ def test_a_study_of_failures_only_makes_a_page_too(tmp_path):
     for block in (1, 2):
         for rate in ("search", "500-per-s"):
             levels = levels_of("posix", "no", "open", rate)
-            tables.opened(levels, block, 500, 2000, status="failed", cause="the port is taken by another program")
+            tables.opened(levels, block, 500, 2000, status="failed", cause="another program uses the port")
     for name in list(tables.series):
         if not tables.series[name]:
             del tables.series[name]
     load = load_of(tables.write())
     lines = [line for answer in LogSummary(load).answers() for line in answer["lines"]]
-    assert [line["evidence"] for line in lines] == ["failed: the port is taken by another program (2 of 2)"]
+    assert [line["evidence"] for line in lines] == ["failed: another program uses the port (2 of 2)"]
     assert not list(LogFigures(load).saturation()) and not list(LogFigures(load).over_time())
     assert not list(LogHammer(load).boxes()) and not list(LogCapacity(load).steps())
     for table in (Drawn(load).page(), Drawn(load).proofs(), LogCapacity(load).table(), *Drawn(load).details()):
-        assert "the port is taken" in table.html() or table.name == "proofs"
+        assert "another program uses the port" in table.html() or table.name == "proofs"
 
 
 def test_the_page_knows_what_the_study_declared(bare_project):

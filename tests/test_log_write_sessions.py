@@ -280,9 +280,9 @@ def test_a_search_ends_where_the_study_says(everything: Session):
 @pytest.mark.parametrize(
     ("name", "parts"),
     [
-        ("wrong-key", ["the public key is not that of this log", "does not verify"]),
+        ("wrong-key", ["the public key belongs to another log", "does not verify"]),
         ("public-newline", ["the key file", "ends with a newline"]),
-        ("port-taken", ["the port is taken by another program", "address already in use"]),
+        ("port-taken", ["another program uses the port", "address already in use"]),
         ("disk-full", ["the disk of the log's directory or database is full"]),
         ("not-mounted", ["and the study expects nfs4: is the mount missing?"]),
         ("refused", ["the database refused the server", "Access denied"]),

@@ -67,7 +67,7 @@ def test_a_server_that_hangs_before_the_next_load_begins_is_started_afresh_too(h
     searched = searched_with_a_signal(host, signal.SIGSTOP, attempts=3)
     first, stopped, hung, again = searched.steps
     assert first["passed"] and not stopped["passed"]
-    assert hung["said"] == "server hung: no checkpoint came before the load began"
+    assert hung["said"] == "server hung: no checkpoint came before the load started"
     assert "achieved_per_s" not in hung, "its generator left no result"
     assert again["passed"] and (again["step"], again["attempt"]) == (2, 3)
     assert {"server", "server-start-2"} <= searched.labels
