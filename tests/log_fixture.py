@@ -24,7 +24,7 @@ CAPACITY = {
     ("gcp-emulated", "no"): 900.0,
     ("gcp-emulated", "yes"): 310.0,
 }
-LOST = "3 accepted leaves are lost, such as that of index 1042: the proof does not lead to the checkpoint's root"
+LOST = "the log lost 3 accepted leaves, such as index 1042: the proof does not lead to the checkpoint's root"
 SEARCH = {
     "start": "500/s", "lowest": "1/s", "highest": "50000/s", "factor": 2.0, "within": 0.05, "windows": 2,
     "window": 30.0, "warm_up": 3.0, "min_achieved": 0.99, "max_errors": 0.001, "max_integrate_p99": 5.0,

@@ -411,7 +411,7 @@ def test_shards_of_logbench_write_one_log(hosts, tmp_path, monkeypatch):
                 "services": {"m": {"argv": ["sshfs"], "ready": {"mount": "{{dir}}/m"}}},
                 "clients": [2],
             },
-            "families.file_size.clients: 2: backend b: its service is on one host: mount it on each load host",
+            "families.file_size.clients: 2: backend b: its service runs on one host: mount it on each load host",
         ),
         (
             "fio",

@@ -234,8 +234,8 @@ def test_a_missing_mount_fails_its_cases_and_no_other(measured):
         by_backend.setdefault(trial["case"].split(",")[0], set()).add((trial["status"], trial["cause"]))
     assert by_backend["backend=disk"] == {("ok", None)}
     ((status, cause),) = by_backend["backend=gone"]
-    assert status == "failed" and "not-mounted is not a folder on the host: mount it or make it" in cause
+    assert status == "failed" and "not-mounted is not a folder on the host: mount or create it" in cause
     ((status, cause),) = by_backend["backend=wrong"]
     assert status == "failed" and "expects nfs4" in cause
     measured.snakemake(PAGE, *CONFIG)
-    assert "mount it or make it" in (measured.root / PAGE).read_text()
+    assert "mount or create it" in (measured.root / PAGE).read_text()

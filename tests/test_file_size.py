@@ -115,7 +115,7 @@ def test_what_cannot_be_measured_says_why(
     assert list(hostile.parent.rglob("inert")) == []
     for backend, cause in {
         "not-mounted": f"{re.escape(str(storage))} is on a \\w+ file system .*expects nfs4: is the mount missing",
-        "missing": "nowhere is not a folder on the host: mount it or make it",
+        "missing": "nowhere is not a folder on the host: mount or create it",
     }.items():
         with subtests.test(backend):
             assert found[backend].status == "failed"
@@ -127,7 +127,7 @@ def test_what_cannot_be_measured_says_why(
 def test_no_space_is_seen_before_anything_is_written(tmp_path: Path) -> None:
     answer = probe(tmp_path, action="write", size=10**15)
     assert re.match(
-        rf"no space: {re.escape(str(tmp_path))} has \d+ bytes free and 10+\d* are needed", answer["problem"]
+        rf"no space: {re.escape(str(tmp_path))} has \d+ bytes free, but 10+\d* are needed", answer["problem"]
     )
     assert list(tmp_path.iterdir()) == []
 
@@ -240,10 +240,13 @@ def test_a_backend_is_described_twice_for_some_sizes_and_changes_nothing_of_the_
 @pytest.mark.parametrize(
     ("again", "told"),
     [
-        ({"same_as": "b"}, "backend again: same_as: 'b' is none: known: a"),
-        ({"same_as": "a", "path": "/mnt"}, "backend again: it is the same as a: leave out path"),
-        ({"same_as": "a", "sizes": ["2MB"]}, 'backend again: 2MB is none of the family\'s sizes: did you mean "1MB"?'),
-        ({"same_as": "again"}, "backend again: same_as: 'again' is none"),
+        ({"same_as": "b"}, "backend again: same_as: there is no backend 'b': known: a"),
+        ({"same_as": "a", "path": "/mnt"}, "backend again: it repeats a: leave out path"),
+        (
+            {"same_as": "a", "sizes": ["2MB"]},
+            'backend again: 2MB is not one of the family\'s sizes: did you mean "1MB"?',
+        ),
+        ({"same_as": "again"}, "backend again: same_as: there is no backend 'again'"),
     ],
 )
 def test_a_backend_cannot_be_the_same_as_something_else(again: dict[str, Any], told: str) -> None:
@@ -260,7 +263,7 @@ def test_a_backend_cannot_be_the_same_as_something_else(again: dict[str, Any], t
         ({"kind": "nfs"}, "backends.0: kind: 'nfs': write 'path' or 's3'"),
         ({"path": "srv"}, "'srv': give an absolute path"),
         ({"path": "/srv/../etc"}, "'/srv/../etc': give an absolute path, or one below ~/, without '..'"),
-        ({"path": "{{service.dir}}/x"}, "backend a: a text with {{…}} needs `service: NAME`"),
+        ({"path": "{{service.dir}}/x"}, "backend a: a value with {{…}} needs `service: NAME`"),
         ({"service": "sshf"}, "backend a: no service 'sshf' below services"),
     ],
 )
@@ -283,7 +286,7 @@ def test_a_wrong_backend_is_named_with_the_way_out(changed: dict[str, str], told
 def test_truncated_output_is_no_result(trials: dict[str, StoredTrial], tmp_path: Path, kept: int) -> None:
     trial = trials["backend=local,op=write,size=1MB,sync=fsync"]
     (tmp_path / "stdout").write_bytes((trial.folder / "stdout").read_bytes()[:kept])
-    with pytest.raises(ParseError, match="stdout is truncated or no JSON"):
+    with pytest.raises(ParseError, match="stdout is truncated or not JSON"):
         FAMILY.parse(trial.record.levels, tmp_path)
 
 
@@ -350,9 +353,9 @@ def test_the_time_of_an_object_is_its_own_and_errors_are_those_of_operations(tmp
     [
         (lambda a: a["operations"].pop(), "9 of 10 operations: the rest is missing"),
         (lambda a: a.update(problem="no space"), "10 of 10 operations: no space"),
-        (lambda a: a["request"].update(size=10**6 + 1), "measured 1000001 bytes, and the case says 1000000"),
-        (lambda a: a["operations"][9].update(dict.fromkeys(PARTS, 0)), "took no time at all"),
-        (lambda a: a["operations"][9].update(duration_ns=-1), "took no time at all"),
+        (lambda a: a["request"].update(size=10**6 + 1), "measured 1000001 bytes, but the case has 1000000"),
+        (lambda a: a["operations"][9].update(dict.fromkeys(PARTS, 0)), "took no time: the clock"),
+        (lambda a: a["operations"][9].update(duration_ns=-1), "took no time: the clock"),
         (lambda a: a.update(operations="x"), "not an answer of the file-size probe"),
     ],
 )

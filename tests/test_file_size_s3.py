@@ -130,11 +130,11 @@ def test_wrong_keys_and_buckets_are_named_and_keys_are_told_nowhere(
     found = {t.record.levels["backend"]: t.record for t in trials}
     assert found["right"].status == "ok", found["right"].cause
     for name, cause in {
-        "wrong-key": "access is refused: check the key, its rights and the clock",
-        "wrong-secret": "access is refused: check the key, its rights and the clock",
+        "wrong-key": "access denied: check the key, its permissions and the clock",
+        "wrong-secret": "access denied: check the key, its permissions and the clock",
         "unset": "the environment variable UNSET_SECRET is not set where snakemake runs",
         "no-bucket": "bucket absent at .*there is no such bucket or object: create the bucket",
-        "nobody": "no connection, or it broke: is the server up",
+        "nobody": "no connection, or a broken one: check that the server is up",
     }.items():
         with subtests.test(name):
             assert found[name].status == "failed"
@@ -201,13 +201,13 @@ def test_check_tries_every_bucket_with_its_keys_and_leaves_nothing(
     study = study_of(sshd, config, root / "work")
     findings = check_host(study, "server", study.sessions())
     told = {text.removeprefix("file_size: backend "): fine for fine, text, _ in findings if "backend" in text}
-    assert "right: an object was put into bucket data, read back and removed" in told
+    assert "right: wrote, read and removed an object in bucket data" in told
     assert [fine for fine in told.values()] == [True, False, False, False, False]
     problems = "\n".join(told)
-    assert re.search("wrong-secret: .*access is refused: check the key, its rights and the clock", problems)
+    assert re.search("wrong-secret: .*access denied: check the key, its permissions and the clock", problems)
     assert "unset: UNSET_SECRET is not set" in problems
     assert re.search("no-bucket: bucket absent at .*there is no such bucket or object: create the bucket", problems)
-    assert re.search("nobody: .*no connection, or it broke: is the server up", problems)
+    assert re.search("nobody: .*no connection, or a broken one: check that the server is up", problems)
     assert "canary" not in str(findings)
     assert server.keys() == ["benchstudy/sentinel"]
 

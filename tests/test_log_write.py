@@ -98,7 +98,7 @@ def generator(**changes: Any) -> dict[str, Any]:
         (backend(service="posxi"), "no service 'posxi' below services: did you mean \"posix\"?"),
         (backend(port="web"), "service posix has no port 'web'"),
         (backend(store=None, several_front_ends=True), "several_front_ends needs a store"),
-        (backend(read="/srv/log"), "begin with http://, https:// or file://"),
+        (backend(read="/srv/log"), "give a URL that begins with http://, https:// or file://"),
         (backend(directory=None, expect_fs=["ext4"]), "expect_fs needs directory"),
         (backend(kind="cephfs"), "families.log_write.backends.0.kind"),
         (backend(publish_interval="0s"), "publish_interval: give a time above zero"),
@@ -108,23 +108,26 @@ def generator(**changes: Any) -> dict[str, Any]:
         (generator(duration="0s"), "duration: give a time above zero"),
         (
             {"timeout": "5s"},
-            "timeout: 5 s are over before generator open has written for its warm_up",
+            "timeout: 5 s is too short for generator open: its warm_up and window ",
         ),
         (generator(leaf="1B"), "give 16B to 64000B"),
         ({"generators": [OPEN, OPEN]}, "generators: the name 'open' is given twice"),
-        ({"rates": []}, "it needs rates: [...]"),
+        ({"rates": []}, "rates are missing: give rates: [...]"),
         ({"rates": ["200"]}, "'200' is not a rate"),
         ({"rates": ["serach"]}, "'serach' is not a rate"),
         ({"duplicates": ["0.1"]}, "'0.1' is not a share: write it as \"10%\""),
         ({"duplicates": ["110%"]}, "'110%' is not a share"),
         ({"front_ends": [0]}, "front_ends.0: 0: give 1 or more"),
-        ({"front_ends": [2]}, "2 front ends are asked for; a backend whose log several servers may write says"),
-        ({"rates": ["search"]}, "hammer on posix: the capacity search needs the open-loop writer"),
+        ({"front_ends": [2]}, "2 front ends need a backend with several_front_ends: true"),
+        ({"rates": ["search"]}, "hammer on posix: the capacity search needs an open loop"),
         ({"search": {"start": "10/s", "lowest": "20/s"}}, "start: 10/s is not between lowest 20/s and highest 50000/s"),
-        ({"sweeps": [{"backends": ["posxi"]}]}, "sweeps[0].backends: 'posxi' is none of them: did you mean \"posix\"?"),
+        ({"sweeps": [{"backends": ["posxi"]}]}, "sweeps[0].backends: 'posxi' is not declared: did you mean \"posix\"?"),
         ({"sweeps": [{"antispam": [True]}]}, 'write "yes" and "no" in quotes'),
-        (backend(antispam_service=None) | {"sweeps": [{"antispam": ["yes"]}]}, "the backend has no antispam_service"),
-        ({"services": {**SERVICES, "posix": {**SERVICES["posix"], "needs": []}}}, "does not have its store in `needs`"),
+        (
+            backend(antispam_service=None) | {"sweeps": [{"antispam": ["yes"]}]},
+            "needs antispam_service, which the backend does not have",
+        ),
+        ({"services": {**SERVICES, "posix": {**SERVICES["posix"], "needs": []}}}, "does not list its store in `needs`"),
         (
             {"services": {**SERVICES, "log": {**SERVICES["log"], "secrets": ["a"], "secret_env": {"a": "A"}}}},
             "'a' is in secrets, which are generated, and in secret_env",
@@ -258,16 +261,16 @@ GOOD = Window(
         ({}, None, ""),
         ({"achieved_per_s": 989}, Missed.ACHIEVED, "achieved 98.9 % of the offered rate, not 99 %"),
         ({"achieved_per_s": 980, "pushback": 7}, Missed.ACHIEVED, "(7 pushed back)"),
-        ({"sent": 29_000, "dropped": 1000, "achieved_per_s": 960}, Missed.ACHIEVED, "(1000 never begun)"),
+        ({"sent": 29_000, "dropped": 1000, "achieved_per_s": 960}, Missed.ACHIEVED, "(1000 not sent)"),
         ({"errors": 30}, None, ""),
-        ({"errors": 31}, Missed.ERRORS, "31 errors, 0.103 % of the leaves, and the bound is 0.1 %"),
-        ({"integrate_p99_s": 5.01}, Missed.INTEGRATE_TIME, "5.01 s until p99 was integrated, and the bound is 5 s"),
+        ({"errors": 31}, Missed.ERRORS, "31 errors, 0.103 % of the leaves; the bound is 0.1 %"),
+        ({"integrate_p99_s": 5.01}, Missed.INTEGRATE_TIME, "p99 of integration was 5.01 s; the bound is 5 s"),
         ({"integrate_p99_s": None}, Missed.INTEGRATE_TIME, "no leaf was integrated"),
         ({"not_integrated": 2}, Missed.NOT_INTEGRATED, "2 accepted leaves were not integrated in time"),
         (
             {"achieved_per_s": 900, "generator_cpu": 0.99},
             Missed.ACHIEVED,
-            "client-limited, the generator at 99 % of its CPU: achi",
+            "client-limited, the generator used 99 % of its CPU: achi",
         ),
         ({"generator_cpu": 0.99}, None, ""),
         ({"achieved_per_s": 500, "expected_share": 0.5}, None, ""),
@@ -345,10 +348,10 @@ def test_a_log_stalls_after_two_and_a_half_publish_steps(end, stalled):
     ("server", "generator", "database", "host", "own", "disk", "fsync", "by", "begins"),
     [
         (0.97, 0.3, None, 0.6, 0.6, 0.1, 0.0, "server-cpu", "server CPU"),
-        (0.3, 0.95, None, 0.6, 0.6, 0.1, 0.0, "generator-cpu", "generator CPU: client-limited"),
-        (0.3, 0.85, None, 0.6, 0.6, 0.1, 0.0, "generator-cpu", "generator CPU: client-limited"),
+        (0.3, 0.95, None, 0.6, 0.6, 0.1, 0.0, "generator-cpu", "generator CPU (client-limited)"),
+        (0.3, 0.85, None, 0.6, 0.6, 0.1, 0.0, "generator-cpu", "generator CPU (client-limited)"),
         (0.3, 0.2, 0.93, 0.7, 0.7, 0.1, 0.0, "database-cpu", "database"),
-        (0.55, 0.42, None, 0.99, 0.97, 0.1, 0.0, "server-cpu", "server CPU, on a host whose CPUs all were busy"),
+        (0.55, 0.42, None, 0.99, 0.97, 0.1, 0.0, "server-cpu", "server CPU, on a host with all CPUs busy"),
         (
             0.3,
             0.2,
@@ -358,11 +361,11 @@ def test_a_log_stalls_after_two_and_a_half_publish_steps(end, stalled):
             0.1,
             0.0,
             "neighbour",
-            "unknown: other processes and the kernel's own threads had 59 %",
+            "unknown: other processes and kernel threads used 59 %",
         ),
         (0.2, 0.1, None, 0.2, 0.2, 0.97, 0.1, "disk", "disk: busy 97 %"),
         (0.2, 0.1, None, 0.2, 0.2, 0.5, 0.9, "server-fsync", "fsync: the server waits for the disk"),
-        (0.2, 0.1, None, 0.2, 0.2, 0.2, 0.1, "unknown", "unknown: no resource was used up (server"),
+        (0.2, 0.1, None, 0.2, 0.2, 0.2, 0.1, "unknown", "unknown: no resource was exhausted (server"),
         (
             0.5,
             0.3,
@@ -372,7 +375,7 @@ def test_a_log_stalls_after_two_and_a_half_publish_steps(end, stalled):
             0.2,
             0.1,
             "unknown",
-            "unknown: no resource was used up, and other processes had 40 % of",
+            "unknown: no resource was exhausted, and other processes used 40 % of",
         ),
     ],
 )
@@ -383,7 +386,7 @@ def test_the_resource_that_was_used_up_is_named(server, generator, database, hos
     found = Found(shares, {"samples-here": host}, {"samples-here": own}, 1e6, disk, [])
     limit = limited_by(found, at_its_limit=True)
     assert limit.by == by and told(limit).startswith(begins)
-    assert told(limited_by(found, at_its_limit=False)) == "nothing: the offered rate was met"
+    assert told(limited_by(found, at_its_limit=False)) == "nothing: the log achieved the offered rate"
 
 
 def test_a_processor_that_is_short_in_bursts_only_is_the_limit():
@@ -391,9 +394,9 @@ def test_a_processor_that_is_short_in_bursts_only_is_the_limit():
     limit = limited_by(Found(shares, {"here": 0.7}, {"here": 0.65}, None, 0.1, []), at_its_limit=True)
     assert (limit.by, limit.how, limit.waiting) == (LimitedBy.SERVER_CPU, How.IN_BURSTS, 1.4)
     said = told(limit)
-    assert said.startswith("server CPU, in bursts: 1.4 of its threads were ready"), said
+    assert said.startswith("server CPU, in bursts: 1.4 of its threads were waiting for a CPU"), said
     said = told(limited_by(Found(shares, {"here": 0.9}, {"here": 0.65}, None, 0.1, []), at_its_limit=True))
-    assert said.startswith("unknown: no resource was used up, and other processes had 25 %"), said
+    assert said.startswith("unknown: no resource was exhausted, and other processes used 25 %"), said
 
 
 def test_samples_of_nothing_name_nothing():
@@ -403,7 +406,7 @@ def test_samples_of_nothing_name_nothing():
 @pytest.mark.parametrize(
     ("said", "cause"),
     [
-        ("F1121 listen tcp 127.0.0.1:80: bind: address already in use", "the port is taken"),
+        ("F1121 listen tcp 127.0.0.1:80: bind: address already in use", "another program uses the port"),
         ("Error 1040 (08004): Too many connections", "the database has too few connections (max_connections)"),
         ("Error 1045 (28000): Access denied for user 'x'@'localhost'", "the database refused the server"),
         ("dial tcp 127.0.0.1:3306: connect: connection refused", "the database does not answer"),
@@ -436,7 +439,7 @@ def test_the_pages_boxes_are_imported_as_trials(tmp_path: Path):
     assert values["qps"] == values["hammer_qps"] == 2927 and values["hammer_oversupply"] == 0
     assert values["hammer_queue_max"] == 1.356 and values["hammer_integrate_avg"] == 6.019
     assert math.isclose(values["achieved_share"], 2927 / 3000) and values["tree_size"] == 1_470_460
-    assert any("means of ticks" in note for note in posix.record.verified["notes"])
+    assert any("tick means, not of single leaves" in note for note in posix.record.verified["notes"])
     again = import_outputs(tmp_path, study, None, [PAGE_BOXES / "page-posix.txt"])
     assert again.imported == [] and "already holds the same content" in again.refused[0][1]
 
@@ -445,7 +448,7 @@ def test_a_damaged_box_is_refused_and_other_texts_are_not_ours(tmp_path: Path):
     whole = (PAGE_BOXES / "page-posix.txt").read_text()
     cut = tmp_path / "cut.txt"
     cut.write_text(whole[: whole.index("Observed")])
-    with pytest.raises(ParseError, match="cut off"):
+    with pytest.raises(ParseError, match="truncated"):
         registry.get(FAMILY).parse_import(cut)
     other = tmp_path / "other.txt"
     other.write_text("Requests per second: 200\n")

@@ -53,14 +53,14 @@ def said(cell) -> str:
 def test_the_answer_is_the_capacity_where_it_was_searched_for_and_else_the_most(load):
     answers = {a["what"]: {line["name"]: line for line in a["lines"]} for a in LogSummary(load).answers()}
     assert list(answers) == [
-        "Highest rate that keeps the objective, 1-core-1GB",
-        "Most leaves a second, no limits",
-        "Most leaves a second, 1-core-1GB",
+        "Highest rate that meets the objective, 1-core-1GB",
+        "Highest rate of leaves (per second), no limits",
+        "Highest rate of leaves (per second), 1-core-1GB",
     ]
-    posix = answers["Highest rate that keeps the objective, 1-core-1GB"]["POSIX, local disk · no dedup"]
+    posix = answers["Highest rate that meets the objective, 1-core-1GB"]["POSIX, local disk · no dedup"]
     assert posix["value"] == "2,280/s"
     assert posix["evidence"].startswith("fails at 2,370/s; n = 6, 95 %: 2,260–2,300/s; limit: server CPU")
-    most = answers["Most leaves a second, no limits"]["POSIX, local disk · no dedup"]
+    most = answers["Highest rate of leaves (per second), no limits"]["POSIX, local disk · no dedup"]
     assert most["evidence"].startswith("at 8,000/s offered; n = 6") and most["evidence"].endswith("client-limited")
 
 
@@ -76,7 +76,7 @@ def test_a_log_that_lost_a_leaf_at_any_rate_is_not_answered_for_without_that(loa
 
 def test_the_objective_is_told_as_it_was_declared(load):
     text = LogSummary(load).objective()
-    for part in ("2 windows of 30 s", "at least 99 %", "at most 0.1 % were errors", "within 5 s", "at most 5 % above"):
+    for part in ("2 windows of 30 s", "at least 99 %", "at most 0.1 % fail", "within 5 s", "at most 5 % above"):
         assert part in text
     assert LogSummary(LogWrite(load.results, {})).objective() == ""
 
@@ -92,8 +92,8 @@ def test_the_pages_table_has_offered_and_achieved_side_by_side_with_and_without_
     assert float(achieved[0].removesuffix("/s").replace(",", "")) == pytest.approx(CAPACITY["posix", "no"], rel=0.01)
     assert achieved[1].startswith("n = 6, 95 %: ") and re.fullmatch(r"58\.\d % of 4,000/s", achieved[2])
     assert posix["QPS, dedup"].marks[0].startswith("pushback ")
-    not_begun, emulated = row(table, "GCP", "open loop")["QPS, no dedup"].marks
-    assert not_begun.startswith("not begun ") and emulated == "emulated"
+    not_sent, emulated = row(table, "GCP", "open loop")["QPS, no dedup"].marks
+    assert not_sent.startswith("not sent ") and emulated == "emulated"
     assert row(table, "POSIX", "no limits")["QPS, no dedup"].marks == ("client-limited",)
     assert row(table, "POSIX", "hammer, closed loop")["QPS, no dedup"].marks == ("writers-bound",)
     assert said(row(table, "MariaDB")["QPS, dedup"]) == "–", "there is no such log"
@@ -111,15 +111,15 @@ def test_a_lost_leaf_marks_its_rate_and_a_rate_that_always_failed_says_why(load)
 def test_the_capacity_is_a_bracket_for_each_trial(load):
     table = LogCapacity(load).table()
     posix, mariadb = row(table, "POSIX", "no dedup"), row(table, "MariaDB")
-    assert (posix["Highest that passed"].lines[0], posix["Lowest that failed"].lines[0]) == ("2,280/s", "2,370/s")
+    assert (posix["Highest pass"].lines[0], posix["Lowest fail"].lines[0]) == ("2,280/s", "2,370/s")
     assert said(posix["Limit"]) == "server CPU" and said(mariadb["Limit"]) == "database"
     assert len(posix["Bracket of each trial"].lines) == 6
     assert mariadb["Bracket of each trial"].lines[0].endswith("/s, none failed")
-    assert mariadb["Lowest that failed"].lines[1] == "n = 5: too small for an interval"
+    assert mariadb["Lowest fail"].lines[1] == "n = 5: too small for an interval"
     steps = next(LogCapacity(load).steps())
     assert len(steps.rows) == 6 * 4
     verdicts = {said(r[-1]) for r in steps.rows}
-    assert verdicts == {"passed", "achieved 91 % of the offered rate, not 99 % (120 never begun)"}
+    assert verdicts == {"passed", "achieved 91 % of the offered rate, not 99 % (120 not sent)"}
 
 
 def test_only_cases_at_their_limit_have_one(load):
@@ -133,15 +133,15 @@ def test_percentiles_of_all_trials_are_of_merged_histograms(load):
     details = {table.caption: table for table in Drawn(load).details()}
     posix = details["POSIX, local disk · 1-core-1GB · no dedup (open loop), by offered rate"]
     cells = {r[0].lines[0]: r[1:] for r in posix.rows}
-    together = cells["Time to integrate, trials laid together: p99.9"][0]
+    together = cells["Time to integrate, merged histograms: p99.9"][0]
     assert together.lines[1] == "of 180,000 leaves" and "–" in together.lines[0]
-    assert "one trial, nearest to the median" in cells["95 % interval within a trial"][0].lines
+    assert "trial nearest to the median" in cells["95 % interval within a trial"][0].lines
 
 
 def test_proofs_are_counted_and_a_lost_leaf_is_a_trial_that_failed(load):
     table = Drawn(load).proofs()
     mariadb = row(table, "MariaDB")
-    assert (said(mariadb["Proofs asked for"]), said(mariadb["Proved"])) == ("2,900", "2,900")
+    assert (said(mariadb["Proofs requested"]), said(mariadb["Proofs verified"])) == ("2,900", "2,900")
     assert said(mariadb["Trials that lost leaves"]) == "1 | lost leaf"
     assert mariadb["Trials that lost leaves"].href == load_href(load, "mariadb", "500-per-s")
 
@@ -160,7 +160,7 @@ def test_the_hammers_screen_is_drawn_again_as_it_was_beside_ours_at_the_same_rat
     assert (ours.title, its.title) == ("Ours at 1,000/s (open loop)", "Hammer's own screen at 1,000/s")
     screen = parse_box(its.text)
     assert (screen.write_workers, screen.write_max_per_s, screen.window_s) == (2000, 1000, 30)
-    assert "tick means, not of leaves" in its.note and "the nearest to the median of 6" in its.note
+    assert "tick means, not of single leaves" in its.note and "nearest to the median of 6 trials" in its.note
     assert "Offered: 1000/s" in ours.text and "Proved included: 100 of 100" in ours.text
     lines = ours.text.splitlines()
     assert len({len(line) for line in lines}) == 1, "the box is a box"
@@ -170,11 +170,11 @@ def test_the_hammers_screen_is_drawn_again_as_it_was_beside_ours_at_the_same_rat
 
 def test_a_disagreement_of_any_trial_is_marked(load):
     table = LogHammer(load).agreement()
-    apart = table.columns.index("Apart, worst trial")
+    apart = table.columns.index("Difference, worst trial")
     marked = [r[0].lines[0] for r in table.rows if r[apart].marks]
     assert marked == ["POSIX, local disk · 1-core-1GB · dedup · hammer · 4,000/s"]
     assert table.rows[-1][apart].lines == ("5 %",)
-    assert any("more than 3 % apart" in text for text in LogSummary(load).weaknesses())
+    assert any("by more than 3 % in at least one trial" in text for text in LogSummary(load).weaknesses())
 
 
 def test_open_and_closed_loops_stand_in_pairs(load):
@@ -209,7 +209,7 @@ def test_a_rate_at_which_every_trial_failed_has_a_line_with_the_cause(load):
     figures = {caption: panels for _, caption, panels, _, _ in LogFigures(load).saturation()}
     caption = next(caption for caption in figures if caption.startswith("MariaDB"))
     line = "no dedup: failed: the database has too few connections"
-    assert f"Where no trial succeeded there is a line in the place of points: {line} at 4,000/s." in caption
+    assert f"A vertical line marks a rate at which no trial succeeded: {line} at 4,000/s." in caption
     for panel in figures[caption]:
         spec = panel.spec(400, legend=False)
         rules = [rows for rows in spec["datasets"].values() if {"value": 4000.0, "label": line} in rows]
@@ -248,13 +248,13 @@ def test_published_and_measured_stand_in_columns_of_their_own(published):
 @pytest.mark.parametrize(
     "part",
     [
-        "MySQL, GCP free-tier + CloudSQL: offered above achieved: 2571/s were asked for, and the tree grew by 2047/s",
+        "MySQL, GCP free-tier + CloudSQL: offered above achieved: 2571/s were offered, and the tree grew by 2047/s",
         "POSIX, GCP free tier VM instance: writers-bound: 589 of 600",
-        "All boxes: min/avg/max of queue and integrate are of the last 30 tick means",
-        "5 pasted screens without repeats",
+        "All boxes: min/avg/max of queue and integrate are over at most the last 30 tick means",
+        "5 pasted screens without repetitions",
         "“around 1600 writes/s” above 1664/s",
         "“Coming soon”",
-        "reads beside the writes",
+        "reads besides the writes",
     ],
 )
 def test_what_is_wrong_on_the_page_is_found_by_rule(published, part):
@@ -311,14 +311,14 @@ def test_real_outputs_fill_every_table_and_figure(real):
     (_, listings), (_, imported) = hammer.boxes()
     assert "Offered: 500/s" in listings[0].text
     assert imported[0].text == parse_box((CAPTURED / "page-e2-micro.txt").read_text()).box()
-    assert "the only one" in imported[0].note
+    assert "the only trial" in imported[0].note
     (saturated,) = LogFigures(real).saturation()
     assert len(saturated[2]) == 4
     (over_time,) = LogFigures(real).over_time()
     assert "no dedup: 500/s" in over_time[1] and len(over_time[2]) == 4
     drawn = json.dumps(over_time[2][0].spec(400, legend=False))
     assert all(f'"{phase}"' in drawn for phase in ("warm-up", "window", "drain")), "what a table does not count is told"
-    assert said(row(tables.proofs(), "page-e2-micro")["Proofs asked for"]) == "none"
+    assert said(row(tables.proofs(), "page-e2-micro")["Proofs requested"]) == "none"
     assert list(LogSummary(real).answers()) and list(LogSummary(real).weaknesses())
     for table in (tables.page(), tables.limits(), *tables.details(), hammer.agreement(), hammer.open_closed()):
         assert table.html()
@@ -335,9 +335,9 @@ def test_a_real_session_says_what_disturbed_it(captured):
     posix = next(table for caption, table in tables.items() if caption.startswith("Offered and achieved: POSIX"))
     full = row(posix, "4,000/s")["Achieved, no dedup"]
     assert full.lines[0] == "4,260/s" and full.lines[2] == "107 % of 4,000/s"
-    assert full.marks[0] == "host busy" and full.marks[1].startswith("not begun 9.") and full.marks[-1] == "backlog"
+    assert full.marks[0] == "host busy" and full.marks[1].startswith("not sent 9.") and full.marks[-1] == "backlog"
     assert row(posix, "500/s")["Achieved, no dedup"].marks == ()
-    assert any("other processes had the host's CPUs" in text for text in LogSummary(captured).weaknesses())
+    assert any("other processes used the host's CPUs" in text for text in LogSummary(captured).weaknesses())
     shown = [captured.shown(sweep).level for sweep in captured.sweeps if sweep.is_open]
     assert shown == ["500/s"] * 3, "4,000/s was not met, although more than that came into the tree"
 
@@ -345,7 +345,7 @@ def test_a_real_session_says_what_disturbed_it(captured):
 def test_a_rate_at_which_nothing_was_integrated_is_named_and_not_drawn(captured):
     figures = {caption: panels for _, caption, panels, _, _ in LogFigures(captured).saturation()}
     mariadb = next(caption for caption in figures if caption.startswith("MariaDB"))
-    assert mariadb.endswith("Nothing was integrated, and so has no point: no dedup at 16,000/s.")
+    assert mariadb.endswith("Nothing was integrated, so there is no point: no dedup at 16,000/s.")
     achieved = figures[mariadb][0].spec(400, legend=False)
     rows = [r for data in achieved["datasets"].values() for r in data if r.get("trial")]
     assert rows and all(r["y"] > 0 for r in rows)
@@ -356,17 +356,17 @@ def test_a_study_of_failures_only_makes_a_page_too(tmp_path):
     for block in (1, 2):
         for rate in ("search", "500-per-s"):
             levels = levels_of("posix", "no", "open", rate)
-            tables.opened(levels, block, 500, 2000, status="failed", cause="the port is taken by another program")
+            tables.opened(levels, block, 500, 2000, status="failed", cause="another program uses the port")
     for name in list(tables.series):
         if not tables.series[name]:
             del tables.series[name]
     load = load_of(tables.write())
     lines = [line for answer in LogSummary(load).answers() for line in answer["lines"]]
-    assert [line["evidence"] for line in lines] == ["failed: the port is taken by another program (2 of 2)"]
+    assert [line["evidence"] for line in lines] == ["failed: another program uses the port (2 of 2)"]
     assert not list(LogFigures(load).saturation()) and not list(LogFigures(load).over_time())
     assert not list(LogHammer(load).boxes()) and not list(LogCapacity(load).steps())
     for table in (Drawn(load).page(), Drawn(load).proofs(), LogCapacity(load).table(), *Drawn(load).details()):
-        assert "the port is taken" in table.html() or table.name == "proofs"
+        assert "another program uses the port" in table.html() or table.name == "proofs"
 
 
 def test_the_page_knows_what_the_study_declared(bare_project):

@@ -102,11 +102,11 @@ def test_where_even_the_lowest_rate_ends_the_server_that_is_the_trials_cause(hos
     record = host.search(block([LIMIT], start=lowest, lowest=lowest, window=ENDS_SOON)).trial.record
     assert record.status == "failed"
     assert record.cause.startswith("OOM: killed by the kernel at its memory limit of 192 MiB")
-    assert record.cause.endswith(f"at {TOO_MUCH}/s; no rate kept the objective, 1 tried, down to {TOO_MUCH}/s")
+    assert record.cause.endswith(f"at {TOO_MUCH}/s; no rate met the objective, 1 tried, down to {TOO_MUCH}/s")
 
 
 @needs_root
 def test_a_log_is_not_started_again_for_ever(host: Host):
     record = host.search(block([LIMIT], start=f"{TOO_MUCH}/s", max_restarts=0, window=ENDS_SOON)).trial.record
     assert record.status == "failed" and record.cause.startswith("OOM: killed by the kernel")
-    assert "servers have died 1 times in this search (none passed), and max_restarts is 0" in record.cause
+    assert "servers died once in this search (no rate passed), and max_restarts is 0" in record.cause

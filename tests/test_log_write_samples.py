@@ -85,7 +85,7 @@ def test_processes_that_all_want_the_core_at_once_wait_for_it_though_it_is_idle_
     quiet = Found(found.processes, {}, {}, found.disk_write, 0.1, found.rows)
     said = told(limited_by(quiet, at_its_limit=True))
     assert said.startswith(
-        f"server CPU, in bursts: {human.number(server.cpu_wait)} of its threads were ready and had none"
+        f"server CPU, in bursts: {human.number(server.cpu_wait)} of its threads were waiting for a CPU"
     ), said
 
 

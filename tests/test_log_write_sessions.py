@@ -239,7 +239,7 @@ def test_the_open_loop_writes_what_it_was_asked_to_and_the_log_has_it(everything
     assert record.commands[0].tool.name == "logbench" and record.commands[0].tool.sha256
     # If the suite's own other work slowed the log down, it says that instead.
     met = values["achieved_share"] >= ACHIEVED
-    assert told(limit_of(trial.folder)).startswith("nothing: the offered rate was met" if met else "unknown: ")
+    assert told(limit_of(trial.folder)).startswith("nothing: the log achieved the offered rate" if met else "unknown: ")
     assert {command.label for command in record.commands} >= {"load", "server", "store", "samples-here"}
 
 
@@ -274,15 +274,15 @@ def test_a_search_ends_where_the_study_says(everything: Session):
     assert values["capacity_pass"] == 150 and "capacity_fail" not in values
     assert values["qps"] == pytest.approx(150, rel=0.4)
     trial = everything.trial("posix", rate="search")
-    assert told(limit_of(trial.folder)).endswith("every rate that was tried kept the objective, up to 150/s")
+    assert told(limit_of(trial.folder)).endswith("every rate up to 150/s met the objective")
 
 
 @pytest.mark.parametrize(
     ("name", "parts"),
     [
-        ("wrong-key", ["the public key is not that of this log", "does not verify"]),
+        ("wrong-key", ["the public key belongs to another log", "does not verify"]),
         ("public-newline", ["the key file", "ends with a newline"]),
-        ("port-taken", ["the port is taken by another program", "address already in use"]),
+        ("port-taken", ["another program uses the port", "address already in use"]),
         ("disk-full", ["the disk of the log's directory or database is full"]),
         ("not-mounted", ["and the study expects nfs4: is the mount missing?"]),
         ("refused", ["the database refused the server", "Access denied"]),

@@ -4,11 +4,13 @@ import csv
 import io
 import json
 import os
+import shutil
 
 import docutils.core
 import polars as pl
 import pytest
 from conftest import as_project
+from notebook_outputs import code_of
 from tidy_fixture import HOSTILE, Tables, write_file_size
 
 from benchstudy.model import paths
@@ -233,6 +235,22 @@ def test_links_cannot_change_their_scheme():
 
 
 # -- a page ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("op", "missing"), [("write", "reads"), ("read", "writes")])
+def test_the_page_of_files_needs_neither_reads_nor_writes(bare_project, monkeypatch, op, missing):
+    shutil.copytree(PROJECT / "data" / "published", bare_project / "data" / "published")
+    shown: list[str] = []
+    monkeypatch.setattr("benchstudy.report.exhibits.exhibits.display", lambda content: shown.append(content.data))
+    parameters, *cells_of_page = code_of(PROJECT / "notebooks" / "file_size.ipynb")
+    assert "parameters" in parameters.metadata["tags"]
+    names = {"study": "study", "tidy": write_file_size(bare_project, study="study", blocks=3, hostile=False, ops=[op])}
+    names["output"] = "reports/study/file_size"
+    for cell in cells_of_page:
+        exec(cell.source, names)
+    page = "".join(shown)
+    assert f"The study measures no {missing}." in page
+    assert f"Time of one file: {op.capitalize()}, " in page
 
 
 def page_of(tables):

@@ -6,7 +6,7 @@ The numbers come from a fixed seed. They exist for layouts and tests, and must n
 import hashlib
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -194,10 +194,19 @@ def file_size_levels() -> Iterator[tuple[dict[str, str], float]]:
                 )
 
 
-def write_file_size(root: Path, *, study: str = "embedded", blocks: int = 6, hostile: bool = True) -> Path:
-    """The tables of a `file_size` family; with `hostile` also trials that failed, were discarded or have evil names."""
+def write_file_size(
+    root: Path,
+    *,
+    study: str = "embedded",
+    blocks: int = 6,
+    hostile: bool = True,
+    ops: Sequence[str] = ("write", "read"),
+) -> Path:
+    """The tables of a `file_size` family; with `hostile` also trials that failed, were discarded or bear evil names."""
     tables = Tables(root, study, "file_size")
     for levels, seconds in file_size_levels():
+        if levels["op"] not in ops:
+            continue
         size_bytes = _SIZES[levels["size"]]
         for block in range(1, blocks + 1):
             duration = tables.noisy(seconds)

@@ -1,4 +1,4 @@
-"""What a server of the GCP kind wants before its start: an account, and a bucket on the stand-in."""
+"""Create what a server of the GCP kind needs before its start: an account, and a bucket on the emulator."""
 
 import json
 import sys
@@ -7,7 +7,7 @@ import urllib.request
 folder, server, bucket = sys.argv[1:]
 with open(f"{folder}/account.key") as file:
     key = file.read()
-# The server wants an account before it looks whether it talks to stand-ins; nobody ever asks for this one.
+# The server needs an account before it checks whether it talks to emulators. This one is never used.
 account = {
     "type": "service_account",
     "project_id": "benchstudy",

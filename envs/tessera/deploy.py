@@ -1,6 +1,6 @@
-"""Those of Tessera's servers and hammer, their stand-ins, and our own writer that this host starts.
+"""Deploy the programs that this host starts: Tessera's servers and hammer, emulators, and our writer.
 
-All are built from this folder's one Go module, because no distribution has them.
+All are built from the Go module in this folder, because no distribution packages them.
 """
 
 from pathlib import Path
@@ -8,8 +8,8 @@ from pathlib import Path
 from benchstudy.provisioning.deploy import go_tool, wanted_programs
 
 PINS = Path(__file__).parent
-# Another version: `go get github.com/transparency-dev/tessera@VERSION && go mod tidy` in there, and the one here. The
-# other modules must not raise what Tessera's own go.mod requires, or its servers are built from what they never had.
+# For another version, run `go get github.com/transparency-dev/tessera@VERSION && go mod tidy` there, and change the
+# version here. Other modules must not raise the requirements of Tessera's go.mod, which its servers are built from.
 TESSERA = ("github.com/transparency-dev/tessera", "v1.0.4")
 
 wanted = wanted_programs()
@@ -25,20 +25,20 @@ for kind in ("posix", "mysql", "aws", "gcp"):
         )
 if "tessera-hammer" in wanted:
     go_tool("Tessera's load generator", "tessera-hammer", *TESSERA, package=f"{TESSERA[0]}/internal/hammer", pins=PINS)
-# Beside the hammer it watches the checkpoints.
+# logbench watches the checkpoints during a run of the hammer.
 if wanted & {"logbench", "tessera-hammer"}:
     go_tool(
-        "the open-loop writer of logs",
+        "the open-loop writer for logs",
         "logbench",
         "benchstudy.invalid/tessera",
-        "v1",  # of its result's schema; any change of its sources is another build by itself
+        "v1",  # version of the result's schema; a change of the sources triggers a new build by itself
         package="./logbench",
         pins=PINS,
         sources=["logbench"],
     )
 if "spanner-emulator" in wanted:
     go_tool(
-        "an in-memory stand-in for Spanner",
+        "an in-memory emulator of Spanner",
         "spanner-emulator",
         "cloud.google.com/go/spanner",
         "v1.87.0",
@@ -48,7 +48,7 @@ if "spanner-emulator" in wanted:
     )
 if "fake-gcs-server" in wanted:
     go_tool(
-        "a stand-in for Google Cloud Storage",
+        "an emulator of Google Cloud Storage",
         "fake-gcs-server",
         "github.com/fsouza/fake-gcs-server",
         "v1.52.3",

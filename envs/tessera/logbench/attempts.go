@@ -5,21 +5,21 @@ import (
 	"time"
 )
 
-// outcome is what became of one planned leaf.
+// outcome is the result of one planned leaf.
 type outcome uint8
 
 const (
 	unsent       outcome = iota
 	accepted             // with an index of its own
-	duplicate            // with the index that the log had given to the same leaf before
-	pushback500          // 500 and a text that says so: POSIX and MySQL
+	duplicate            // with the index that the log gave to the same leaf before
+	pushback500          // 500 with a text that says so: POSIX and MySQL
 	pushback503          // 503: AWS and GCP
 	statusError          // any other status
-	answerError          // 200 and no index
+	answerError          // 200 without an index
 	connectError         // no connection, or a broken one
 	timeoutError         // no answer in time
-	dropped              // not begun, because as many as allowed were in flight
-	outcomes             // how many there are
+	dropped              // not sent, because the limit of leaves in flight was reached
+	outcomes             // the number of outcomes
 )
 
 func (o outcome) String() string {
@@ -29,19 +29,19 @@ func (o outcome) String() string {
 	}[o]
 }
 
-// attempt is one planned leaf. Its place in the list of all is its number, from which its intended start follows; it
-// is written by one worker, so that counting needs no lock, and summed up only when the load is over.
+// attempt is one planned leaf. Its index in the list of all attempts is its number, which gives its intended start.
+// Only one worker writes it, so counting needs no lock. Attempts are summed up after the load.
 type attempt struct {
-	// Of the answer: the index + 1, and 0 until there is one. Other workers look at it for leaves to repeat.
+	// The index from the answer + 1, and 0 before the answer. Other workers read it to find leaves to repeat.
 	given    atomic.Uint64
 	begun    time.Duration // since the start of the load
 	answered time.Duration
-	leaf     int // whose content was sent: its own number, or that of the leaf it repeats
+	leaf     int // the leaf whose content was sent: its own number, or that of the leaf that it repeats
 	outcome  outcome
 }
 
-// index is what the log answered; only for accepted and duplicate.
+// index returns the index that the log answered; only for accepted and duplicate.
 func (a *attempt) index() uint64 { return a.given.Load() - 1 }
 
-// has tells whether the log said that it has the leaf.
+// has returns whether the log accepted the leaf.
 func (a *attempt) has() bool { return a.outcome == accepted || a.outcome == duplicate }

@@ -18,7 +18,7 @@ import (
 	"golang.org/x/mod/sumdb/note"
 )
 
-// logReader reads a log's static resources; tessera's own clients are such.
+// logReader reads the static resources of a log. Tessera's clients implement it.
 type logReader interface {
 	ReadCheckpoint(ctx context.Context) ([]byte, error)
 	ReadTile(ctx context.Context, level, index uint64, partial uint8) ([]byte, error)
@@ -33,13 +33,13 @@ func newReader(config *logConfig, headers map[string]string) (logReader, error) 
 	if root.Scheme == "file" {
 		return client.FileFetcher{Root: root.Path}, nil
 	}
-	// Connections of its own: a poll does not wait behind leaves.
+	// Separate connections, so that a poll does not wait for leaves.
 	transport := &readTransport{base: http.DefaultTransport.(*http.Transport).Clone(), headers: headers}
 	return client.NewHTTPFetcher(root, &http.Client{Transport: transport, Timeout: seconds(config.TimeoutS)})
 }
 
-// readTransport adds headers. It also reads answers that are none to their end, because the fetcher leaves these open,
-// and each would cost a connection.
+// readTransport adds headers. It also reads error answers to their end, because the fetcher leaves them open, which
+// would cost a connection each.
 type readTransport struct {
 	base    http.RoundTripper
 	headers map[string]string
@@ -62,29 +62,29 @@ func (t *readTransport) RoundTrip(request *http.Request) (*http.Response, error)
 	return response, err
 }
 
-// sighting is a checkpoint that was new when it was polled, and verified.
+// sighting is a new, verified checkpoint.
 type sighting struct {
-	at   time.Time // when the poll was answered
+	at   time.Time // the time of the answer to the poll
 	size uint64
 	hash []byte
 }
 
-// follower polls the checkpoint. It keeps each new one, and refuses what no log may publish.
+// follower polls the checkpoint. It keeps each new one, and fails if the log violates its guarantees.
 type follower struct {
 	config   *logConfig
 	reader   logReader
 	verifier note.Verifier
 
 	mu        sync.Mutex
-	seen      []sighting // rising sizes; never empty
-	raw       []byte     // the latest, as it was read
+	seen      []sighting // in ascending order of size; never empty
+	raw       []byte     // the latest checkpoint, as read
 	polls     int
 	failed    int
-	lastError error // of the latest poll, when it failed
+	lastError error // the error of the latest poll, if it failed
 }
 
-// newFollower has seen the log's first checkpoint. A server that has just started may not have published one yet: it
-// is given the time of one request.
+// newFollower returns a follower that has seen the first checkpoint. A server that has just started may not have
+// published one yet, so newFollower waits up to the timeout of a request.
 func newFollower(ctx context.Context, config *logConfig, headers map[string]string) (*follower, error) {
 	verifier, err := newVerifier(config.PublicKey, "public_key")
 	if err != nil {
@@ -110,8 +110,8 @@ func newFollower(ctx context.Context, config *logConfig, headers map[string]stri
 	return f, nil
 }
 
-// during follows the log while `work` is done. The work's context ends when the log does what no log may do, which is
-// the error that is returned.
+// during follows the log while `work` runs. If the log violates its guarantees, the context of `work` ends, and during
+// returns the error.
 func (f *follower) during(parent context.Context, work func(ctx context.Context)) error {
 	ctx, cancel := context.WithCancel(parent)
 	defer cancel()
@@ -125,7 +125,7 @@ func (f *follower) during(parent context.Context, work func(ctx context.Context)
 	return <-end
 }
 
-// follow polls at a steady interval until the context ends, or the log does what no log may do.
+// follow polls at a fixed interval until the context ends, or the log violates its guarantees.
 func (f *follower) follow(ctx context.Context) error {
 	ticks := time.NewTicker(seconds(f.config.PollIntervalS))
 	defer ticks.Stop()
@@ -133,7 +133,7 @@ func (f *follower) follow(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-ticks.C: // the ticker leaves out ticks that a slow poll missed
+		case <-ticks.C: // the ticker skips ticks that a slow poll missed
 		}
 		if err := f.poll(ctx); err != nil {
 			return err
@@ -141,7 +141,7 @@ func (f *follower) follow(ctx context.Context) error {
 	}
 }
 
-// poll reads the checkpoint once. A checkpoint that cannot be read is counted, not an error.
+// poll reads the checkpoint once. It counts a checkpoint that cannot be read, and does not return an error.
 func (f *follower) poll(ctx context.Context) error {
 	raw, err := f.reader.ReadCheckpoint(ctx)
 	at := time.Now()
@@ -157,7 +157,7 @@ func (f *follower) poll(ctx context.Context) error {
 		return nil
 	}
 	if bytes.Equal(raw, f.raw) {
-		return nil // verified already
+		return nil // already verified
 	}
 	checkpoint, _, _, err := log.ParseCheckpoint(raw, f.verifier.Name(), f.verifier)
 	if err != nil {
@@ -181,7 +181,7 @@ func (f *follower) poll(ctx context.Context) error {
 	return nil
 }
 
-// size is that of the latest verified checkpoint.
+// size returns the size of the latest verified checkpoint.
 func (f *follower) size() uint64 { return f.last().size }
 
 func (f *follower) last() sighting {
@@ -190,8 +190,8 @@ func (f *follower) last() sighting {
 	return f.seen[len(f.seen)-1]
 }
 
-// longestStep is the longest time between two new checkpoints, not counting the first, which may have been old; and
-// when the last one was seen.
+// longestStep returns the longest time between two new checkpoints, without the first one, which may have been old, and
+// the time of the last one.
 func (f *follower) longestStep() (time.Duration, time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

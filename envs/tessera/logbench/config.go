@@ -13,39 +13,39 @@ import (
 )
 
 const (
-	// maxPlanned bounds the memory of a run: what became of each leaf is kept until the end.
+	// maxPlanned bounds the memory of a run, which keeps the outcome of each leaf until the end.
 	maxPlanned = 20_000_000
-	// spareFiles are open beside the connections: polls, proofs, the runtime's own.
+	// spareFiles are open besides the connections: for polls, proofs and the runtime.
 	spareFiles = 64
 )
 
-// logConfig is what every look at a log needs. Times in seconds.
+// logConfig is common to write and watch. Times are in seconds.
 type logConfig struct {
-	ReadURL       string            `json:"read_url"`   // http(s):// or file://; below it lie `checkpoint` and `tile/`
-	PublicKey     string            `json:"public_key"` // the key itself
-	DurationS     float64           `json:"duration_s"` // of the measured window
+	ReadURL       string            `json:"read_url"`   // http(s):// or file://, the parent of `checkpoint` and `tile/`
+	PublicKey     string            `json:"public_key"` // the text of the key
+	DurationS     float64           `json:"duration_s"` // duration of the measured window
 	PollIntervalS float64           `json:"poll_interval_s"`
-	TimeoutS      float64           `json:"timeout_s"` // of each request
-	DrainS        float64           `json:"drain_s"`   // how long to wait at the end for the last leaves to be integrated
+	TimeoutS      float64           `json:"timeout_s"` // timeout of each request
+	DrainS        float64           `json:"drain_s"`   // the longest wait for the last leaves to be integrated
 	ProofSample   int               `json:"proof_sample"`
-	Headers       map[string]string `json:"headers"` // of every request; $NAME and ${NAME} come from the environment
+	Headers       map[string]string `json:"headers"` // headers of every request; $NAME and ${NAME} are expanded from the environment
 }
 
 // watchConfig is the file that `watch --config` reads.
 type watchConfig struct {
 	logConfig
-	StillS float64 `json:"still_s"` // the watch goes on until the tree has not grown for so long, and at most for drain_s
+	StillS float64 `json:"still_s"` // the watch ends once the tree has not grown for this time, and after drain_s at the latest
 }
 
-// writeConfig is the file that `write --config` reads. Rates in 1/s, sizes in bytes.
+// writeConfig is the file that `write --config` reads. Rates are in 1/s, sizes in bytes.
 type writeConfig struct {
 	logConfig
-	WriteURLs []string `json:"write_urls"` // front ends, taken in turn; below each lies `add`
+	WriteURLs []string `json:"write_urls"` // front ends, used in turn; each has `add` below it
 
 	RatePerS float64 `json:"rate_per_s"`
 	WarmUpS  float64 `json:"warm_up_s"`
-	// CoolDownS is for how long the load goes on after the window. Without it the window's last leaves are batched
-	// and integrated by a log that is already idle.
+	// CoolDownS is the duration of the load after the window. Without it, an idle log would batch and integrate the
+	// last leaves of the window.
 	CoolDownS float64 `json:"cool_down_s"`
 
 	MaxInFlight    int     `json:"max_in_flight"`
@@ -79,7 +79,7 @@ func readWriteConfig(path string) (*writeConfig, error) {
 	return config, nil
 }
 
-// decode refuses what is not known, so that a misspelt field is not silently a default.
+// decode refuses unknown fields, so that a misspelt field does not silently get its default.
 func decode(path string, config any) error {
 	content, err := os.ReadFile(path)
 	if err != nil {
@@ -132,13 +132,13 @@ func (c *writeConfig) check() error {
 	case c.DuplicateShare < 0 || c.DuplicateShare > 1:
 		return fmt.Errorf("duplicate_share must lie between 0 and 1, got %v", c.DuplicateShare)
 	case c.LeafBytes < leafHeader:
-		return fmt.Errorf("leaf_bytes must be at least %d, got %d: so many tell one leaf from all others", leafHeader, c.LeafBytes)
+		return fmt.Errorf("leaf_bytes must be at least %d, got %d: leaves need that many bytes to differ", leafHeader, c.LeafBytes)
 	case c.LeafBytes > 65535:
-		// An entry bundle has 16 bits for the length of an entry.
+		// An entry bundle stores the length of an entry in 16 bits.
 		return fmt.Errorf("leaf_bytes must be at most 65535, got %d", c.LeafBytes)
 	}
 	if planned := c.RatePerS * c.loadS(); !(planned >= 1 && planned <= maxPlanned) {
-		return fmt.Errorf("rate_per_s × (warm_up_s + duration_s + cool_down_s) = %g leaves: at least 1 and at most %d can be followed", planned, maxPlanned)
+		return fmt.Errorf("rate_per_s × (warm_up_s + duration_s + cool_down_s) = %g leaves: must be between 1 and %d", planned, maxPlanned)
 	}
 	for _, address := range c.WriteURLs {
 		if err := checkAddress("write_urls", address); err != nil {
@@ -154,12 +154,12 @@ func checkAddress(field, address string) error {
 		return fmt.Errorf("%s: %w", field, err)
 	}
 	if parsed.Host == "" || parsed.Scheme != "http" && parsed.Scheme != "https" {
-		return fmt.Errorf("%s: %q is no http:// or https:// address", field, address)
+		return fmt.Errorf("%s: %q is not an http:// or https:// address", field, address)
 	}
 	return nil
 }
 
-// expandedHeaders has secrets from the environment in their places.
+// expandedHeaders returns the headers with secrets from the environment.
 func (c *logConfig) expandedHeaders() (map[string]string, error) {
 	var missing []string
 	headers := make(map[string]string, len(c.Headers))
@@ -173,30 +173,30 @@ func (c *logConfig) expandedHeaders() (map[string]string, error) {
 		})
 	}
 	if len(missing) > 0 {
-		return nil, fmt.Errorf("headers name %s, which the environment lacks", strings.Join(missing, ", "))
+		return nil, fmt.Errorf("headers use %s, which the environment does not define", strings.Join(missing, ", "))
 	}
 	return headers, nil
 }
 
-// loadS is for how long leaves are offered.
+// loadS returns how long leaves are offered, in seconds.
 func (c *writeConfig) loadS() float64 { return c.WarmUpS + c.DurationS + c.CoolDownS }
 
-// planned is how many leaves that makes.
+// planned returns the number of leaves to offer.
 func (c *writeConfig) planned() int { return int(c.RatePerS * c.loadS()) }
 
-// intended is when leaf n is due, since the start of the load.
+// intended returns when leaf n is due, from the start of the load.
 func (c *writeConfig) intended(n int) time.Duration {
 	return time.Duration(float64(n) / c.RatePerS * float64(time.Second))
 }
 
-// window is the measured part of the load: [low, high).
+// window returns the measured part of the load: [low, high).
 func (c *writeConfig) window() (low, high time.Duration) {
 	return seconds(c.WarmUpS), seconds(c.WarmUpS + c.DurationS)
 }
 
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 
-// raiseFileLimit has one file for each request in flight, which is a connection.
+// raiseFileLimit allows one open file per request in flight, for its connection.
 func raiseFileLimit(inFlight int) error {
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
@@ -207,7 +207,7 @@ func raiseFileLimit(inFlight int) error {
 		return nil
 	}
 	if limit.Max < need {
-		return fmt.Errorf("max_in_flight %d + %d = %d open files, and this process may have %d: lower max_in_flight or raise the limit (ulimit -Hn)",
+		return fmt.Errorf("max_in_flight %d + %d = %d open files, but this process may have %d: lower max_in_flight or raise the limit (ulimit -Hn)",
 			inFlight, spareFiles, need, limit.Max)
 	}
 	limit.Cur = limit.Max

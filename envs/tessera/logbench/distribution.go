@@ -9,29 +9,29 @@ import (
 )
 
 const (
-	// longest is more than any timeout; a longer time counts as this long in the histograms, and not in the quantiles.
+	// longest exceeds any timeout. Histograms, but not quantiles, count longer times as this time.
 	longest = time.Hour
-	// Digits that an HDR histogram keeps: of the bins that a chart shows, and of what is merged over trials.
+	// Significant digits of the HDR histograms for the bins of charts, and for merging over trials.
 	binDigits = 2
 	hdrDigits = 3
 )
 
 var quantiles = []float64{0.5, 0.9, 0.95, 0.99, 0.999}
 
-// summary is of times in seconds. Its quantiles are exact: nearest rank, among all that were measured.
+// summary describes times in seconds. Its quantiles are exact (nearest rank over all measured times).
 type summary struct {
 	Count     int             `json:"count"`
-	MinS      *float64        `json:"min_s"` // null when there is nothing
+	MinS      *float64        `json:"min_s"` // null without times
 	MeanS     *float64        `json:"mean_s"`
 	MaxS      *float64        `json:"max_s"`
 	Quantiles []quantileValue `json:"quantiles"`
 }
 
-// distribution also has the times themselves, as exact as its bins are narrow, to be drawn and to be merged.
+// distribution adds histograms of the times, for charts and for merging.
 type distribution struct {
 	summary
-	Bins []bin  `json:"bins"` // low_s <= time < high_s; empty ones are left out
-	HDR  string `json:"hdr"`  // V2, compressed, in microseconds, as base64; empty when there is nothing
+	Bins []bin  `json:"bins"` // low_s <= time < high_s; empty bins are left out
+	HDR  string `json:"hdr"`  // V2, compressed, in microseconds, as base64; empty without times
 }
 
 type quantileValue struct {
@@ -45,7 +45,7 @@ type bin struct {
 	Count int64   `json:"count"`
 }
 
-// summaryOf sorts the times.
+// summaryOf summarizes the times. It sorts them in place.
 func summaryOf(times []time.Duration) summary {
 	s := summary{Count: len(times), Quantiles: []quantileValue{}}
 	if len(times) == 0 {
@@ -66,7 +66,7 @@ func summaryOf(times []time.Duration) summary {
 	return s
 }
 
-// distributionOf sorts the times.
+// distributionOf builds the distribution of the times. It sorts them in place.
 func distributionOf(times []time.Duration) distribution {
 	d := distribution{summary: summaryOf(times), Bins: []bin{}}
 	if len(times) == 0 {
@@ -86,7 +86,7 @@ func distributionOf(times []time.Duration) distribution {
 	}
 	encoded, err := fine.Encode(hdrhistogram.V2CompressedEncodingCookieBase)
 	if err != nil {
-		panic(err) // it writes to memory
+		panic(err) // impossible: it writes to memory
 	}
 	d.HDR = string(encoded)
 	return d
@@ -94,11 +94,11 @@ func distributionOf(times []time.Duration) distribution {
 
 func record(histogram *hdrhistogram.Histogram, us int64) {
 	if err := histogram.RecordValue(us); err != nil {
-		panic(err) // the values were brought into its range
+		panic(err) // impossible: the values are clamped to its range
 	}
 }
 
-// quantile is one of those computed; nil when there is nothing.
+// quantile returns one of the computed quantiles; nil without times.
 func (s summary) quantile(q float64) *float64 {
 	for _, one := range s.Quantiles {
 		if one.Q == q {

@@ -10,10 +10,10 @@ import (
 	"golang.org/x/mod/sumdb/note"
 )
 
-// keygen writes a key pair as the servers read it: the whole file is the key, so there is no newline at its end.
+// keygen writes a key pair in the format of the servers: the whole file is the key, without a trailing newline.
 func keygen(arguments []string) error {
 	flags := flag.NewFlagSet("keygen", flag.ContinueOnError)
-	name := flags.String("name", "", "name of the log, which becomes its checkpoints' origin")
+	name := flags.String("name", "", "name of the log, which is the origin of its checkpoints")
 	private := flags.String("private", "", "file to write the private key to; it must not exist")
 	public := flags.String("public", "", "file to write the public key to; it must not exist")
 	if err := parseFlags(flags, arguments, "name", "private", "public"); err != nil {
@@ -23,9 +23,9 @@ func keygen(arguments []string) error {
 	if err != nil {
 		return err
 	}
-	// The library makes keys of names that it does not read back, such as one with a space.
+	// The library generates keys for names that it cannot read back, such as a name with a space.
 	if _, err := note.NewSigner(signer); err != nil {
-		return fmt.Errorf("--name %q is no name of a log: neither spaces nor '+' may be in it", *name)
+		return fmt.Errorf("--name %q is not a valid name of a log: it must contain neither spaces nor '+'", *name)
 	}
 	if err := writeNew(*private, signer, 0o600); err != nil {
 		return err
@@ -33,7 +33,7 @@ func keygen(arguments []string) error {
 	return writeNew(*public, verifier, 0o644)
 }
 
-// writeNew never replaces a key that a log may still be signed with.
+// writeNew never replaces a key, because a log may still use it.
 func writeNew(path, content string, mode os.FileMode) error {
 	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
 	if err != nil {
@@ -46,8 +46,8 @@ func writeNew(path, content string, mode os.FileMode) error {
 	return file.Close()
 }
 
-// readSigner reads a private key, and names the newline that editors and `echo` leave behind: the library only calls
-// such a key malformed.
+// readSigner reads a private key. Its error names the trailing newline that editors and `echo` add, which the library
+// only calls malformed.
 func readSigner(path string) (note.Signer, error) {
 	content, err := os.ReadFile(path)
 	if err != nil {
@@ -55,7 +55,7 @@ func readSigner(path string) (note.Signer, error) {
 	}
 	key := string(content)
 	if strings.TrimSpace(key) != key {
-		return nil, fmt.Errorf("the key file %s begins or ends with white space, such as a newline: the key must be all there is in it", path)
+		return nil, fmt.Errorf("the key file %s begins or ends with white space, such as a newline: it must contain nothing but the key", path)
 	}
 	signer, err := note.NewSigner(key)
 	if err != nil {
@@ -64,10 +64,10 @@ func readSigner(path string) (note.Signer, error) {
 	return signer, nil
 }
 
-// newVerifier takes a public key as text; `where` tells the person where it was read.
+// newVerifier parses the text of a public key. `where` names its source in errors.
 func newVerifier(key, where string) (note.Verifier, error) {
 	if strings.TrimSpace(key) != key {
-		return nil, fmt.Errorf("%s begins or ends with white space, such as a newline: the key must be all there is in it", where)
+		return nil, fmt.Errorf("%s begins or ends with white space, such as a newline: it must contain nothing but the key", where)
 	}
 	verifier, err := note.NewVerifier(key)
 	if err != nil {

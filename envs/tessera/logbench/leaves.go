@@ -5,16 +5,16 @@ import (
 	"math/rand/v2"
 )
 
-// leafHeader is how many bytes tell a leaf from all others: the run and its number in the run.
+// leafHeader is the number of bytes that identify a leaf: the run, and the leaf's number in it.
 const leafHeader = 16
 
-// leafMaker makes the leaves of one run, each again from its number alone: none has to be kept for the proofs.
+// leafMaker generates the leaves of one run from their numbers, so that proofs can generate them again.
 type leafMaker struct {
-	run  uint64 // another one for each run, so that no run repeats leaves of an earlier one in the same log
+	run  uint64 // different for each run, so that no run repeats leaves of an earlier one in the same log
 	size int
 }
 
-// appendLeaf appends leaf n to dst. Its filler does not compress.
+// appendLeaf appends leaf n to dst. Its filler is incompressible.
 func (m leafMaker) appendLeaf(dst []byte, n int) []byte {
 	end := len(dst) + m.size
 	dst = binary.BigEndian.AppendUint64(dst, m.run)

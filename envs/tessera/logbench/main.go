@@ -1,4 +1,4 @@
-// logbench measures how fast a tlog-tiles log accepts leaves, and proves afterwards that it has them.
+// logbench measures how fast a tlog-tiles log accepts leaves, and verifies afterwards that it includes them.
 package main
 
 import (
@@ -10,10 +10,10 @@ import (
 
 const usage = `logbench COMMAND [FLAGS]
 
-  keygen  make a key pair for a log
-  write   offer leaves at a steady rate, time them, and prove that they were included
-  watch   read a log that something else writes to: its growth, and proofs of a sample of its leaves
-  null    a log that does next to nothing, to measure what "write" itself can do
+  keygen  create a key pair for a log
+  write   offer leaves at a constant rate, time them, and prove their inclusion
+  watch   read a log that another program writes to: its growth, and proofs of a sample of its leaves
+  null    serve a minimal log in memory, to measure the limit of "write" itself
 
 logbench COMMAND -h lists the command's flags.
 `
@@ -50,7 +50,7 @@ func main() {
 	}
 }
 
-// parseFlags refuses what is no flag, and empty values of the flags that are required.
+// parseFlags refuses positional arguments, and empty values of required flags.
 func parseFlags(flags *flag.FlagSet, arguments []string, required ...string) error {
 	if err := flags.Parse(arguments); err != nil {
 		return err

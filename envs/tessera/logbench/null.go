@@ -22,15 +22,15 @@ import (
 	"golang.org/x/mod/sumdb/note"
 )
 
-// null serves a log in memory: it answers at once with an index, and publishes a signed checkpoint and tiles. Whatever
-// rate it cannot be written at is the writer's own limit.
+// null serves a log in memory. It answers immediately with an index, and publishes a signed checkpoint and tiles. Its
+// highest rate is the limit of the writer itself.
 func null(arguments []string) error {
 	flags := flag.NewFlagSet("null", flag.ContinueOnError)
-	listen := flags.String("listen", "", "address:port to listen on; port 0 takes a free one")
-	private := flags.String("private-key", "", "file with the key that checkpoints are signed with")
+	listen := flags.String("listen", "", "address:port to listen on; port 0 selects a free port")
+	private := flags.String("private-key", "", "file with the key that signs checkpoints")
 	interval := flags.Duration("publish-interval", 100*time.Millisecond, "time between checkpoints")
-	lose := flags.Uint64("lose-every", 0, "put another leaf in the place of every n-th, as a broken log would")
-	refuse := flags.Uint64("refuse-every", 0, "answer every n-th leaf with 503, as an overloaded log does")
+	lose := flags.Uint64("lose-every", 0, "replace every n-th leaf, like a broken log")
+	refuse := flags.Uint64("refuse-every", 0, "answer every n-th leaf with 503, like an overloaded log")
 	if err := parseFlags(flags, arguments, "listen", "private-key"); err != nil {
 		return err
 	}
@@ -58,11 +58,11 @@ func null(arguments []string) error {
 	case err := <-failed:
 		return err
 	case <-ctx.Done():
-		return nil // its connections end with the process
+		return nil // connections end with the process
 	}
 }
 
-// nullLog is a log whose tree lags behind its leaves, until the next checkpoint.
+// nullLog is a log whose tree gets new leaves with the next checkpoint.
 type nullLog struct {
 	signer                 note.Signer
 	tree                   *tree
@@ -71,8 +71,8 @@ type nullLog struct {
 	checkpoint             atomic.Pointer[[]byte]
 
 	mu     sync.Mutex
-	leaves [][]byte // hashes, from the tree's size on
-	size   uint64   // of all leaves, in the tree or not
+	leaves [][]byte // hashes of leaves that are not in the tree yet
+	size   uint64   // number of all leaves, in the tree or not
 }
 
 func (l *nullLog) handle(ctx *fasthttp.RequestCtx) {
@@ -138,7 +138,7 @@ func (l *nullLog) keepPublishing(ctx context.Context, interval time.Duration) er
 	}
 }
 
-// publish takes the new leaves into the tree and signs it. Only one at a time.
+// publish adds the new leaves to the tree and signs a checkpoint. It must not run concurrently.
 func (l *nullLog) publish() error {
 	l.mu.Lock()
 	leaves := l.leaves

@@ -16,28 +16,28 @@ import (
 )
 
 const (
-	// maxConsistency proofs are asked for at most; evenly over the checkpoints that were seen.
+	// maxConsistency is the limit of consistency proofs, spread evenly over the checkpoints that were seen.
 	maxConsistency = 200
-	// maxLostRows of the lost leaves are listed; all are counted.
+	// maxLostRows is the limit of listed lost leaves; all are counted.
 	maxLostRows = 20
 )
 
-// proofResult is what the log could prove about what it had said.
+// proofResult has the results of the proofs.
 type proofResult struct {
-	// Of a random sample of all leaves the log said it has.
+	// For a random sample of all accepted leaves.
 	Asked  int `json:"asked"`
 	Proved int `json:"proved"`
-	// Could not be asked, as when the server is gone: nothing is known about these.
+	// Proofs that could not be read, for example because the server is down: their result is unknown.
 	Unread    int    `json:"unread"`
 	UnreadWhy string `json:"unread_why,omitempty"`
-	// Leaves that the log said it has, and that are not there. Not only of the sample: those that no checkpoint ever
-	// covered are known without a proof, and so are those that share an index.
+	// Accepted leaves that are missing. They include leaves outside the sample: those that no checkpoint covered, and
+	// those that share an index, are known without a proof.
 	LostCount int        `json:"lost_count"`
 	Lost      []lostLeaf `json:"lost"`
-	// NotIntegrated counts leaves that no verified checkpoint covered up to the end of the wait. They are lost when
-	// the log could still be read then.
+	// NotIntegrated counts leaves that no verified checkpoint covered by the end of the wait. They count as lost if the
+	// log could still be read then.
 	NotIntegrated int `json:"not_integrated"`
-	// Each checkpoint that was seen must be a beginning of the last one.
+	// Each checkpoint that was seen must be a prefix of the last one.
 	ConsistencyAsked  int `json:"consistency_asked"`
 	ConsistencyProved int `json:"consistency_proved"`
 }
@@ -54,13 +54,13 @@ func (r *proofResult) lose(index uint64, why string, arguments ...any) {
 	}
 }
 
-// claim is what the log must prove: that the leaf is at its index. `hash` gives the leaf's.
+// claim is the claim that a leaf is at its index. `hash` returns the hash of the leaf.
 type claim struct {
 	index uint64
 	hash  func(ctx context.Context) ([]byte, error)
 }
 
-// proveWritten has the log prove a sample of the leaves it said it has.
+// proveWritten verifies proofs of a sample of the accepted leaves.
 func proveWritten(ctx context.Context, config *writeConfig, follower *follower, writer *writer) (*proofResult, error) {
 	result := &proofResult{Lost: []lostLeaf{}}
 	covered := result.lookWithoutProofs(config, follower, writer)
@@ -75,8 +75,8 @@ func proveWritten(ctx context.Context, config *writeConfig, follower *follower, 
 	return result, result.prove(ctx, &resources{logReader: follower.reader}, follower.seen, claims)
 }
 
-// proveWatched has the log prove a sample of the leaves that it serves, of those that came while it was watched. What
-// the writer had sent is not known here.
+// proveWatched verifies proofs of a sample of the leaves that the log serves, among those that arrived during the watch.
+// The leaves that the writer sent are unknown here.
 func proveWatched(ctx context.Context, config *logConfig, follower *follower) (*proofResult, error) {
 	result := &proofResult{Lost: []lostLeaf{}}
 	log := &resources{logReader: follower.reader}
@@ -102,7 +102,7 @@ func proveWatched(ctx context.Context, config *logConfig, follower *follower) (*
 	return result, result.prove(ctx, log, follower.seen, claims)
 }
 
-// lookWithoutProofs finds leaves that cannot be in the tree, and returns the numbers of those that may be.
+// lookWithoutProofs finds leaves that cannot be in the tree, and returns the numbers of the other leaves.
 func (r *proofResult) lookWithoutProofs(config *writeConfig, follower *follower, writer *writer) []int {
 	size, readable := follower.size(), follower.lastError == nil
 	var covered []int
@@ -133,8 +133,7 @@ func (r *proofResult) lookWithoutProofs(config *writeConfig, follower *follower,
 	return covered
 }
 
-// prove asks for the proofs of the claims, and that the checkpoints are of one history. An error means that they are
-// not.
+// prove verifies the claims, and that the checkpoints are consistent. It returns an error if they are not.
 func (r *proofResult) prove(ctx context.Context, log *resources, seen []sighting, claims []claim) error {
 	last := seen[len(seen)-1]
 	builder, err := client.NewProofBuilder(ctx, last.size, log.ReadTile)
@@ -161,11 +160,11 @@ func (r *proofResult) proveIncluded(ctx context.Context, builder *client.ProofBu
 		return
 	}
 	if err != nil {
-		r.lose(claim.index, "the log cannot prove it, though its checkpoint of %d leaves covers it: %v", last.size, err)
+		r.lose(claim.index, "the log cannot prove its inclusion, although the checkpoint of %d leaves covers it: %v", last.size, err)
 		return
 	}
 	if err := proof.VerifyInclusion(rfc6962.DefaultHasher, claim.index, last.size, hash, nodes, last.hash); err != nil {
-		r.lose(claim.index, "its proof does not lead to the root of the checkpoint of %d leaves: another leaf is in its place", last.size)
+		r.lose(claim.index, "its proof does not lead to the root of the checkpoint of %d leaves: another leaf has its index", last.size)
 		return
 	}
 	r.Proved++
@@ -177,24 +176,23 @@ func (r *proofResult) proveConsistent(ctx context.Context, builder *client.Proof
 	for i := 0; i < len(seen)-1; i += step {
 		earlier := seen[i]
 		if earlier.size == 0 {
-			continue // the empty tree is a beginning of every tree
+			continue // the empty tree is a prefix of every tree
 		}
 		r.ConsistencyAsked++
 		nodes, err := builder.ConsistencyProof(ctx, earlier.size, last.size)
 		if err != nil {
-			continue // asked and not proved
+			continue // asked, but not proved
 		}
 		if err := proof.VerifyConsistency(rfc6962.DefaultHasher, earlier.size, last.size, nodes, earlier.hash, last.hash); err != nil {
-			return fmt.Errorf("the log changed its past: its checkpoint of %d leaves is no beginning of that of %d: %w", earlier.size, last.size, err)
+			return fmt.Errorf("the log changed its past: its checkpoint of %d leaves is not a prefix of that of %d: %w", earlier.size, last.size, err)
 		}
 		r.ConsistencyProved++
 	}
 	return nil
 }
 
-// resources are what a log serves. They remember why one could not be read, because the errors of tessera's own client
-// do not say it in a way that a program can tell: a tile that a log does not have, though its checkpoint covers it, is
-// a leaf lost; a log that is away is not.
+// resources reads the resources of a log, and remembers why a read failed, because a program cannot tell that from the
+// errors of Tessera's client. A missing tile that the checkpoint covers means a lost leaf; an unreachable log does not.
 type resources struct {
 	logReader
 	failure error

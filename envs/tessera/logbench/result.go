@@ -12,16 +12,16 @@ import (
 	"time"
 )
 
-// result is the file that `write --out` writes. Times `t_s` count from the start of the load, and are negative before.
+// result is the file that `write --out` writes. Times `t_s` are since the start of the load, and negative before it.
 type result struct {
 	Schema       int     `json:"schema"`
 	Tool         string  `json:"tool"`
 	Mode         string  `json:"mode"` // write or watch; a watch offers nothing
 	GoVersion    string  `json:"go_version"`
-	Processors   int     `json:"processors"` // that this process may use at the same time
+	Processors   int     `json:"processors"` // that this process may use
 	StartedUnixS float64 `json:"started_unix_s"`
 	RunID        string  `json:"run_id"` // the first 8 bytes of each leaf, in hexadecimal
-	// What was asked for, without addresses, headers and keys.
+	// The configuration, without addresses, headers and keys.
 	RatePerS       float64 `json:"rate_per_s"`
 	WarmUpS        float64 `json:"warm_up_s"`
 	DurationS      float64 `json:"duration_s"`
@@ -34,19 +34,19 @@ type result struct {
 	FrontEnds      int     `json:"front_ends"`
 
 	Origin      string  `json:"origin"`
-	OfferedPerS float64 `json:"offered_per_s"` // really begun, in the window
-	// Of leaves whose intended start lies in the window, and of all.
+	OfferedPerS float64 `json:"offered_per_s"` // rate of leaves that were sent in the window
+	// Outcomes of the leaves that were due in the window, and of all leaves.
 	Window counts `json:"window"`
 	Total  counts `json:"total"`
-	// What the log said instead of accepting a leaf, the most frequent first.
+	// Messages of the log for leaves that it did not accept, the most frequent first.
 	Texts      []textCount `json:"texts"`
 	TextsOther int         `json:"texts_other"`
 
-	// Of leaves whose intended start lies in the window, and from that start.
-	StartDelay       summary      `json:"start_delay"`       // until the leaf was begun: above some ms, this process was the limit
-	AddLatency       distribution `json:"add_latency"`       // until the log answered a new leaf
-	DuplicateLatency distribution `json:"duplicate_latency"` // until the log answered a leaf that it had
-	IntegrateLatency distribution `json:"integrate_latency"` // until a poll saw the first verified checkpoint that covers a new leaf
+	// Times of the leaves that were due in the window, from when they were due.
+	StartDelay       summary      `json:"start_delay"`       // until the leaf was sent: above some ms, this process was the limit
+	AddLatency       distribution `json:"add_latency"`       // until the log answered, for new leaves
+	DuplicateLatency distribution `json:"duplicate_latency"` // until the log answered, for duplicates
+	IntegrateLatency distribution `json:"integrate_latency"` // until a poll saw a verified checkpoint that covers a new leaf
 
 	Checkpoints []checkpointRow `json:"checkpoints"`
 	Samples     []sample        `json:"samples"`
@@ -56,8 +56,8 @@ type result struct {
 	CPUSystemS  float64         `json:"cpu_system_s"`
 }
 
-// counts says what became of leaves: planned = sent + dropped, and sent is the sum of all the others. `accepted`
-// includes duplicates, which are answers with the index that the same leaf had been given before.
+// counts has the outcomes of leaves: planned = sent + dropped, and sent is the sum of all others. `accepted` includes
+// duplicates, which the log answered with the index that it gave to the same leaf before.
 type counts struct {
 	Planned        int `json:"planned"`
 	Sent           int `json:"sent"`
@@ -110,14 +110,14 @@ type textCount struct {
 	Count int    `json:"count"`
 }
 
-// checkpointRow is a new verified checkpoint, when a poll saw it.
+// checkpointRow is a new, verified checkpoint, with the time of the poll.
 type checkpointRow struct {
 	TS   float64 `json:"t_s"`
 	Size uint64  `json:"size"`
 }
 
-// sample is one second of the load, from t_s on. `accepted` counts answers that came in it, `integrated` leaves that
-// the tree grew by; all else belongs to leaves that were due in it.
+// sample is the second of the load that starts at t_s. `accepted` counts the answers in it, `integrated` the growth of
+// the tree in it. All else covers the leaves that were due in it.
 type sample struct {
 	TS            float64  `json:"t_s"`
 	Sent          int      `json:"sent"`
@@ -126,7 +126,7 @@ type sample struct {
 	Pushback      int      `json:"pushback"`
 	Errors        int      `json:"errors"`
 	Dropped       int      `json:"dropped"`
-	AddP50S       *float64 `json:"add_p50_s"` // null where no leaf was accepted
+	AddP50S       *float64 `json:"add_p50_s"` // null if no leaf was accepted
 	AddP99S       *float64 `json:"add_p99_s"`
 	IntegrateP50S *float64 `json:"integrate_p50_s"`
 	IntegrateP99S *float64 `json:"integrate_p99_s"`
@@ -135,10 +135,10 @@ type sample struct {
 type polls struct {
 	Asked  int    `json:"asked"`
 	Failed int    `json:"failed"`
-	Why    string `json:"why,omitempty"` // of the last one, when it failed
+	Why    string `json:"why,omitempty"` // why the last poll failed, if it did
 }
 
-// newResult holds what the follower saw; a load adds its own.
+// newResult returns a result with what the follower saw. A load adds its figures.
 func newResult(mode string, config *logConfig, follower *follower, start time.Time, proofs *proofResult) *result {
 	r := &result{
 		Schema:        1,
@@ -171,7 +171,7 @@ func newResult(mode string, config *logConfig, follower *follower, start time.Ti
 	return r
 }
 
-// save writes the file, which appears whole or not at all.
+// save writes the file atomically.
 func (r *result) save(path string) error {
 	content, err := json.Marshal(r)
 	if err != nil {
@@ -184,7 +184,7 @@ func (r *result) save(path string) error {
 	return os.Rename(partial, path)
 }
 
-// addWritten adds what was offered, and sums up what became of it.
+// addWritten adds the figures of the load.
 func (r *result) addWritten(config *writeConfig, writer *writer, usage windowUsage, seen sightings) {
 	r.RunID = fmt.Sprintf("%016x", writer.leaves.run)
 	r.RatePerS, r.WarmUpS, r.CoolDownS = config.RatePerS, config.WarmUpS, config.CoolDownS
@@ -238,7 +238,7 @@ func (r *result) addWritten(config *writeConfig, writer *writer, usage windowUsa
 	r.Samples = bySecond.samples()
 }
 
-// sightings are the verified checkpoints, on the load's clock.
+// sightings are the verified checkpoints, with times since the start of the load.
 type sightings struct {
 	at    []time.Duration
 	sizes []uint64
@@ -253,7 +253,7 @@ func newSightings(seen []sighting, start time.Time) sightings {
 	return s
 }
 
-// covering is when the first checkpoint was seen that covers the leaf at the index; false when none does.
+// covering returns when the first checkpoint that covers the index was seen; false if there is none.
 func (s sightings) covering(index uint64) (time.Duration, bool) {
 	i := sort.Search(len(s.sizes), func(i int) bool { return s.sizes[i] > index })
 	if i == len(s.sizes) {
@@ -262,7 +262,7 @@ func (s sightings) covering(index uint64) (time.Duration, bool) {
 	return s.at[i], true
 }
 
-// rows are the texts, the most frequent first.
+// rows returns the texts, the most frequent first.
 func (t *answerTexts) rows() []textCount {
 	rows := []textCount{}
 	for key, count := range t.seen {
@@ -274,5 +274,5 @@ func (t *answerTexts) rows() []textCount {
 	return rows
 }
 
-// round drops digits below a microsecond, which are noise and most of the file.
+// round drops digits below a microsecond, which are noise and would make up most of the file.
 func round(s float64) float64 { return math.Round(s*1e6) / 1e6 }

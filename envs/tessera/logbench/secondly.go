@@ -2,7 +2,7 @@ package main
 
 import "time"
 
-// secondly holds what happened in each second of the load.
+// secondly has the figures of each second of the load.
 type secondly []secondOfLoad
 
 type secondOfLoad struct {
@@ -15,8 +15,8 @@ func newSecondly(load time.Duration) secondly {
 	return make(secondly, max(1, int((load+time.Second-1)/time.Second)))
 }
 
-// at is the second of a time. What comes after the load, as the last answers do, has a second of its own, which is
-// not shown: it would be one of another length.
+// at returns the second of a time. Times after the load, such as those of the last answers, get a second that is not
+// shown, because its length would differ.
 func (s secondly) at(t time.Duration) *secondOfLoad {
 	second := int(t / time.Second)
 	if t < 0 || second >= len(s) {

@@ -13,7 +13,7 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// maxAnswer is more than any index or message; a larger answer is none of a log.
+// maxAnswer exceeds any index or message. A larger answer does not come from a log.
 const maxAnswer = 1 << 16
 
 // frontEnd is one server that accepts leaves, with its connections.
@@ -45,9 +45,9 @@ func newFrontEnds(config *writeConfig, headers map[string]string) ([]*frontEnd, 
 				IsTLS:               secure,
 				TLSConfig:           &tls.Config{ServerName: address.Hostname()},
 				MaxConns:            config.MaxInFlight,
-				MaxIdleConnDuration: time.Hour, // a connection is made once, not again in every quiet moment
+				MaxIdleConnDuration: time.Hour, // connections are kept over idle periods
 				MaxResponseBodySize: maxAnswer,
-				// Each leaf is sent once: a second attempt would be counted as the first one's latency.
+				// Each leaf is sent once: the time of a second attempt would count as latency of the first one.
 				MaxIdemponentCallAttempts: 1,
 				// No header that a log does not need.
 				NoDefaultUserAgentHeader: true,
@@ -57,10 +57,10 @@ func newFrontEnds(config *writeConfig, headers map[string]string) ([]*frontEnd, 
 	return fronts, nil
 }
 
-// below is the address of what lies below `base`, which may end with a slash or not.
+// below returns the address of `name` below `base`, which may end with a slash or not.
 func below(base, name string) string { return strings.TrimSuffix(base, "/") + "/" + name }
 
-// sender sends one leaf after the other; each worker has its own, whose memory is used again and again.
+// sender sends one leaf after the other. Each worker has its own, which reuses its memory.
 type sender struct {
 	fronts   []*frontEnd
 	requests []fasthttp.Request // one for each front end
@@ -83,7 +83,7 @@ func newSender(fronts []*frontEnd, timeout time.Duration) *sender {
 	return s
 }
 
-// add posts the body, to the front end whose turn it is with leaf n. `text` is what went wrong.
+// add posts the body to the front end for leaf n. `text` describes a failure.
 func (s *sender) add(n int) (index uint64, what outcome, text string) {
 	front := n % len(s.fronts)
 	request := &s.requests[front]
@@ -126,14 +126,14 @@ func kindOf(err error) outcome {
 	return connectError
 }
 
-// textOf leaves the addresses out, whose ports differ: the same failure is the same text.
+// textOf leaves out addresses, whose ports differ, so that equal failures have equal texts.
 func textOf(err error) string {
 	var operation *net.OpError
 	switch {
 	case errors.As(err, &operation):
 		return operation.Op + ": " + operation.Err.Error()
 	case errors.Is(err, fasthttp.ErrConnectionClosed):
-		return "the server closed the connection without an answer" // the library's own text advises the server
+		return "the server closed the connection without an answer" // the text of the library is advice for the server
 	}
 	return err.Error()
 }

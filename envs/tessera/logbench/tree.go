@@ -9,12 +9,12 @@ import (
 	"github.com/transparency-dev/tessera/api/layout"
 )
 
-// tree is a Merkle tree in memory that serves its tiles. All methods may be called at the same time.
+// tree is an in-memory Merkle tree that serves its tiles. All methods are safe for concurrent use.
 type tree struct {
 	mu     sync.RWMutex
 	size   uint64
 	growth *compact.Range
-	// levels[l] has the hashes in tiles of level l one after the other: roots of whole subtrees of 256^l leaves.
+	// levels[l] has the hashes of all tiles of level l in order: the roots of full subtrees of 256^l leaves.
 	levels [][][]byte
 }
 
@@ -40,7 +40,7 @@ func (t *tree) grow(leaves [][]byte) (size uint64, root []byte, err error) {
 	return t.size, root, err
 }
 
-// keep is called with each node when it is complete, those of one level from left to right.
+// keep is called with each node when it is complete, from left to right within a level.
 func (t *tree) keep(id compact.NodeID, hash []byte) {
 	if id.Level%layout.TileHeight != 0 {
 		return
@@ -52,7 +52,7 @@ func (t *tree) keep(id compact.NodeID, hash []byte) {
 	t.levels[level] = append(t.levels[level], hash)
 }
 
-// tile is the content of a tile, of its first `partial` hashes when that is not 0; false when there is no such tile.
+// tile returns the content of a tile, or its first `partial` hashes if that is not 0; false if it does not exist.
 func (t *tree) tile(level, index uint64, partial uint8) ([]byte, bool) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()

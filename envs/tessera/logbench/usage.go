@@ -6,13 +6,13 @@ import (
 	"time"
 )
 
-// windowUsage is the processor time that this process used in the measured window.
+// windowUsage is the CPU time that this process used in the measured window.
 type windowUsage struct {
 	user, system float64 // s
 }
 
-// watchUsage looks at the beginning and at the end of the window, both counted from now; what it saw is asked for
-// after the window.
+// watchUsage reads the CPU time at the start and the end of the window, both from now. The function that it returns
+// gives the difference after the window.
 func watchUsage(low, high time.Duration) func() windowUsage {
 	var begin, end windowUsage
 	var looked sync.WaitGroup
@@ -32,7 +32,7 @@ func (u windowUsage) since(begin windowUsage) windowUsage {
 func usedUpToNow() windowUsage {
 	var usage syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
-		panic(err) // it has no way to fail for a process that asks about itself
+		panic(err) // impossible for the process itself
 	}
 	return windowUsage{time.Duration(usage.Utime.Nano()).Seconds(), time.Duration(usage.Stime.Nano()).Seconds()}
 }

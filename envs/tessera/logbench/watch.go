@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// watch follows a log that something else writes to.
+// watch follows a log that another program writes to.
 func watch(arguments []string) error {
 	flags := flag.NewFlagSet("watch", flag.ContinueOnError)
-	configPath := flags.String("config", "", "file of JSON that says which log, and for how long")
+	configPath := flags.String("config", "", "JSON file with the log and the duration")
 	out := flags.String("out", "", "file to write the result to, as JSON")
 	if err := parseFlags(flags, arguments, "config", "out"); err != nil {
 		return err
@@ -21,7 +21,7 @@ func watch(arguments []string) error {
 	if err != nil {
 		return err
 	}
-	// A request to end is a shorter watch, not a failed one.
+	// A signal shortens the watch, and does not fail it.
 	ended, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	result, err := runWatch(context.Background(), ended, config)
@@ -31,7 +31,7 @@ func watch(arguments []string) error {
 	return result.save(*out)
 }
 
-// runWatch fails as runWrite does: at the beginning, or when the log shows what no log may show.
+// runWatch fails like runWrite: if the log cannot be read at the start, or violates its guarantees.
 func runWatch(ctx, ended context.Context, config *watchConfig) (*result, error) {
 	headers, err := config.expandedHeaders()
 	if err != nil {
@@ -63,8 +63,8 @@ func runWatch(ctx, ended context.Context, config *watchConfig) (*result, error) 
 	return result, nil
 }
 
-// waitStill waits until the tree has not grown for `still`, and for longer than it ever took from one new checkpoint
-// to the next: then the last leaves are integrated, if whatever wrote them has ended.
+// waitStill waits until the tree has not grown for `still`, and for longer than the longest step between checkpoints. If
+// the writer has ended, the last leaves are then integrated.
 func waitStill(ctx context.Context, follower *follower, still, within time.Duration) {
 	deadline := time.Now().Add(within)
 	for time.Now().Before(deadline) && ctx.Err() == nil {

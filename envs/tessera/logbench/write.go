@@ -10,10 +10,10 @@ import (
 	"time"
 )
 
-// write offers leaves at a steady rate, whatever the log does: the load is open.
+// write offers leaves at a constant rate, whatever the log does (an open loop).
 func write(arguments []string) error {
 	flags := flag.NewFlagSet("write", flag.ContinueOnError)
-	configPath := flags.String("config", "", "file of JSON that says what to do")
+	configPath := flags.String("config", "", "JSON file with the configuration")
 	out := flags.String("out", "", "file to write the result to, as JSON")
 	if err := parseFlags(flags, arguments, "config", "out"); err != nil {
 		return err
@@ -22,7 +22,7 @@ func write(arguments []string) error {
 	if err != nil {
 		return err
 	}
-	// All that is kept is one big list without pointers: collecting more often would only take processor time.
+	// The heap is mainly one large list without pointers, so more frequent collections would only take CPU time.
 	debug.SetGCPercent(400)
 	result, err := runWrite(context.Background(), config)
 	if err != nil {
@@ -31,10 +31,10 @@ func write(arguments []string) error {
 	return result.save(*out)
 }
 
-// runWrite looks at the log, offers leaves, waits until they are integrated, and has a sample of them proved.
+// runWrite reads the log, offers leaves, waits until they are integrated, and verifies proofs of a sample.
 //
-// It fails when the log cannot be read in the beginning, and when it shows anything that no log may show: a checkpoint
-// that does not verify, a tree that shrinks or whose past has changed. Whatever else goes wrong is counted.
+// It fails if the log cannot be read at the start, or violates its guarantees: a checkpoint does not verify, or the tree
+// shrinks or changes its past. All other failures are counted.
 func runWrite(ctx context.Context, config *writeConfig) (*result, error) {
 	if err := raiseFileLimit(config.MaxInFlight); err != nil {
 		return nil, err
@@ -89,12 +89,12 @@ func newWriter(config *writeConfig, fronts []*frontEnd) *writer {
 		leaves:   leafMaker{run: rand.Uint64(), size: config.LeafBytes},
 		fronts:   fronts,
 		attempts: make([]attempt, config.planned()),
-		// As large as may be in flight, so that whoever hands out the leaves never waits.
+		// As large as the in-flight limit, so that pace never waits.
 		queue: make(chan int, config.MaxInFlight),
 	}
 }
 
-// offer has each leaf begun when it is due, and returns when all are answered, with the processor time of the window.
+// offer sends each leaf when it is due. It returns the CPU time of the window after all answers.
 func (w *writer) offer(ctx context.Context) windowUsage {
 	w.start = time.Now()
 	usage := watchUsage(w.config.window())
@@ -102,13 +102,13 @@ func (w *writer) offer(ctx context.Context) windowUsage {
 	close(w.queue)
 	w.working.Wait()
 	if ctx.Err() != nil {
-		return windowUsage{} // broken off: there will be no result
+		return windowUsage{} // canceled: there is no result
 	}
 	return usage()
 }
 
-// pace hands out the leaves that are due. Leaves that are less than a timer's grain apart (about 1 ms) come in small
-// bursts; their latency counts from when they were due, nevertheless.
+// pace hands out leaves when they are due. Leaves that are closer than the timer's resolution (about 1 ms) come in small
+// bursts, but their latency still starts when they were due.
 func (w *writer) pace(ctx context.Context) {
 	workers := int64(0)
 	for n := range w.attempts {
@@ -124,7 +124,7 @@ func (w *writer) pace(ctx context.Context) {
 			w.attempts[n].outcome = dropped
 			continue
 		}
-		// As many workers as there were ever leaves in flight: most runs need few.
+		// As many workers as the highest number of leaves in flight: most runs need few.
 		if workers < under {
 			workers++
 			w.working.Add(1)
@@ -162,12 +162,12 @@ func (w *writer) send(sender *sender, n int) {
 	w.texts.count(outcome, text)
 }
 
-// leafFor is n, or with the wanted probability one of all leaves that the log has accepted up to now.
+// leafFor returns n or, with the probability of a duplicate, one of the leaves that the log has accepted so far.
 func (w *writer) leafFor(n int) int {
 	if w.config.DuplicateShare == 0 || n == 0 || rand.Float64() >= w.config.DuplicateShare {
 		return n
 	}
-	// A few draws: where pushback is the rule, hardly any leaf was accepted.
+	// Limited draws: under constant pushback, hardly any leaf was accepted.
 	for range 32 {
 		earlier := rand.IntN(n)
 		// Its fields were written before its index was.
@@ -178,7 +178,7 @@ func (w *writer) leafFor(n int) int {
 	return n
 }
 
-// treeSize is the size that the tree must have with all leaves that the log said it has.
+// treeSize returns the size of a tree with all accepted leaves.
 func (w *writer) treeSize() uint64 {
 	size := uint64(0)
 	for n := range w.attempts {
@@ -187,7 +187,7 @@ func (w *writer) treeSize() uint64 {
 	return size
 }
 
-// waitIntegrated waits until a verified checkpoint is of `size` leaves, or until the time is over.
+// waitIntegrated waits until a verified checkpoint has `size` leaves, or the time is over.
 func waitIntegrated(ctx context.Context, follower *follower, size uint64, within time.Duration) {
 	deadline := time.Now().Add(within)
 	for follower.size() < size && time.Now().Before(deadline) && ctx.Err() == nil {
@@ -195,7 +195,7 @@ func waitIntegrated(ctx context.Context, follower *follower, size uint64, within
 	}
 }
 
-// answerTexts counts what the log said instead of accepting a leaf.
+// answerTexts counts messages for leaves that the log did not accept.
 type answerTexts struct {
 	mu    sync.Mutex
 	seen  map[answerText]int
@@ -209,7 +209,7 @@ type answerText struct {
 
 const (
 	maxTexts    = 20
-	maxTextSize = 500 // a path may stand before the cause
+	maxTextSize = 500 // a path may precede the cause
 )
 
 func (t *answerTexts) count(kind outcome, text string) {

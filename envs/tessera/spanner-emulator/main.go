@@ -1,5 +1,5 @@
-// spanner-emulator serves Spanner's own in-memory fake over gRPC. It keeps nothing, and is no measure of Spanner: what
-// is measured with it must be labelled "emulated".
+// spanner-emulator serves Spanner's in-memory fake over gRPC. It stores nothing, and its speed says nothing about Spanner:
+// label results "emulated".
 package main
 
 import (

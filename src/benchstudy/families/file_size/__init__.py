@@ -1,1 +1,1 @@
-"""Files of rising size, written and read back, on file systems and object stores."""
+"""Times of writing and reading files of different sizes, on file systems and object stores."""

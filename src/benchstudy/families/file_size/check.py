@@ -1,4 +1,4 @@
-"""What `benchstudy check` looks for: folders and buckets that can be written to."""
+"""Checks of `benchstudy check`: writable folders and buckets."""
 
 import json
 import os
@@ -14,13 +14,13 @@ _SLACK = 1.05  # a file takes a little more than its size
 
 
 def check_host(config: FileSizeConfig, host: HostCheck) -> None:
-    """Whether every backend can be written to, with space for what is measured."""
+    """Report whether every backend is writable and has enough space for the cases."""
     here = makes_load(host.roles, host.target_roles) if config.clients else "sut" in host.roles
     if not here:
         return
     for backend in config.backends:
         if backend.service is not None:
-            continue  # it exists only while its service runs
+            continue  # the backend exists only while its service runs
         if isinstance(backend, PathBackend):
             _check_path(config, backend, host)
         else:
@@ -31,24 +31,24 @@ def _check_path(config: FileSizeConfig, backend: PathBackend, host: HostCheck) -
     found = host.path_info(backend.path)
     where = f"backend {backend.name}: {backend.path}"
     if not found["is_dir"]:
-        host.problem(f"{where} is not a folder", "mount it or make it")
+        host.problem(f"{where} is not a folder", "mount or create it")
         return
     if backend.expect_fs and found["fs_type"] not in backend.expect_fs:
         host.problem(
             f"{where} is on {found['fs_type']} ({found['mount_point']}), not {' or '.join(backend.expect_fs)}",
-            "mount it, or mend expect_fs",
+            "mount the file system, or correct expect_fs",
         )
         return
     if not found["writable"]:
-        host.problem(f"{where} is not writable for the SSH user", "give the user the right to write there")
+        host.problem(f"{where} is not writable for the SSH user", "grant the user write access")
         return
-    # Files that are read stay for the session; one that is written lives beside them.
+    # Files to read stay for the session. One file that is written exists beside them.
     sizes = [size.bytes for size in config.sizes_of(backend)]
     needed = int(_SLACK * (sum(sizes) * ("read" in config.ops) + max(sizes) * ("write" in config.ops)))
     if found["free_bytes"] < needed:
         host.problem(
-            f"{where} has {found['free_bytes']} bytes free and {needed} are needed",
-            "free some, or drop sizes",
+            f"{where} has {found['free_bytes']} bytes free, but {needed} are needed",
+            "free some space, or remove sizes",
         )
         return
     host.ok(f"{where} is on {found['fs_type']}, writable, with space for {needed} bytes")
@@ -67,12 +67,12 @@ def _check_s3(backend: S3Backend, host: HostCheck) -> None:
     try:
         prefix = f"{backend.prefix}benchstudy/check-{token_hex(8)}/"
         request = {"action": "check", **s3_request(backend, backend.endpoint_url, prefix, host.library("boto3"))}
-        # Through stdin: the arguments of a process can be read by everybody.
+        # Through stdin, because every user can read the arguments of a process.
         answer = host.agent_call("file_size:main", as_argument(request), input=json.dumps(keys).encode())
     except BenchstudyError as error:
-        host.problem(f"{where}: it could not be tried: {error}", "")
+        host.problem(f"{where}: the check failed: {error}", "")
         return
     if answer["finding"]:
         host.problem(f"{where}: {answer['finding']}", "")
     else:
-        host.ok(f"{where}: an object was put into bucket {backend.bucket}, read back and removed")
+        host.ok(f"{where}: wrote, read and removed an object in bucket {backend.bucket}")

@@ -1,4 +1,4 @@
-"""What a study says about the family file_size."""
+"""The configuration of the family file_size."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,7 +15,7 @@ from benchstudy.model.services import PLACEHOLDER, check_service
 from benchstudy.model.strict import Strict
 from benchstudy.model.units import DurationField, Size, SizeField
 
-# The secrets that an S3 service of the study's own declares.
+# The secrets that an S3 service of the study declares.
 SERVICE_KEYS = ("access_key", "secret_key")
 _BLOCK = 4096
 _SMALLEST_CHUNK = 128 * 1024
@@ -24,17 +24,19 @@ _SMALLEST_PART = 5 * 1024**2  # S3 refuses smaller ones
 
 class _Backend(Strict):
     name: Name
-    service: Name | None = Field(None, description="a service below `services` that must be up for it")
-    sizes: list[SizeField] | None = Field(None, min_length=1, description="of the family's only these, such as of A/A")
+    service: Name | None = Field(None, description="the service below `services` that provides the backend")
+    sizes: list[SizeField] | None = Field(
+        None, min_length=1, description="a subset of the family's sizes, for example for A/A"
+    )
     same_as: Name | None = Field(
-        None, description="the backend that this one is, under another name (A/A): all else is taken from there"
+        None, description="the backend that this one repeats under another name (A/A); it has all its other keys"
     )
 
     added_later: ClassVar[tuple[str, ...]] = ("same_as", "sizes")
 
     @model_serializer(mode="wrap")
     def _as_declared(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """A study's hash must stay what it was before there were these keys."""
+        """Leave out newer keys at their defaults, so that the hash of an older study stays the same."""
         fields = type(self).model_fields
         unsaid = {key for key in self.added_later if getattr(self, key) == fields[key].default}
         return {key: value for key, value in dump(self).items() if key not in unsaid}
@@ -44,11 +46,11 @@ class PathBackend(_Backend):
     """A folder on whatever is mounted there: local disk, NFS, EFS, FUSE."""
 
     kind: Literal["path"]
-    path: str = Field(description="a folder that exists; may hold {{service.dir}}")
+    path: str = Field(description="an existing folder; may contain {{service.dir}}")
     expect_fs: FileSystems = Field(
-        [], description="its type as /proc/mounts calls it (ext4, nfs4, fuse.sshfs …), asserted; several may do"
+        [], description="the required file system type, or several, as in /proc/mounts (ext4, nfs4, fuse.sshfs …)"
     )
-    direct: bool | None = Field(None, description="O_DIRECT for this backend; the family's `direct` when left out")
+    direct: bool | None = Field(None, description="use O_DIRECT for this backend; the default is the family's `direct`")
 
     @property
     def location(self) -> str:
@@ -63,34 +65,46 @@ class PathBackend(_Backend):
 
 
 class S3Backend(_Backend):
-    """A bucket of Amazon S3 or of a server that speaks its protocol."""
+    """A bucket of Amazon S3 or of a server with the same protocol."""
 
     kind: Literal["s3"]
-    bucket: str = Field(pattern=r"^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$", description="made only on a service of ours")
-    endpoint_url: str | None = Field(None, description="Amazon's own when left out; may hold {{service.port.NAME}}")
+    bucket: str = Field(
+        pattern=r"^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$",
+        description="name of the bucket; created only if the backend has a service",
+    )
+    endpoint_url: str | None = Field(None, description="the default is Amazon's; may contain {{service.port.NAME}}")
     region: str | None = None
-    part_size: SizeField = Field(Size("100MB"), description="of the parts that a large object goes up in")
-    max_concurrency: int = Field(1, ge=1, le=64, description="parts moved at once; 1: one after the other, no threads")
-    prefix: str = Field("", description="put before our own benchstudy/<study>/<session>/")
-    access_key_env: str | None = Field(None, description="variable of the controller's environment with the key id")
-    secret_key_env: str | None = Field(None, description="variable of the controller's environment with the secret")
+    part_size: SizeField = Field(Size("100MB"), description="size of the parts in which a large object is uploaded")
+    max_concurrency: int = Field(
+        1, ge=1, le=64, description="parts that are transferred at once; 1: one after the other, without threads"
+    )
+    prefix: str = Field("", description="prefix of benchstudy/<study>/<session>/")
+    access_key_env: str | None = Field(None, description="environment variable of the controller with the key ID")
+    secret_key_env: str | None = Field(None, description="environment variable of the controller with the secret key")
     addressing_style: Literal["auto", "path", "virtual"] = Field(
-        "auto", description="where the bucket's name stands: `path`, in front of the host's, or as boto3 decides"
+        "auto",
+        description="where the bucket's name stands: in the path, in the host name (virtual), or as boto3 decides",
     )
     checksums: Literal["when_supported", "when_required"] = Field(
         "when_supported",
-        description="a CRC32 with each upload, checked in each answer that has one; some stores refuse it",
+        description="send a CRC32 with each upload, and check each answer that has one; some stores refuse this",
     )
-    signature: Literal["auto", "v4", "v2"] = Field("auto", description="of requests; boto3's own choice is v4")
-    sign_payload: bool = Field(False, description="true: an SHA-256 of what goes up over https, too; over http always")
+    signature: Literal["auto", "v4", "v2"] = Field(
+        "auto", description="signature version of requests; boto3 chooses v4"
+    )
+    sign_payload: bool = Field(
+        False, description="true: sign the SHA-256 of uploads over HTTPS, too; over HTTP it is always signed"
+    )
     multipart_threshold: SizeField | None = Field(
-        None, description="from this size on an object moves in parts; `part_size` when left out"
+        None, description="objects of this size or more are transferred in parts; the default is `part_size`"
     )
-    attempts: int = Field(5, ge=1, le=20, description="of an operation whose failure may pass; each is kept")
-    connect_timeout: DurationField = Field(10.0, ge=0.1, description="of an attempt")
-    read_timeout: DurationField = Field(60.0, ge=0.1, description="of an attempt, without a byte")
-    accelerate: bool = Field(False, description="true: Amazon's Transfer Acceleration")
-    dualstack: bool = Field(False, description="true: Amazon's addresses that also have IPv6")
+    attempts: int = Field(
+        5, ge=1, le=20, description="attempts per operation after transient errors; each attempt is recorded"
+    )
+    connect_timeout: DurationField = Field(10.0, ge=0.1, description="of one attempt")
+    read_timeout: DurationField = Field(60.0, ge=0.1, description="of one attempt, without receiving a byte")
+    accelerate: bool = Field(False, description="true: use Amazon's Transfer Acceleration")
+    dualstack: bool = Field(False, description="true: use Amazon's dual-stack endpoints (IPv4 and IPv6)")
 
     added_later: ClassVar[tuple[str, ...]] = (
         *_Backend.added_later,
@@ -106,14 +120,14 @@ class S3Backend(_Backend):
     @classmethod
     def _large_enough(cls, value: Size) -> Size:
         if value.bytes < _SMALLEST_PART:
-            raise ValueError(f"{value} is too small: S3 takes parts of 5MiB or more")
+            raise ValueError(f"{value} is too small: give 5MiB or more, the minimum of S3")
         return value
 
     @field_validator("endpoint_url")
     @classmethod
     def _plain_url(cls, value: str | None) -> str | None:
         if value is not None and (not value.startswith(("http://", "https://")) or "@" in urlsplit(value).netloc):
-            raise ValueError("give http:// or https:// and the server, without a user or password")
+            raise ValueError("give a URL with http:// or https:// and the server, without user and password")
         return value
 
     @field_validator("prefix")
@@ -126,14 +140,14 @@ class S3Backend(_Backend):
     @model_validator(mode="after")
     def _keys_come_in_pairs(self) -> "S3Backend":
         if (self.access_key_env is None) != (self.secret_key_env is None):
-            raise ValueError("give access_key_env and secret_key_env, or neither (then the host's own role is used)")
+            raise ValueError("give access_key_env and secret_key_env, or neither (the host then uses its own role)")
         if self.endpoint_url is not None and (self.accelerate or self.dualstack):
-            raise ValueError("accelerate and dualstack are of Amazon's own addresses: leave out endpoint_url")
+            raise ValueError("accelerate and dualstack need Amazon's own endpoints: leave out endpoint_url")
         return self
 
     @property
     def threshold(self) -> Size:
-        """From which size on an object moves in parts."""
+        """The size from which an object is transferred in parts."""
         return self.multipart_threshold or self.part_size
 
 
@@ -141,27 +155,33 @@ Backend = Annotated[PathBackend | S3Backend, Field(discriminator="kind")]
 
 
 class SameBackend(Strict):
-    """Another backend under a name of its own (A/A), which takes all else from there."""
+    """A backend that repeats another one under its own name (A/A)."""
 
     name: Name
     same_as: Name
-    sizes: list[SizeField] | None = Field(None, min_length=1, description="of the family's only these")
+    sizes: list[SizeField] | None = Field(None, min_length=1, description="a subset of the family's sizes")
 
 
 class FileSizeConfig(StorageOfClients):
-    """What is varied: backends, operations, sizes, durability of writes and cache state of reads."""
+    """The factors of the family: backends, operations, sizes, durability of writes and cache state of reads."""
 
     takes_systems: ClassVar[Mapping[str, TakesSystem]] = {"backends": TakesSystem()}
 
     backends: list[Backend] = Field(min_length=1)
     ops: list[Literal["write", "read"]] = Field(["write", "read"], min_length=1)
     sizes: list[SizeField] = Field(min_length=1)
-    sync: list[Literal["none", "fsync"]] = Field(["fsync"], min_length=1, description="of writes to a path")
-    cache: list[Literal["cold", "warm"]] = Field(["cold", "warm"], min_length=1, description="before reads of a path")
-    direct: bool = Field(False, description="O_DIRECT: go around the page cache; then reads have no cache levels")
-    chunk: SizeField = Field(Size("1MiB"), description="bytes given to one write or read call")
-    operations: int = Field(10, ge=1, le=10_000, description="whole files a trial, as far as the next line allows")
-    max_bytes_per_trial: SizeField = Field(Size("1GB"), description="bounds a trial; one file is always done")
+    sync: list[Literal["none", "fsync"]] = Field(["fsync"], min_length=1, description="what writes to a path wait for")
+    cache: list[Literal["cold", "warm"]] = Field(
+        ["cold", "warm"], min_length=1, description="state of the page cache before reads of a path"
+    )
+    direct: bool = Field(
+        False, description="use O_DIRECT, which bypasses the page cache; reads then have no cache levels"
+    )
+    chunk: SizeField = Field(Size("1MiB"), description="bytes per write or read call")
+    operations: int = Field(10, ge=1, le=10_000, description="files per trial, unless max_bytes_per_trial allows fewer")
+    max_bytes_per_trial: SizeField = Field(
+        Size("1GB"), description="upper bound of bytes per trial; at least one file is measured"
+    )
 
     @field_validator(
         "backends", mode="before", json_schema_input_type=Annotated[list[Backend | SameBackend], Field(min_length=1)]
@@ -184,14 +204,14 @@ class FileSizeConfig(StorageOfClients):
     @classmethod
     def _positive(cls, value: list[Size]) -> list[Size]:
         if any(size.bytes == 0 for size in value):
-            raise ValueError("a file of no bytes has no transfer to time")
+            raise ValueError("an empty file has no transfer to measure: give sizes above 0")
         return value
 
     @model_validator(mode="after")
     def _sizes_of_backends(self) -> "FileSizeConfig":
         for backend in self.backends:
             for size in backend.sizes or ():
-                require_known(size, self.sizes, f"backend {backend.name}: {size} is none of the family's sizes")
+                require_known(size, self.sizes, f"backend {backend.name}: {size} is not one of the family's sizes")
         return self
 
     @model_validator(mode="after")
@@ -199,7 +219,7 @@ class FileSizeConfig(StorageOfClients):
         for backend in self.backends:
             if backend.service is None:
                 if "{{" in backend.location:
-                    raise ValueError(f"backend {backend.name}: a text with {{{{…}}}} needs `service: NAME`")
+                    raise ValueError(f"backend {backend.name}: a value with {{{{…}}}} needs `service: NAME`")
                 continue
             service = check_service(f"backend {backend.name}", backend.service, self.services)
             known = {"service.dir", "service.bind", *(f"service.port.{port}" for port in service.ports)}
@@ -208,20 +228,22 @@ class FileSizeConfig(StorageOfClients):
             missing = set(SERVICE_KEYS) - set(service.secrets)
             if isinstance(backend, S3Backend) and backend.access_key_env is None and missing:
                 raise ValueError(
-                    f"backend {backend.name}: its service {backend.service} must declare secrets: "
-                    f"[{', '.join(SERVICE_KEYS)}], or the backend access_key_env and secret_key_env"
+                    f"backend {backend.name}: declare secrets: [{', '.join(SERVICE_KEYS)}] in service "
+                    f"{backend.service}, or access_key_env and secret_key_env in the backend"
                 )
         return self
 
     def why_not(self, case: Case, clients: int) -> str | None:
-        """Each client has files of its own in a folder that it sees by itself, or objects in one bucket."""
+        """Why a case cannot have several clients; None if it can. Each client has files or objects of its own."""
         backend = self.backend(case.levels["backend"])
         if isinstance(backend, PathBackend) and backend.service is not None:
-            return f"backend {backend.name}: its service is on one host: mount it on each load host, and give the path"
+            return (
+                f"backend {backend.name}: its service runs on one host: mount it on each load host, and give the path"
+            )
         return None
 
     def operations_of(self, size: Size) -> int:
-        """Operations in one trial: small files several times, so that a trial is not one short moment."""
+        """Operations per trial: several for small files, so that a trial is not too short."""
         return max(1, min(self.operations, self.max_bytes_per_trial.bytes // size.bytes))
 
     def sizes_of(self, backend: PathBackend | S3Backend) -> list[Size]:
@@ -235,15 +257,17 @@ class FileSizeConfig(StorageOfClients):
 
 
 def _whole(entry: Mapping[str, Any], named: Mapping[str, Mapping[str, Any]]) -> Mapping[str, Any]:
-    """A backend with what it takes from the one that it is the `same_as`."""
+    """Return a backend with the keys of the backend that its `same_as` names. Raises ValueError."""
     first = entry.get("same_as")
     if first is None:
         return entry
     if first not in named or named[first].get("same_as") is not None:
         others = [name for name, other in named.items() if other.get("same_as") is None]
-        raise ValueError(f"backend {entry.get('name')}: same_as: {first!r} is none: {nearest(str(first), others)}")
+        raise ValueError(
+            f"backend {entry.get('name')}: same_as: there is no backend {first!r}: {nearest(str(first), others)}"
+        )
     whole = {key: v for key, v in named[first].items() if key != "sizes"} | dict(entry)
     differing = [key for key in named[first] if key not in ("name", "sizes") and whole[key] != named[first][key]]
     if differing:
-        raise ValueError(f"backend {entry.get('name')}: it is the same as {first}: leave out {', '.join(differing)}")
+        raise ValueError(f"backend {entry.get('name')}: it repeats {first}: leave out {', '.join(differing)}")
     return whole

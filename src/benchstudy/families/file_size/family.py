@@ -1,6 +1,6 @@
-"""How long one whole file takes to write or read, on mounted file systems and on S3, by its size.
+"""The time to write or read one whole file, by its size, on mounted file systems and on S3.
 
-Source: Mattermost's "Backing storage benchmarks", whose tables have a row a file size and a column a backend.
+Source: Mattermost's "Backing storage benchmarks", whose tables have one row per file size and one column per backend.
 """
 
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ from benchstudy.model.family import Case, Family
 from benchstudy.model.metrics import Metric
 from benchstudy.model.units import Size
 
-# The variable that carries a key may be called otherwise tomorrow, and other sizes be measured.
+# The names of the keys' variables and the list of sizes may change without changing a case.
 _NO_PART_OF_A_CASE = {"access_key_env", "secret_key_env", "same_as", "sizes"}
 
 
@@ -63,8 +63,8 @@ class FileSize(Family[FileSizeConfig]):
 
 
 def _conditions(config: FileSizeConfig, backend: PathBackend | S3Backend, op: str) -> list[tuple[str, str]]:
-    """Factor and level of what else decides a case: durability for writes, cache state for reads."""
-    if isinstance(backend, S3Backend):  # what the service acknowledges and caches is its own affair
+    """The further factor of a case, and its levels: durability for writes, cache state for reads."""
+    if isinstance(backend, S3Backend):  # the study does not control when the service acknowledges, and what it caches
         return [("sync", "server")] if op == "write" else [("cache", "uncontrolled")]
     if op == "write":
         return [("sync", level) for level in config.sync]

@@ -1,9 +1,9 @@
-"""What a trial of file_size gives."""
+"""The metrics of the family file_size."""
 
 from benchstudy.families.shared import clients
 from benchstudy.model.metrics import Metric, declare
 
-_PARTS = {"open": "Opening", "transfer": "Transfer", "sync": "Syncing", "close": "Closing"}
+_PARTS = {"open": "Open time", "transfer": "Transfer time", "sync": "Sync time", "close": "Close time"}
 
 METRICS = declare(
     Metric(
@@ -19,7 +19,7 @@ METRICS = declare(
         "B/s",
         "Throughput",
         "higher",
-        "bytes of all operations over the sum of their durations (a harmonic mean); of several clients the sum of each",
+        "bytes of all operations divided by the sum of their durations (a harmonic mean), summed over clients",
     ),
     *(
         Metric(
@@ -27,7 +27,7 @@ METRICS = declare(
             "s",
             title,
             "lower",
-            "paths: means of the parts of `duration`; `sync` is 0 where none is asked for",
+            "paths: mean of this part of `duration`; `sync` is 0 if the case does not sync",
         )
         for name, title in _PARTS.items()
     ),
@@ -36,33 +36,33 @@ METRICS = declare(
         "s",
         "Time to the first byte",
         "lower",
-        "S3 reads: mean time until the response's headers were there; absent with `max_concurrency` above 1",
+        "S3 reads: mean time until the headers of the response arrived; absent with `max_concurrency` above 1",
     ),
     Metric(
         "source",
         "s",
-        "Time to make the data",
+        "Time to generate the data",
         None,
-        "S3 writes: mean time spent inside `duration` making the data to send, a sum over threads; not subtracted",
+        "S3 writes: mean time within `duration` that was spent on generating data, summed over threads; not subtracted",
     ),
-    Metric("operations", "1", "Operations", None, "operations measured in the trial"),
+    Metric("operations", "1", "Operations", None, "number of operations measured in the trial"),
     Metric(
         "cached_before",
         "1",
-        "In page cache before",
+        "In page cache before the read",
         None,
-        "reads of paths: share of the file in the page cache before the first read: the worst operation's",
+        "reads of paths: share of the file in the page cache before the first read, for the worst operation",
         tells="cache",
     ),
     Metric(
         "device_read",
         "B",
-        "Fetched from storage for one read",
+        "Fetched from storage per read",
         None,
-        "reads of paths: mean bytes the kernel says this process caused to be read from storage; absent if not told",
+        "reads of paths: mean bytes that the process caused to be read from storage; absent if not counted",
         tells="storage",
     ),
-    Metric("attempts", "1", "Attempts", None, "S3: attempts made, of which `operations` succeeded"),
-    Metric("errors", "1", "Failed attempts", "lower", "S3: attempts that failed"),
+    Metric("attempts", "1", "Attempts", None, "S3: number of attempts, of which `operations` succeeded"),
+    Metric("errors", "1", "Failed attempts", "lower", "S3: number of attempts that failed"),
     *clients.METRICS,
 )

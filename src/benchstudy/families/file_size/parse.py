@@ -1,4 +1,4 @@
-"""What the file_size probe answers: one JSON document with every operation of a trial."""
+"""The parser of file_size, for the probe's JSON document with every operation of a trial."""
 
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
@@ -27,9 +27,9 @@ SERIES = (
 
 @damaged("the answer of the file-size probe is damaged")
 def parse_answer(path: Path, size_bytes: int) -> Parsed:
-    """The answer of a successful trial whose case says `size_bytes`.
+    """Parse the answer of a successful trial whose case has `size_bytes`.
 
-    Raises ParseError for a truncated answer, one with too few operations, or one of another case.
+    Raises ParseError if the answer is truncated, lacks operations, or belongs to another case.
     """
     answer = read_answer(path)
     operations = answer["operations"]
@@ -37,10 +37,10 @@ def parse_answer(path: Path, size_bytes: int) -> Parsed:
     if "problem" in answer or len(operations) != expected:
         raise ParseError(f"{len(operations)} of {expected} operations: {answer.get('problem', 'the rest is missing')}")
     if answer["request"]["size"] != size_bytes:
-        raise ParseError(f"measured {answer['request']['size']} bytes, and the case says {size_bytes}")
+        raise ParseError(f"measured {answer['request']['size']} bytes, but the case has {size_bytes}")
     rows = [_row(index, operation) for index, operation in enumerate(operations)]
     if any(row["duration_s"] <= 0 for row in rows):
-        raise ParseError("an operation took no time at all: the clock of the host is broken")
+        raise ParseError("an operation took no time: the clock of the host is broken")
     series: dict[str, Sequence[Mapping[str, Any]]] = {"operations": rows}
     if answer["request"]["kind"] == "s3":
         series["errors"] = [
@@ -81,7 +81,7 @@ def _observations(answer: Mapping[str, Any], rows: list[dict[str, Any]]) -> list
         worst = min(shares) if answer["request"]["cache"] == "warm" else max(shares)
         found.append(Observation("cached_before", worst, "1"))
     if answer["request"]["kind"] == "s3":
-        # Preparing and verifying are tried again like the rest, but belong to no operation.
+        # Preparation and verification are retried, too, but belong to no operation.
         failed = [error for error in answer["errors"] if error["operation"] is not None]
         found.append(Observation("errors", float(len(failed)), "1"))
         found.append(Observation("attempts", float(sum(row["attempts"] for row in rows)), "1"))
@@ -89,7 +89,7 @@ def _observations(answer: Mapping[str, Any], rows: list[dict[str, Any]]) -> list
 
 
 def parse_trial(levels: Mapping[str, str], files: Path) -> Parsed:
-    """What the probe said in one trial. Raises ParseError."""
+    """Parse the answers of one trial. Raises ParseError."""
     size_bytes = Size(levels["size"]).bytes
     if CLIENTS not in levels:
         return parse_answer(files / "stdout", size_bytes)
@@ -99,7 +99,7 @@ def parse_trial(levels: Mapping[str, str], files: Path) -> Parsed:
 
 
 def note_trial(files: Path) -> Mapping[str, Any]:
-    """Of one that several clients made, how they began. Raises ParseError."""
+    """Note problems with the start of several clients. Raises ParseError."""
     if not (files / LOAD / CLIENTS_FILE).is_file():
         return {}
     clients = read_clients(files / LOAD)
@@ -107,7 +107,7 @@ def note_trial(files: Path) -> Mapping[str, Any]:
 
 
 def _together(each: Sequence[Parsed], clients: Clients, warm: bool) -> Parsed:
-    """Rates and counts add up, times are means over all operations, and the worst proof of a cache counts."""
+    """Combine clients: sum rates and counts, average times over all operations, keep the worst proof of the cache."""
     values = [{o.metric: (o.value, o.unit) for o in one.observations} for one in each]
     counts = [len(one.series["operations"]) for one in each]
     worst = {"least" if warm else "most": ("cached_before",)}
@@ -121,7 +121,7 @@ def _together(each: Sequence[Parsed], clients: Clients, warm: bool) -> Parsed:
     series: dict[str, list[Mapping[str, Any]]] = {}
     for one, first in zip(each, accumulate(counts, initial=0), strict=False):
         for name, rows in one.series.items():
-            # Each client counts its own from 0 on.
+            # Each client numbers its operations from 0.
             further = ({**row, "operation": _plus(row["operation"], first)} for row in rows)
             series.setdefault(name, []).extend(further)
     observed = {**found, **clients.values(clients.shortest_s)}

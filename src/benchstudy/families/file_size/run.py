@@ -1,4 +1,4 @@
-"""One trial of file_size: the probe on the host, asked once."""
+"""One trial of file_size: one request to the probe on the host."""
 
 import json
 from collections.abc import Mapping
@@ -22,11 +22,11 @@ ACCESS_KEY, SECRET_KEY = "BENCHSTUDY_S3_ACCESS_KEY", "BENCHSTUDY_S3_SECRET_KEY"
 
 
 def run_trial(case: Case, trial: TrialContext[FileSizeConfig]) -> None:
-    """One operation of one backend, as often as the study says. Raises TrialFailed."""
+    """Run one operation on one backend, as often as the study says. Raises TrialFailed."""
     config = trial.config
     backend = config.backend(case.levels["backend"])
     size = Size(case.levels["size"])
-    # Reading everything back in each trial would double a study's time; its first trial speaks for a case.
+    # Reading everything back in each trial would double a study's time, so only a case's first trial does.
     verify = trial.once(f"verified {case.id}", lambda: trial.uuid) == trial.uuid
     request = {
         "action": case.levels["op"],
@@ -56,7 +56,7 @@ def _asked(
     role: str,
     client: int | None = None,
 ) -> Command:
-    """The probe's command on the role's host. `client`: its number, where there are several."""
+    """The command of the probe on the host of `role`. `client`: its number, if there are several."""
     if isinstance(backend, PathBackend):
         return _on_path(trial, backend, case.levels, request, role)
     return _on_s3(trial, backend, request, role, f"client-{client}/" if client else "")
@@ -94,13 +94,15 @@ def _on_path(
 
 
 def _assert_folder(trial: TrialContext, backend: PathBackend, path: str, role: str) -> None:
-    """Before anything is written there: a missing mount would have us fill the disk below it. Once a session; the probe
-    looks at the mount again before each trial's first operation."""
+    """Check the folder once per session before writing: without the mount, files would fill the disk below.
+
+    The probe checks the mount again before the first operation of each trial.
+    """
     found = trial.agent_call("path-info", path, role=role)
     where = f"backend {backend.name}: {path}"
     host = "the host" if role == "sut" else trial.roles[role]
     if not found["is_dir"]:
-        raise TrialFailed(f"{where} is not a folder on {host}: mount it or make it")
+        raise TrialFailed(f"{where} is not a folder on {host}: mount or create it")
     wrong = wrong_file_system(found, backend.expect_fs)
     if wrong:
         raise TrialFailed(f"{where} {wrong}")
@@ -131,7 +133,7 @@ def _on_s3(
         held = trial.once(f"{name} on {role}", lambda: _hold_object(trial, service, hold, keys, role))
         request |= {"key": hold["key"], "held": held["file"]}
         trial.note(object=held["note"])
-    # The probe removes what it made. Killed at a timeout it cannot: then the supervisor has this done.
+    # The probe removes its objects. If it is killed at a timeout, the supervisor runs this instead.
     clean = trial.agent_argv("file_size:main", as_argument({**request, "action": "clean"}), role=role)
     return _command(trial, request, role, secret_env=keys, cleanup=[clean])
 
@@ -151,8 +153,11 @@ def _s3_keys(trial: TrialContext, backend: S3Backend) -> dict[str, str]:
 def _hold_object(
     trial: TrialContext, name: str, request: dict[str, Any], keys: Mapping[str, str], role: str
 ) -> dict[str, Any]:
-    """Upload what all trials of a case read. A process on the host stays with the keys and removes it at the session's
-    end, or when the controller is gone. The file that tells its SHA-256, and what trials note."""
+    """Upload the object that all trials of a case read.
+
+    A process on the host keeps the keys. It removes the object at the end of the session, or if the controller is gone.
+    Returns the path of the file with the SHA-256, and the note for trials.
+    """
     of_variable = dict(zip((ACCESS_KEY, SECRET_KEY), SERVICE_KEYS, strict=True))
     service = services.Service(
         role=role,
@@ -166,9 +171,9 @@ def _hold_object(
     try:
         running = trial.hold(name, service, {of_variable[variable]: text for variable, text in keys.items()}, into)
     except ServiceFailed as error:
-        raise TrialFailed(_problem(into / "stdout") or f"uploading the object to be read: {error}") from error
+        raise TrialFailed(_problem(into / "stdout") or f"the object to read was not uploaded: {error}") from error
     note = {
-        "uploaded": "once in the session, before its first trial of this case; read again by every later one",
+        "uploaded": "once per session, before the first trial of this case; every later trial reads it again",
         "before_trial": trial.uuid,
     }
     return {"file": f"{running.dir}/held", "note": note}
@@ -204,7 +209,7 @@ def _command(trial: TrialContext, request: dict[str, Any], role: str, **options:
 
 
 def _measure(trial: TrialContext, command: Command, role: str = "sut") -> dict[str, Any]:
-    """The probe's answer. Raises TrialFailed with the probe's own words, or with the way it ended."""
+    """Return the probe's answer. Raises TrialFailed with the problem that the probe names, or with how it ended."""
     execution = trial.execute(command, role)
     if execution.execution.state == "exited" and execution.execution.exit_status == 1:
         problem = _problem(execution.stdout)
@@ -215,7 +220,7 @@ def _measure(trial: TrialContext, command: Command, role: str = "sut") -> dict[s
 
 
 def _problem(answer: Path) -> str | None:
-    """What the probe itself said is wrong."""
+    """The problem that the probe names, or None."""
     try:
         return read_answer(answer).get("problem")
     except ParseError:

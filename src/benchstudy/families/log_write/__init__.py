@@ -1,1 +1,1 @@
-"""Transparency logs: leaves a second that a log takes."""
+"""Transparency logs: leaves per second that a log integrates."""

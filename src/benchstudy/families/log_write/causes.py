@@ -1,4 +1,4 @@
-"""What servers and generators say when something is set up wrongly, in a person's words."""
+"""Plain explanations of messages from servers and generators about a wrong setup."""
 
 import re
 from collections.abc import Iterable
@@ -10,38 +10,38 @@ _KNOWN: tuple[tuple[str, str], ...] = (
     ),
     (
         r"too many connections|error 1040|max_user_connections",
-        "the database has too few connections (max_connections): a server with antispam opens one for every leaf under "
-        "way; give the database thousands, or the generator fewer leaves under way",
+        "the database has too few connections (max_connections): a server with antispam opens one per leaf in flight; "
+        "allow thousands of connections, or fewer leaves in flight",
     ),
     (
         r"access denied for user|error 1045|error 1044|error 1698",
-        "the database refused the server: user, password or rights of the connection string",
+        "the database refused the server: check user, password and privileges of the connection string",
     ),
-    (r"unknown database|error 1049", "the database of the log does not exist: the store's setup makes it"),
+    (r"unknown database|error 1049", "the database of the log does not exist: create it in the setup of the store"),
     (
         r"(dial tcp .*|mysql.*|database.*|spanner.*)connect(ion)?:? (connection )?refused|can't connect to .*server",
-        "the database does not answer where the connection string says",
+        "the database does not answer at the address of the connection string",
     ),
     (
         r"begins or ends with white space|ends with a newline",
-        "a key file holds more than the key, such as a newline at its end (printf %s writes none, echo does)",
+        "a key file holds more than the key, such as a trailing newline: write it with printf %s, not echo",
     ),
     (
         r"malformed (verifier|signer)|unknown (verifier|signer) algorithm",
-        "a key is none that a log can be signed with: is it whole, and without a newline at the end of its file?",
+        "a key cannot sign a log: check that the file holds the whole key, and no trailing newline",
     ),
     (
         r"does not verify with the public key|no verifiable signature|unverified note|couldn't verify|failed to verify",
-        "the public key is not that of this log: its checkpoint does not verify",
+        "the public key belongs to another log: the checkpoint does not verify",
     ),
-    (r"address already in use", "the port is taken by another program"),
-    (r"too many open files", "a process may not open enough files for its connections (ulimit -n)"),
-    (r"no such host|name or service not known", "a host name in an address or connection string is not known"),
+    (r"address already in use", "another program uses the port"),
+    (r"too many open files", "a process cannot open enough files for its connections: raise ulimit -n"),
+    (r"no such host|name or service not known", "a host name in an address or connection string is unknown"),
 )
 
 
 def explain(*texts: str) -> str | None:
-    """The first known cause that a text tells of; None when there is none."""
+    """Return the first known cause that one of the texts matches; None without a match."""
     for pattern, cause in _KNOWN:
         if any(re.search(pattern, text, re.IGNORECASE) for text in texts):
             return cause
@@ -49,6 +49,6 @@ def explain(*texts: str) -> str | None:
 
 
 def explained(error: str, further: Iterable[str] = ()) -> str:
-    """`error` with its known cause before it, which `error` itself or the `further` texts tell."""
+    """Return `error` after its known cause, which is looked up in `error` and the `further` texts."""
     cause = explain(error, *further)
     return error if cause is None or error.startswith(cause) else f"{cause}: {error}"

@@ -1,4 +1,4 @@
-"""What `benchstudy check` looks for: the programs and variables that cases need."""
+"""Checks of `benchstudy check`: the programs and variables that cases need."""
 
 from benchstudy.families.log_write.config import LogWriteConfig
 from benchstudy.families.log_write.family import FAMILY
@@ -7,10 +7,10 @@ from benchstudy.model.clients import makes_load
 
 
 def check_host(config: LogWriteConfig, host: HostCheck) -> None:
-    """Report what is there and what is missing on one host."""
+    """Report what one host has and what it lacks."""
     cases = FAMILY.cases(config)
     if makes_load(host.roles, host.target_roles):
-        # Beside the hammer logbench watches the checkpoints.
+        # logbench watches the checkpoints during a run of the hammer.
         for tool in sorted({"logbench", *(config.generator(case.levels["generator"]).tool for case in cases)}):
             host.program(tool, f"generator {tool}")
     if any(service.role in host.roles for service in config.services.values()):

@@ -1,4 +1,4 @@
-"""The command lines of what writes to a log and of what watches it."""
+"""The command lines of the generators that write to a log, and of the watcher."""
 
 import json
 from collections.abc import Sequence
@@ -10,16 +10,16 @@ from benchstudy.families.log_write.layout import RESULT
 from benchstudy.hosts.agent import Command
 from benchstudy.model.clients import part_of
 
-SCREEN = (40, 120)  # rows and columns of the hammer's terminal: its numbers are on its screen alone
+SCREEN = (40, 120)  # rows and columns of the hammer's terminal; only its screen has its figures
 Cpus = tuple[int, ...] | None
 _POLL_INTERVAL_S = 0.02
-_SPARE_FILES = 256  # beside a generator's connections: polls, tiles, output
-_WATCH_LONGER_S = 3.0  # than the hammer writes: its last leaves are integrated
+_SPARE_FILES = 256  # besides a generator's connections: polls, tiles, output
+_WATCH_LONGER_S = 3.0  # longer than the hammer writes, so that its last leaves are integrated
 
 
 @dataclass(frozen=True)
 class Target:
-    """One log as a generator sees it. `key`: the public key itself."""
+    """One log as a generator sees it. `key`: the text of the public key."""
 
     read_url: str
     write_urls: Sequence[str]
@@ -28,7 +28,7 @@ class Target:
 
 @dataclass(frozen=True)
 class Load:
-    """One run of a generator against a log: `rate_per_s` is offered, `under_way` bounds writes begun and unanswered."""
+    """One run of a generator against a log. `rate_per_s`: the offered rate. `under_way`: the most writes in flight."""
 
     generator: LogGenerator
     target: Target
@@ -37,10 +37,10 @@ class Load:
     duplicate_share: float
     warm_up_s: float
     duration_s: float
-    cool_down_s: float  # so long the load goes on after the window, whose last leaves a busy log must integrate as well
+    cool_down_s: float  # load after the window, so that the log is busy while it integrates the last leaves
 
     def part(self, client: int, clients: int) -> "Load":
-        """What one of several clients, counted from 1, makes of it."""
+        """The part of one of several clients, numbered from 1."""
         return replace(self, rate_per_s=self.rate_per_s / clients, under_way=part_of(self.under_way, client, clients))
 
     @property
@@ -48,7 +48,7 @@ class Load:
         return self.warm_up_s + self.duration_s + self.cool_down_s
 
     def write(self, program: str, label: str, cpus: Cpus, timeout_s: float) -> Command:
-        """logbench, the open loop."""
+        """Build the command of logbench as the open loop."""
         config = {
             **_read_config(self.target),
             "write_urls": list(self.target.write_urls),
@@ -66,7 +66,7 @@ class Load:
         return self._logbench(program, "write", config, label, cpus, timeout_s)
 
     def watch(self, program: str, label: str, cpus: Cpus, timeout_s: float) -> Command:
-        """logbench beside the hammer: looks at checkpoints, and has leaves proved."""
+        """Build the command of logbench beside the hammer: it watches checkpoints, and proves leaves."""
         config = {
             **_read_config(self.target),
             "duration_s": self.total_s + _WATCH_LONGER_S,
@@ -94,12 +94,12 @@ class Load:
         )
 
     def hammer(self, program: str, label: str, cpus: Cpus, timeout_s: float) -> Command:
-        """The hammer, on a terminal. With a screen it never ends by itself: `timeout_s` is how long it writes."""
+        """Build the command of the hammer on a terminal. It never ends by itself: it writes for `timeout_s`."""
         argv = [
             program,
             "--show_ui=true",
             "-v=1",
-            "--stderrthreshold=INFO",  # its log goes to the screen otherwise, where it covers what counts
+            "--stderrthreshold=INFO",  # otherwise its log covers the figures on the screen
             f"--log_public_key={self.target.key}",
             f"--log_url={self.target.read_url}",
             *(f"--write_log_url={url}" for url in self.target.write_urls),

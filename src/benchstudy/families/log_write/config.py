@@ -1,4 +1,4 @@
-"""What a study says about the family log_write: backends, limits, generators, rates, the capacity search, sweeps."""
+"""The configuration of the family log_write: backends, limits, generators, rates, capacity search and sweeps."""
 
 import math
 from collections.abc import Iterator, Mapping
@@ -23,10 +23,10 @@ from benchstudy.model.strict import Strict
 from benchstudy.model.units import PERCENT_PATTERN, DurationField, SizeField, parse_percent
 
 SEARCH = "search"  # the level of the factor rate for the capacity search
-_LEAST_STEP_S = {"gcp": 10.0}  # by kind: a checkpoint comes so often at most, whatever is asked for
+_LEAST_STEP_S = {"gcp": 10.0}  # by kind: the shortest interval between checkpoints, whatever the study asks for
 _LEAST_WINDOW_S = {"gcp": 60.0}
-_MOST_UNDER_WAY = 16_000  # each has a connection: a file at either end, and a port
-_LEAST_STEPS = 3  # publish steps in a window, so that there is a rate between checkpoints and not only two ends
+_MOST_UNDER_WAY = 16_000  # each one has a connection: a file at both ends, and a port
+_LEAST_STEPS = 3  # publish steps in a window: a rate needs more than the two ends
 
 Kind = Literal["posix", "mysql", "aws", "gcp"]
 Antispam = Literal["yes", "no"]
@@ -62,33 +62,37 @@ RateOrSearch = Annotated[
 
 
 class Backend(Strict):
-    """A log server with where it keeps its log. Each trial has it afresh: its `store` and its servers are started, and
-    ended with all that is in them.
+    """A log server and its storage. Each trial starts a fresh `store` and fresh servers, and removes them at the end
+    with everything in them.
     """
 
     name: Name
-    kind: Kind = Field(description="which of Tessera's storage implementations")
-    label: str = Field(description="what a table calls it, with what is not what the kind says: MariaDB, a FUSE mount")
-    emulated: bool = Field(False, description="it stands on an emulator, and tables say so beside every number")
-    service: Name | None = Field(None, description="the service that is its server, without antispam")
-    antispam_service: Name | None = Field(None, description="the one with antispam (deduplication)")
+    kind: Kind = Field(description="Tessera's storage implementation")
+    label: str = Field(description="the name in tables; say what the kind does not: MariaDB, a FUSE mount")
+    emulated: bool = Field(False, description="the backend runs on an emulator; tables say so beside every number")
+    service: Name | None = Field(None, description="the service that is the server without antispam")
+    antispam_service: Name | None = Field(
+        None, description="the service that is the server with antispam (deduplication)"
+    )
     store: Name | None = Field(
         None,
-        description="a service started before and ended after the servers: keys, folder, mount, database of one log",
+        description="a service that starts before the servers and ends after them: keys, folder, mount, database",
     )
-    databases: list[Name] = Field([], description="services whose processes count as its database")
-    several_front_ends: bool = Field(False, description="more than one server may write to one log")
-    port: Name = Field("http", description="which of the server's ports takes POST /add")
+    databases: list[Name] = Field([], description="services whose processes count as the database")
+    several_front_ends: bool = Field(False, description="several servers may write to one log")
+    port: Name = Field("http", description="the port of the server that accepts POST /add")
     read: str | None = Field(
-        None, description="where checkpoint and tiles are read, http:// or file://, with {{…}} of the service; the "
-        "server itself when left out"
+        None, description="URL of checkpoint and tiles, http:// or file://, with {{…}} of the service; the server "
+        "itself when left out"
     )  # fmt: skip
-    public_key: str = Field("{{dir}}/log.pub", description="file with the log's public key, on the server's host")
-    directory: str | None = Field(None, description="folder whose disk is watched; with expect_fs, where the log lies")
-    expect_fs: list[str] = Field([], description="file system types that folder may be on, such as fuse.sshfs")
-    publish_interval: DurationField = Field(1.0, description="how often the server publishes a checkpoint")
+    public_key: str = Field("{{dir}}/log.pub", description="file with the public key of the log, on the server's host")
+    directory: str | None = Field(
+        None, description="folder whose disk is sampled; with expect_fs, the folder of the log"
+    )
+    expect_fs: list[str] = Field([], description="file system types that `directory` may have, such as fuse.sshfs")
+    publish_interval: DurationField = Field(1.0, description="time between two checkpoints that the server publishes")
     max_integrate_p99: DurationField | None = Field(
-        None, description="the capacity search's bound for this backend, which must be above its publish_interval"
+        None, description="replaces the bound of the capacity search for this backend; must exceed its publish_interval"
     )
 
     @model_validator(mode="after")
@@ -102,9 +106,9 @@ class Backend(Strict):
         if self.service is None and self.antispam_service is None:
             return "give service, antispam_service or both"
         if self.several_front_ends and self.store is None:
-            return "several_front_ends needs a store: the servers' common log must not lie in one of them"
+            return "several_front_ends needs a store, because the common log must not belong to one of the servers"
         if self.read is not None and not self.read.startswith(("http://", "https://", "file://")):
-            return f"read: {self.read!r}: begin with http://, https:// or file://"
+            return f"read: {self.read!r}: give a URL that begins with http://, https:// or file://"
         if self.expect_fs and self.directory is None:
             return "expect_fs needs directory"
         if self.publish_interval <= 0:
@@ -112,39 +116,47 @@ class Backend(Strict):
         return None
 
     def server(self, antispam: str) -> Name | None:
-        """The service of this variant; None when there is no such variant."""
+        """The service with this level of `antispam`; None if the backend has none."""
         return self.antispam_service if antispam == "yes" else self.service
 
     @property
     def step_s(self) -> float:
-        """From one checkpoint to the next."""
+        """Seconds between two checkpoints."""
         return max(self.publish_interval, _LEAST_STEP_S.get(self.kind, 0.0))
 
     def window_s(self, asked_s: float) -> float:
-        """As long as asked or as this kind needs, whole publish steps. A step that is cut in two is not measured."""
+        """Length of the window in s: `asked_s`, or the minimum of this kind, rounded up to whole publish steps."""
         needed = max(asked_s, _LEAST_WINDOW_S.get(self.kind, 0.0), _LEAST_STEPS * self.publish_interval)
         return math.ceil(round(needed / self.publish_interval, 6)) * self.publish_interval
 
 
 class LogGenerator(Strict):
-    """What writes. logbench is an open loop: leaves begin at a rate, however slow the log is. The hammer is a closed
-    one: each of its writers waits for its answer.
+    """A load generator. logbench is an open loop: it sends leaves at a rate, however slow the log is. The hammer is a
+    closed loop: each of its writers waits for its answer.
     """
 
     name: Name
     tool: Literal["logbench", "tessera-hammer"]
-    duration: DurationField = Field(30.0, description="of the measured window; raised to whole publish steps")
-    warm_up: DurationField = Field(5.0, description="the same load before, not counted")
-    cpus: int | None = Field(None, ge=1, description="as many CPUs as it may use, beside the server's where there are")
-    leaf: SizeField | None = Field(None, description="of a leaf; 100B when left out")
-    write_time: DurationField = Field(
-        2.0, description="the longest that writes are expected to take on average: rate × write_time are under way"
+    duration: DurationField = Field(30.0, description="length of the measured window; raised to whole publish steps")
+    warm_up: DurationField = Field(5.0, description="duration of the same load before the window; not counted")
+    cpus: int | None = Field(
+        None, ge=1, description="CPUs that it may use; not those of the server, if there are enough"
     )
-    max_in_flight: int | None = Field(None, ge=1, le=60_000, description="of logbench; rate × write_time when left out")
-    writers: int | None = Field(None, ge=1, le=60_000, description="of the hammer; rate × write_time when left out")
-    request_timeout: DurationField = Field(30.0, description="of logbench: after this an answer counts as missing")
-    drain: DurationField = Field(30.0, description="of logbench: how long the last leaves may take to be integrated")
-    proof_sample: int = Field(100, ge=1, le=10_000, description="of logbench: accepted leaves proved to be included")
+    leaf: SizeField | None = Field(None, description="size of a leaf; the default is 100B")
+    write_time: DurationField = Field(
+        2.0, description="upper bound of the expected mean time of a write; rate × write_time writes may be in flight"
+    )
+    max_in_flight: int | None = Field(
+        None, ge=1, le=60_000, description="logbench: the most writes in flight; the default is rate × write_time"
+    )
+    writers: int | None = Field(
+        None, ge=1, le=60_000, description="hammer: number of writers; the default is rate × write_time"
+    )
+    request_timeout: DurationField = Field(30.0, description="logbench: after this time a request counts as failed")
+    drain: DurationField = Field(30.0, description="logbench: how long to wait for the last leaves to be integrated")
+    proof_sample: int = Field(
+        100, ge=1, le=10_000, description="logbench: number of accepted leaves whose inclusion is proved"
+    )
 
     @model_validator(mode="after")
     def _consistent(self) -> "LogGenerator":
@@ -155,9 +167,7 @@ class LogGenerator(Strict):
             if getattr(self, field) <= 0:
                 raise ValueError(f"generator {self.name}: {field}: give a time above zero")
         if self.leaf is not None and not 16 <= self.leaf.bytes <= 64_000:
-            raise ValueError(
-                f"generator {self.name}: leaf: {self.leaf}: give 16B to 64000B, what a log's entry may have"
-            )
+            raise ValueError(f"generator {self.name}: leaf: {self.leaf}: give 16B to 64000B, the limits of a log entry")
         return self
 
     @property
@@ -169,7 +179,7 @@ class LogGenerator(Strict):
         return self.leaf.bytes if self.leaf is not None else 100
 
     def under_way(self, rate_per_s: float) -> int:
-        """How many writes may be under way: as given, or what the rate needs. Raises ValueError with the arithmetic."""
+        """The most writes in flight: as given, or as the rate needs. Raises ValueError with the arithmetic."""
         all_of_them = max(math.ceil(round(rate_per_s * self.write_time, 6)), 1)
         needed = min(all_of_them, _MOST_UNDER_WAY)
         field = "max_in_flight" if self.is_open else "writers"
@@ -177,35 +187,47 @@ class LogGenerator(Strict):
         if given is not None and given < needed:
             raise ValueError(
                 f"generator {self.name}: {field}: {given} are too few: {rate_per_s:g}/s × {self.write_time:g} s = "
-                f"{all_of_them} writes are under way when one takes write_time, and {given} / {self.write_time:g} s = "
-                f"{given / self.write_time:g}/s is all that {given} can then do; leave {field} out, raise it to "
-                f"{needed}, or state the write_time that you expect"
+                f"{all_of_them} writes are in flight if a write takes write_time, and {given} reach at most "
+                f"{given} / {self.write_time:g} s = {given / self.write_time:g}/s; leave {field} out, raise it to "
+                f"{needed}, or give the write_time that you expect"
             )
         return given if given is not None else needed
 
 
 class CapacitySearch(Strict):
-    """The highest offered rate that keeps the objective, found inside one trial: up by `factor` until a rate fails,
-    then between the highest that passed and the lowest that failed until they are `within`.
+    """The search for the highest offered rate that meets the objective, inside one trial. Rates rise by `factor` until
+    one fails. Then the search bisects between the highest pass and the lowest fail until their gap is `within`.
     """
 
     start: RateField = Field("500/s", description="the first rate")
-    lowest: RateField = Field("1/s", description="below it the search gives up")
-    highest: RateField = Field("50000/s", description="above it there is no search")
+    lowest: RateField = Field("1/s", description="the lowest rate that is tried")
+    highest: RateField = Field("50000/s", description="the highest rate that is tried")
     factor: float = Field(2.0, gt=1.05, le=10)
     within: float = Field(0.05, gt=0, le=0.5, description="(lowest fail - highest pass) / highest pass at the end")
-    windows: int = Field(2, ge=1, le=20, description="a rate passes when so many windows in a row do")
+    windows: int = Field(2, ge=1, le=20, description="a rate passes if this many windows in a row pass")
     attempts: int = Field(
-        2, ge=1, le=5, description="a rate has failed when it failed so many times: one stall of a disk is no capacity"
+        2,
+        ge=1,
+        le=5,
+        description="a rate fails if this many attempts fail, so that one stall of a disk does not decide",
     )
-    window: DurationField = Field(30.0, description="of each; raised to whole publish steps")
-    warm_up: DurationField = Field(3.0, description="before the first window of each rate")
-    min_achieved: float = Field(0.99, gt=0, le=1, description="share of the offered leaves that are integrated")
-    max_errors: float = Field(0.001, ge=0, lt=1, description="share of the leaves sent; pushback is no error, but lost")
-    max_integrate_p99: DurationField = Field(5.0, description="of the time until a verified checkpoint covers a leaf")
-    max_steps: int = Field(24, ge=2, le=100, description="rates that are tried at most")
+    window: DurationField = Field(30.0, description="length of each window; raised to whole publish steps")
+    warm_up: DurationField = Field(3.0, description="load before the first window of each rate")
+    min_achieved: float = Field(
+        0.99, gt=0, le=1, description="smallest share of the offered leaves that must be integrated"
+    )
+    max_errors: float = Field(
+        0.001,
+        ge=0,
+        lt=1,
+        description="largest share of the sent leaves that may fail; pushback counts as not integrated, not as failed",
+    )
+    max_integrate_p99: DurationField = Field(
+        5.0, description="bound of the p99 time until a verified checkpoint covers a leaf"
+    )
+    max_steps: int = Field(24, ge=2, le=100, description="the most rates to try")
     max_restarts: int = Field(
-        8, ge=0, le=100, description="fresh logs after servers that died at a rate; one more ends the trial"
+        8, ge=0, le=100, description="the most fresh logs after servers died at a rate; one more death fails the trial"
     )
 
     @model_validator(mode="after")
@@ -219,45 +241,51 @@ class CapacitySearch(Strict):
 
 
 class LogSweep(Strict):
-    """Cases to measure: every combination of what is listed. What is left out stands for all there is."""
+    """Cases to measure: every combination of the listed levels. A key that is left out means all levels."""
 
     backends: list[Name] | None = None
     antispam: list[Antispam] | None = Field(
-        None, description='"yes", "no" in quotes; what each backend has, if left out'
+        None, description='"yes" and "no", in quotes; the default is what each backend has'
     )
-    limits: list[Name] | None = Field(None, description="names, and `none`; all names when left out")
-    front_ends: list[FrontEnds] | None = Field(None, description="servers of one log; the family's when left out")
-    duplicates: list[DuplicateShare] | None = Field(None, description="the family's when left out")
+    limits: list[Name] | None = Field(None, description="names, or `none`; the default is all names")
+    front_ends: list[FrontEnds] | None = Field(
+        None, description="numbers of servers of one log; the default is the family's list"
+    )
+    duplicates: list[DuplicateShare] | None = Field(None, description="the default is the family's list")
     generators: list[Name] | None = None
-    rates: list[RateOrSearch] | None = Field(None, description="the family's when left out")
+    rates: list[RateOrSearch] | None = Field(None, description="the default is the family's list")
     blocks: int | None = Field(
-        None, ge=1, description="they are measured in the first so many blocks only; in all if left out"
+        None, ge=1, description="measure these cases only in the first blocks, this many; the default is all blocks"
     )
 
     @field_validator("antispam", mode="before")
     @classmethod
     def _in_quotes(cls, value: object) -> object:
         if isinstance(value, list) and any(isinstance(level, bool) for level in value):
-            raise ValueError('write "yes" and "no" in quotes: without them YAML reads true and false')
+            raise ValueError('write "yes" and "no" in quotes: without quotes YAML reads true and false')
         return value
 
 
 class LogWriteConfig(LoadedByClients):
-    """Transparency logs by backend, with and without deduplication, written to at rates, or to their capacity."""
+    """Write tests of transparency logs by backend, with and without deduplication, at given rates or up to capacity."""
 
     needed: ClassVar[tuple[str, ...]] = ("backends", "generators")
     takes_systems: ClassVar[Mapping[str, TakesSystem]] = {"backends": TakesSystem()}
 
     backends: list[Backend] = Field([], min_length=1)
-    limits: list[Limit] = Field([], description="of each server of a log; its database is never limited")
+    limits: list[Limit] = Field(
+        [], description="resource limits of each server of a log; its database is never limited"
+    )
     generators: list[LogGenerator] = Field([], min_length=1)
     rates: list[RateOrSearch] = Field(
-        [], description='leaves begun a second, such as "500/s", or `search` for the capacity'
+        [], description='offered leaves per second, such as "500/s", or `search` for the capacity'
     )
-    front_ends: list[FrontEnds] = Field([1], description="servers of one log, the generator writes to them in turn")
-    duplicates: list[DuplicateShare] = Field(["0%"], description="share of the leaves that were sent before")
+    front_ends: list[FrontEnds] = Field(
+        [1], description="numbers of servers of one log; the generator writes to them in turn"
+    )
+    duplicates: list[DuplicateShare] = Field(["0%"], description="shares of leaves that were sent before")
     search: CapacitySearch = CapacitySearch()
-    sweeps: list[LogSweep] = Field([LogSweep()], description="which combinations are measured; every one when left out")
+    sweeps: list[LogSweep] = Field([LogSweep()], description="the combinations to measure; the default is every one")
 
     @model_validator(mode="after")
     def _consistent(self) -> "LogWriteConfig":
@@ -274,23 +302,25 @@ class LogWriteConfig(LoadedByClients):
             writes = generator.warm_up + min(backend.window_s(generator.duration) for backend in self.backends)
             if self.timeout <= writes:
                 raise ValueError(
-                    f"timeout: {self.timeout:g} s are over before generator {generator.name} has written for its "
-                    f"warm_up and its window, {writes:g} s: give it more, with some for what comes before and after"
+                    f"timeout: {self.timeout:g} s is too short for generator {generator.name}: its warm_up and window "
+                    f"take {writes:g} s, and set-up and proofs take time, too; raise timeout"
                 )
         return self
 
     def why_not(self, case: Case, clients: int) -> str | None:
-        """logbench alone can make a part of a load."""
+        """Why a case cannot use this number of clients; None if it can. Only logbench can share a load."""
         generator = self.generator(case.levels["generator"])
         if clients > 1 and not generator.is_open:
             return f"generator {generator.name}: the hammer is one process with one screen: use tool: logbench"
         rate = self.search.highest if case.levels["rate"] == SEARCH else Rate.of_level(case.levels["rate"])
         if (most := generator.under_way(Rate(rate).per_s)) < clients:
-            return f"generator {generator.name}: {most} writes under way are fewer: raise max_in_flight"
+            return (
+                f"generator {generator.name}: {most} writes in flight are fewer than the clients: raise max_in_flight"
+            )
         return None
 
     def unfit(self) -> Iterator[str]:
-        """Until the first checkpoint has the warm-up's leaves the log is empty, and no window must begin."""
+        """Problems of warm-ups that are too short: a log is empty until its first checkpoint, before any window."""
         steps: dict[tuple[str, float], Backend] = {}
         for sweep in self.sweeps:
             for backend, *_, generator, rate in self.combinations(sweep):
@@ -312,7 +342,7 @@ class LogWriteConfig(LoadedByClients):
         for name in servers:
             service = check_port(where, name, backend.port, self.services)
             if backend.store is not None and backend.store not in service.needs:
-                raise ValueError(f"{where}: service {name} does not have its store in `needs`")
+                raise ValueError(f"{where}: service {name} does not list its store in `needs`: add {backend.store}")
 
     def _check_names(self, where: str, sweep: LogSweep) -> None:
         known = {
@@ -323,7 +353,7 @@ class LogWriteConfig(LoadedByClients):
         check_chosen(sweep, known, where)
 
     def combinations(self, sweep: LogSweep) -> Iterator[tuple[Backend, str, str, int, str, LogGenerator, str]]:
-        """(backend, antispam, limits, front ends, duplicates, generator, rate) as listed; possible or not."""
+        """Yield each listed (backend, antispam, limits, front ends, duplicates, generator, rate), possible or not."""
         for backend in (b for b in self.backends if sweep.backends is None or b.name in sweep.backends):
             for antispam in sweep.antispam or [level for level in ANTISPAM if backend.server(level)]:
                 for limit in sweep.limits or [limit.name for limit in self.limits] or [UNLIMITED]:

@@ -1,6 +1,6 @@
-"""Transparency logs: leaves a second that a Tessera log takes, by backend, with and without deduplication.
+"""Transparency logs: leaves per second that a Tessera log integrates, by backend, with and without deduplication.
 
-Source: Tessera's page of storage performance, with a table and a screen of its hammer for each backend. See
+Source: Tessera's page on storage performance, which has a table and a screen of the hammer for each backend. See
 docs/families/log_write.md.
 """
 
@@ -71,28 +71,28 @@ class LogWrite(Family[LogWriteConfig]):
             for case in _sweep_cases(config, sweep, f"families.log_write.sweeps[{number}]"):
                 found.setdefault(case.id, case)
         if not found:
-            raise StudyError("families.log_write: the sweeps give no case; does it have rates: [...]?")
+            raise StudyError("families.log_write: the sweeps have no case: give rates: [...]")
         return list(found.values())
 
 
 def _sweep_cases(config: LogWriteConfig, sweep: LogSweep, where: str) -> Iterator[Case]:
-    """What a sweep lists, each combination with the rest. Raises StudyError for one that cannot be."""
+    """Yield a case per combination of a sweep. Raises StudyError for an impossible one."""
     if not (sweep.rates or config.rates):
-        raise StudyError(f"{where}: it needs rates: [...], here or in the family")
+        raise StudyError(f"{where}: rates are missing: give rates: [...] here or in the family")
     for backend, antispam, limit, front_ends, duplicates, generator, rate in config.combinations(sweep):
         name = f"{where}: {generator.name} on {backend.name}"
         if backend.server(antispam) is None:
             key = "antispam_service" if antispam == "yes" else "service"
-            raise StudyError(f"{name}: antispam {antispam!r} is asked for and the backend has no {key}")
+            raise StudyError(f"{name}: antispam {antispam!r} needs {key}, which the backend does not have")
         if front_ends > 1 and not backend.several_front_ends:
             raise StudyError(
-                f"{name}: {front_ends} front ends are asked for; a backend whose log several servers may write says "
-                "several_front_ends: true"
+                f"{name}: {front_ends} front ends need a backend with several_front_ends: true, whose log several "
+                "servers may write to"
             )
         if rate == SEARCH and not generator.is_open:
             raise StudyError(
-                f"{name}: the capacity search needs the open-loop writer (tool: logbench): the hammer offers less when "
-                "the log gets slower, so that it never sees a rate fail"
+                f"{name}: the capacity search needs an open loop (tool: logbench), because the hammer offers less to a "
+                "slow log and never sees a rate fail"
             )
         try:
             generator.under_way(_highest_rate(config, rate))
@@ -127,7 +127,7 @@ def _case(
     }
     plain: dict[str, Any] = {"mode": "json", "exclude_defaults": True}
     limits = config.limit(limit)
-    # What the page calls the backend, and where it must lie, is no part of what is executed.
+    # Names and checks are not part of what is executed.
     named = {"name", "label", "emulated", "expect_fs", "service", "antispam_service", "max_integrate_p99"}
     definition = {
         "backend": backend.model_dump(exclude=named, **plain),

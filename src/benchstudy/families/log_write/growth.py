@@ -1,7 +1,7 @@
-"""How fast a tree grew, from the checkpoints that were seen. Pure.
+"""The growth rate of a tree, from the checkpoints that were seen. Pure.
 
-A checkpoint is seen once a publish step, so a window of the clock cuts two steps. Rates are between checkpoints inside:
-from the last one before the window on, a rate would hold what the warm-up wrote.
+There is one checkpoint per publish step, so a window cuts two steps. Rates are between checkpoints inside the window:
+a rate from the last checkpoint before it would include leaves of the warm-up.
 """
 
 from collections.abc import Sequence
@@ -10,14 +10,16 @@ from itertools import pairwise
 
 import numpy as np
 
-Seen = tuple[float, int]  # when it was seen first, in s, and its size
+Seen = tuple[float, int]  # the time when it was first seen, in s, and its size
 _STALLED = 2.5  # publish steps without a checkpoint
 
 
 @dataclass(frozen=True)
 class Growth:
-    """Of a window: `qps` in 1/s over all publish steps and `duration_s`. `slope`: by least squares over all of them, on
-    which a single late checkpoint has little weight. `grew`, `took_s`: each step's leaves and its time.
+    """The growth in a window: `qps` in 1/s over all publish steps, which take `duration_s`.
+
+    `slope`: the rate by least squares, in which a single late checkpoint has little weight. `grew`, `took_s`: leaves
+    and duration of each step.
     """
 
     qps: float
@@ -28,12 +30,13 @@ class Growth:
 
 
 def growth(seen: Sequence[Seen], begin: float, end: float, publish_interval_s: float) -> Growth | None:
-    """Between the first and the last checkpoint inside the window; None when there are no two.
+    """Return the growth between the first and the last checkpoint inside the window; None for fewer than two.
 
-    `seen`: rising. A log that stops publishing for longer than a few steps has no growth until the window's end.
+    `seen`: in ascending order. If a log stops publishing for more than a few steps, its size stays until the end of the
+    window. Times in s.
     """
     rows = [row for row in seen if begin <= row[0] <= end]
-    if not rows:  # it had stopped before: what it had then is what it has
+    if not rows:  # the log stopped before the window, and keeps its size
         rows = [(begin, size) for moment, size in seen if moment < begin][-1:]
     if rows and end - rows[-1][0] > _STALLED * publish_interval_s:
         rows = [*rows, (end, rows[-1][1])]

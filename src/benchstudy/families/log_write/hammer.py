@@ -1,16 +1,16 @@
-"""Tessera's hammer: the box it draws on its terminal, the bytes it drew it with, and its log.
+"""Tessera's hammer: the box on its terminal, recordings of the terminal, and its log.
 
-What its figures are, by the source of v1.0.4:
-- Δ is the mean growth of the tree over the last 60 ticks of 0.5 s; before there were so many, over those there were,
-  and "over 30s" is printed all the same. It begins and ends anywhere between two checkpoints, so beside a log that
-  publishes in steps it swings around the rate: compare it with the growth over the very same 30 s.
-- Time in queue and time to integrate are kept as one mean for each tick in which the tree was seen to grow, of about
-  the first 100 leaves that were answered since the tick before. min/avg/max are of the last 30 of these means: they are
-  no leaf's times, hide what differs within a tick, and span 30 checkpoints, not 30 s. The first leaves after a tick
-  wait longest for the next one. A queue time begins when a writer takes a leaf up, not when it was due.
-- Oversupply is how many of the last second's writes no writer was free for.
-- Its log goes to the screen too; `--stderrthreshold=INFO` has it on stderr as well. It does not end at `--max_runtime`
-  or `--leaf_write_goal` while it has a screen: the screen then stands still.
+The meaning of its figures, by the source of v1.0.4:
+- Δ is the mean growth of the tree over the last 60 ticks of 0.5 s. Earlier in a run, it covers the ticks so far, but
+  still says "over 30s". It starts and ends anywhere between two checkpoints. If a log publishes in steps, Δ therefore
+  varies around the rate: compare it with the growth over the same 30 s.
+- Time in queue and time to integrate are one mean per tick in which the tree grew, over about the first 100 leaves
+  that were answered since the previous tick. min/avg/max are over the last 30 of these means. They are not times of
+  single leaves, hide the variation within a tick, and span 30 checkpoints, not 30 s. The first leaves after a tick wait
+  longest for the next one. A queue time starts when a writer picks up a leaf, not when the leaf was due.
+- Oversupply is the number of writes in the last second for which no writer was free.
+- The log also goes to the screen; `--stderrthreshold=INFO` sends it to stderr, too. With a screen, the hammer does not
+  end at `--max_runtime` or `--leaf_write_goal`: the screen then stops changing.
 """
 
 import re
@@ -25,16 +25,16 @@ from benchstudy.model.family import ParseError
 __all__ = ["HammerLog", "HammerScreen", "parse_box", "parse_log", "read_saved", "recognise_box", "replay"]
 
 TICK_S = 0.5  # how often the box is drawn
-MEANS_KEPT = 30  # of ticks, behind min/avg/max
-_FRAME_ENDS = b"\x1b[?2026l"  # the program says that a frame is whole
-_FRAME_BEGINS = b"\x1b[?25l"  # what older versions begin a frame with
+MEANS_KEPT = 30  # tick means that min/avg/max cover
+_FRAME_ENDS = b"\x1b[?2026l"  # the program marks a complete frame
+_FRAME_BEGINS = b"\x1b[?25l"  # the start of a frame in older versions
 _SCREEN_BEGINS = b"\x1b[?1049h"
-# Larger than any terminal, so that nobody needs to know how large it was: every row is placed by its number.
+# Larger than any terminal, so that its size need not be known: every row is placed by its number.
 _ROWS, _COLUMNS = 200, 400
 _BOX_ROWS = 7
 
-# A line of a box as a page or a chat shows it: borders of any kind, quoted or not. Blanks are never given back, or a
-# long row of them would take a time that grows with its square.
+# A line of a box as a page or a chat shows it: borders of any kind, quoted or not. Quantifiers for blanks are
+# possessive, because backtracking over a long row of blanks would take quadratic time.
 _LINE = r"^[ \t>]*+(?:[│|x][ \t]*+)?{}[ \t]*+[│|x]?[ \t\r]*+$"
 _RATE = (
     r"\((?P<workers>\d{1,9}) workers\): Current max: (?P<max>\d{1,12})/s\. "
@@ -56,9 +56,9 @@ _PATTERNS = {name: re.compile(_LINE.format(pattern), re.M) for name, pattern in 
 class HammerScreen:
     """One box. Rates in 1/s, times in s.
 
-    `write_max_per_s` is what was asked for, `qps` by how much the tree grew, over `window_s` as printed (see
-    `covered_s`). The six times are of means of ticks, not of leaves. `at_s`: the tick's time since the screen began, by
-    the count of ticks; None for a box without a recording around it.
+    `write_max_per_s`: the offered rate. `qps`: the growth of the tree over `window_s` as printed (see `covered_s`). The
+    six times are of tick means, not of single leaves. `at_s`: the time of the tick since the screen started, by the
+    number of ticks; None for a box that is not from a recording.
     """
 
     read_workers: int
@@ -80,16 +80,16 @@ class HammerScreen:
 
     @property
     def covered_s(self) -> float | None:
-        """Over how long `qps` really is; None when it cannot be known."""
+        """The time in s that `qps` actually covers; None if it is unknown."""
         return None if self.at_s is None else min(self.window_s, self.at_s)
 
     @property
     def busy_writers(self) -> float:
-        """Writers waiting for an answer on average, by Little's law, as far as tick means allow that."""
+        """The mean number of writers that wait for an answer, by Little's law from tick means, so approximate."""
         return self.qps * self.queue_avg_s
 
     def box(self) -> str:
-        """The box as hammer draws it, as narrow as it can be."""
+        """Draw the box like the hammer, at its smallest width."""
         lines = [
             _rate_line("Read", self.read_workers, self.read_max_per_s, self.read_oversupply),
             _rate_line("Write", self.write_workers, self.write_max_per_s, self.oversupply),
@@ -111,13 +111,13 @@ def _means_line(name: str, *seconds: float) -> str:
 
 
 def recognise_box(text: str) -> bool:
-    """Whether a text holds a box of hammer, whole or damaged, or is what a terminal with one received."""
+    """Whether a text has a box of the hammer, whole or damaged, or is a terminal recording of one."""
     return sum(f"{name} (" in text or f"{name}: " in text for name in _LINES) >= 3 and "Oversupply" in text
 
 
 @damaged("the hammer's screen is damaged")
 def read_saved(content: bytes) -> list[HammerScreen]:
-    """A saved file: the screens of a recording, or the one box of a text. Raises ParseError."""
+    """Parse a saved file: the screens of a recording, or the single box of a text. Raises ParseError."""
     if b"\x1b" in content:
         return replay(content)
     return [parse_box(content.decode("utf-8", "replace"))]
@@ -125,20 +125,20 @@ def read_saved(content: bytes) -> list[HammerScreen]:
 
 @damaged("the hammer's screen is damaged")
 def parse_box(text: str) -> HammerScreen:
-    """The box in a text, in which other words may stand before and after; its borders may be of any kind or missing.
+    """Parse the box in a text, which may have other words before and after it. Borders may be of any kind or missing.
 
-    Raises ParseError when there is none, more than one, or one that is cut off.
+    Raises ParseError if there is no box, more than one, or a truncated one.
     """
     found = {name: list(pattern.finditer(text)) for name, pattern in _PATTERNS.items()}
     for name, matches in found.items():
         if len(matches) > 1:
-            raise ParseError(f"{len(matches)} boxes of hammer are in one text: give each a file of its own")
+            raise ParseError(f"one text has {len(matches)} boxes of the hammer: give each box its own file")
         if not matches:
             raise ParseError(_what_is_missing(text, name))
     lines = {name: matches[0] for name, matches in found.items()}
     places = [line.start() for line in lines.values()]
     if places != sorted(places):
-        raise ParseError("hammer's box has its lines in another order than hammer draws them")
+        raise ParseError("the lines of the hammer's box are out of order")
     read, write, tree, queue, integrate = lines.values()
     return HammerScreen(
         read_workers=int(read["workers"]),
@@ -157,19 +157,19 @@ def parse_box(text: str) -> HammerScreen:
 
 def _what_is_missing(text: str, name: str) -> str:
     if not recognise_box(text):
-        return "this is no box of hammer"
+        return "this is not a box of the hammer"
     if f"{name} (" in text or f"{name}: " in text:
-        return f"hammer's box is cut off or damaged in its line {name!r}; a terminal needs 80 columns for it"
-    return f"hammer's box is cut off: its line {name!r} is missing"
+        return f"the hammer's box is truncated or damaged in its line {name!r}: use a terminal with 80 columns or more"
+    return f"the hammer's box is truncated: its line {name!r} is missing"
 
 
 def replay(recording: bytes) -> list[HammerScreen]:
-    """What a terminal showed that received these bytes: a screen for each box that differs from the one before.
+    """Replay a terminal recording: one screen per box that differs from the previous one.
 
-    The size of the terminal need not be known. A frame that is cut off at the end is left out, and so is one in which
-    something else wrote over the box. Without its beginning the figures are right, but their `at_s` is None.
+    The size of the terminal need not be known. A frame that is truncated or overwritten is left out. If the start of
+    the recording is missing, the figures are right, but their `at_s` is None.
 
-    Raises ParseError for a damaged recording, and when there is no box at all, with what hammer said instead.
+    Raises ParseError for a damaged recording, and for one without a box, with the hammer's own reason.
     """
     terminal = pyte.Screen(_COLUMNS, _ROWS)
     stream = pyte.ByteStream(terminal)
@@ -177,12 +177,12 @@ def replay(recording: bytes) -> list[HammerScreen]:
     timed = marked and _SCREEN_BEGINS in recording[: recording.index(_FRAME_ENDS)]
     screens: list[HammerScreen] = []
     shown, ticks = "", 0
-    # What comes after the last mark is not whole.
+    # The part after the last mark is incomplete.
     for part in recording.split(_FRAME_ENDS if marked else _FRAME_BEGINS)[:-1]:
         try:
             stream.feed(part)
-        except Exception as error:  # pyte meets a damaged sequence with whatever its handler raises
-            raise ParseError(f"the recording of hammer's screen is damaged after {ticks} ticks: {error}") from error
+        except Exception as error:  # pyte raises any exception for a damaged sequence
+            raise ParseError(f"the recording of the hammer's screen is damaged after {ticks} ticks: {error}") from error
         box = _top(terminal)
         if "TreeSize" not in box:
             continue  # drawn before the first tick
@@ -199,12 +199,12 @@ def replay(recording: bytes) -> list[HammerScreen]:
     if screens:
         return screens
     if shown:
-        raise ParseError(f"none of hammer's {ticks} screens can be read: {damage}")
-    raise ParseError(f"there is no screen of hammer in {len(recording)} B of output; {_said(recording)}")
+        raise ParseError(f"none of the hammer's {ticks} screens can be read: {damage}")
+    raise ParseError(f"{len(recording)} B of output have no screen of the hammer; {_said(recording)}")
 
 
 def _top(terminal: pyte.Screen) -> str:
-    """The first rows, read from the sparse buffer: rendering all of a large screen at each tick would take long."""
+    """Return the first rows from the sparse buffer, because rendering the whole screen at each tick would be slow."""
     rows = []
     for number in range(_BOX_ROWS):
         cells = terminal.buffer[number]
@@ -219,7 +219,7 @@ def _said(recording: bytes) -> str:
 
 
 def screen_values(screen: HammerScreen) -> dict[str, tuple[float | None, str]]:
-    """Every figure of a screen as a metric, so that a report can draw it again; the times are of means of ticks."""
+    """Return every figure of a screen as a metric, so that a report can redraw it. The times are of tick means."""
     values: dict[str, tuple[float | None, str]] = {
         "hammer_qps": (screen.qps, "1/s"),
         "hammer_window": (screen.window_s, "s"),

@@ -1,4 +1,4 @@
-"""The log of Tessera's hammer: what it writes to stderr without a screen, or with `--stderrthreshold=INFO`."""
+"""The log of Tessera's hammer on stderr, without a screen or with `--stderrthreshold=INFO`."""
 
 import re
 from collections import Counter
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from benchstudy.families.shared.files import damaged
 from benchstudy.model.family import ParseError
 
-# Lwwww hh:mm:ss.uuuuuu pid file:line] text; the year and the time zone are not told.
+# Lwwww hh:mm:ss.uuuuuu pid file:line] text; without year and time zone.
 _HEAD = re.compile(
     r"^(?P<level>[IWEF])\d{4} (?P<h>\d\d):(?P<m>\d\d):(?P<s>\d\d\.\d{6})\s+\d+ [^\s\]]+:\d+\] (?P<text>.*)$"
 )
@@ -21,11 +21,11 @@ _DAY_S = 86_400.0
 
 @dataclass(frozen=True)
 class HammerLog:
-    """What a log says.
+    """The contents of a log.
 
-    `checkpoints` (with `-v=1`): when hammer saw the tree grow, in s since the log's first line, and its size then; it
-    looks every 0.5 s. `pushback_500` (posix and mysql: "antispam pushback"), `pushback_503` (any of 429, 502, 503 and
-    504, which hammer counts as one) and `errors` (all others of writes and reads, by text) are lower bounds, because
+    `checkpoints` (with `-v=1`): when the hammer saw the tree grow, in s since the first line of the log, and the size;
+    it looks every 0.5 s. `pushback_500` (posix and mysql: "antispam pushback"), `pushback_503` (429, 502, 503 and 504,
+    which the hammer counts as one) and `errors` (all other errors of writes and reads, by text) are lower bounds: the
     hammer loses the first error after a change of text, and those of its last second. `fatal`: why it gave up.
     """
 
@@ -42,9 +42,9 @@ class HammerLog:
 
 @damaged("the hammer's log is damaged")
 def parse_log(text: str) -> HammerLog:
-    """A log, whole or cut off; half a line at its end and lines that are not hammer's are left out.
+    """Parse a log, whole or truncated. A partial last line and lines of other programs are left out.
 
-    Raises ParseError for checkpoints that contradict each other, since a log's size cannot fall.
+    Raises ParseError for inconsistent checkpoints, because a log cannot shrink.
     """
     checkpoints: list[tuple[float, int]] = []
     errors: Counter[str] = Counter()
@@ -53,7 +53,7 @@ def parse_log(text: str) -> HammerLog:
     before = ""
     for line in text.replace("\r\n", "\n").split("\n")[:-1]:
         head = _HEAD.match(line)
-        # On a screen warnings come twice: once for their own level, once for the one below.
+        # With a screen, warnings are written twice: for their own level, and for the level below.
         if head is None or line == before:
             continue
         before = line
@@ -78,6 +78,6 @@ def parse_log(text: str) -> HammerLog:
 def _check_growth(begin: int, end: int, at_least: int) -> None:
     if not at_least <= begin < end:
         raise ParseError(
-            f"hammer's log says that the tree grew from {begin} to {end} after it had {at_least}; two logs may have "
-            "been put together"
+            f"the hammer's log says that the tree grew from {begin} to {end} after it had {at_least}: the file may "
+            "contain two logs"
         )

@@ -1,4 +1,4 @@
-"""A saved screen of the hammer. Pure."""
+"""Import of saved screens of the hammer. Pure."""
 
 from pathlib import Path
 
@@ -13,9 +13,9 @@ _LARGEST_IMPORT = 16 << 20
 
 
 def recognise(path: Path) -> Imported | None:
-    """Recognises a saved screen of the hammer: a box as on a page, or a saved recording of a terminal.
+    """Recognise a saved screen of the hammer: the text of a box, or a recording of a terminal.
 
-    Raises ParseError for one that is damaged.
+    Raises ParseError if it is damaged.
     """
     if path.stat().st_size > _LARGEST_IMPORT:
         return None
@@ -35,8 +35,8 @@ def recognise(path: Path) -> Imported | None:
         "readers": f"{screen.read_workers}-at-{screen.read_max_per_s}-per-s",
     }
     notes = [
-        "one screen of the hammer: Δ is the growth of the tree, the min/avg/max are of means of ticks, not of leaves",
-        "backend, antispam, limits, front ends, duplicates and warm-up are not told by a screen",
+        "one screen of the hammer: Δ is the growth of the tree; min/avg/max are of tick means, not of single leaves",
+        "a screen does not show backend, antispam, limits, front ends, duplicates and warm-up",
         *map(told, of_screen(screen)),
     ]
     return Imported(levels, SAVED_SCREEN, "tessera-hammer", None, notes)

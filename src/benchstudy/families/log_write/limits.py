@@ -1,4 +1,4 @@
-"""What limited a log in a window: a value with its numbers, of the samples beside the load. Pure."""
+"""What limited a log in a window: a value with its numbers, from samples during the load. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
@@ -9,16 +9,16 @@ from benchstudy.families.log_write.layout import DATABASE, GENERATOR, SERVER
 from benchstudy.families.log_write.samples import Found
 from benchstudy.model.criteria import BUSY_GENERATOR
 
-_BUSY = 0.9  # of a processor or disk: nothing else waits for it without queueing
+_BUSY = 0.9  # share of a processor or disk from which on work queues for it
 _HOST_FULL = 0.95
-_FOREIGN = 0.3  # of a host's CPUs in the hands of others: nothing can be said
-_DISTURBED = 0.1  # so much of them explains a stall that nothing else does
-_IN_FSYNC = 0.6  # of the samples
-_READY = 0.5  # threads that wait for a processor, on average: it is short, though idle between bursts
+_FOREIGN = 0.3  # share of a host's CPUs that others use, from which on nothing can be concluded
+_DISTURBED = 0.1  # share of the CPUs that others use, which may explain a stall
+_IN_FSYNC = 0.6  # share of the samples
+_READY = 0.5  # mean number of threads that wait for a processor: it is overloaded in bursts, and idle between them
 
 
 class LimitedBy(StrEnum):
-    NOTHING = "nothing"  # what was offered was taken
+    NOTHING = "nothing"  # the log achieved the offered rate
     GENERATOR_CPU = "generator-cpu"
     SERVER_CPU = "server-cpu"
     DATABASE_CPU = "database-cpu"
@@ -27,23 +27,25 @@ class LimitedBy(StrEnum):
     DISK = "disk"
     MEMORY = "memory"
     DEATH = "death"  # of a server, at the lowest rate that failed
-    NEIGHBOUR = "neighbour"  # other processes on a host whose CPUs all were busy
-    UNKNOWN = "unknown"  # no resource was used up
+    NEIGHBOUR = "neighbour"  # other processes on a host with all CPUs busy
+    UNKNOWN = "unknown"  # no resource was exhausted
 
 
 class How(StrEnum):
-    """In which way a resource was short, where it was not used up by the one process alone."""
+    """How a resource was the limit, if the process alone did not exhaust it."""
 
     HOST_FULL = "host-full"  # all CPUs of the host were busy
-    IN_BURSTS = "in-bursts"  # threads waited for a processor that was idle between
+    IN_BURSTS = "in-bursts"  # threads waited for a processor that was idle between bursts
 
 
 @dataclass(frozen=True)
 class Limit:
-    """`share`: of the samples in fsync, of the time the disk was busy, of the host's CPUs that neighbours had.
+    """What limited the log, with its numbers.
 
-    `waiting`: threads that were ready and had no processor, on average. `rate_per_s`: of a search, the rate that was
-    met last, or at which a server died. `died`: how, in words. `*_cpu`: the share of its processors that each used.
+    `share`: of the samples in fsync, of the time the disk was busy, or of the host's CPUs that other processes used.
+    `waiting`: mean number of threads that waited for a CPU. `rate_per_s`: for a search, the highest rate that passed,
+    or the rate at which a server died. `died`: how it died, in words. `*_cpu`: the share of its CPUs that each process
+    used.
     """
 
     by: LimitedBy
@@ -71,14 +73,14 @@ class Limit:
 COLUMNS = {field.name: "String" if field.name in ("by", "how", "died") else "Float64" for field in fields(Limit)}
 _CPU_OF = {SERVER: LimitedBy.SERVER_CPU, GENERATOR: LimitedBy.GENERATOR_CPU, DATABASE: LimitedBy.DATABASE_CPU}
 _FSYNC_OF = {DATABASE: LimitedBy.DATABASE_FSYNC, SERVER: LimitedBy.SERVER_FSYNC}
-# From which share of its processors on each is at its end; the generator first, since it spoils all other answers.
+# The share of its CPUs from which on each process is at its limit. The generator comes first: it hides other limits.
 _AT_ITS_END = {GENERATOR: BUSY_GENERATOR, SERVER: _BUSY, DATABASE: _BUSY}
 
 
 def limited_by(found: Found, *, at_its_limit: bool) -> Limit:
-    """Which resource the log, or its generator, had used up.
+    """Return the resource that the log, or its generator, exhausted.
 
-    `at_its_limit`: it did less than was asked for. Otherwise nothing was a limit.
+    `at_its_limit`: the log did not achieve the offered rate. Otherwise there was no limit.
     """
     if not at_its_limit:
         return Limit(LimitedBy.NOTHING)

@@ -1,4 +1,4 @@
-"""Rules on what the hammer's screen shows."""
+"""Lints about figures of the hammer's screen."""
 
 from benchstudy.lints.model import Found, Material, rule
 
@@ -6,9 +6,9 @@ from benchstudy.lints.model import Found, Material, rule
 @rule(
     "window-of-means",
     "warning",
-    why="The least and the greatest of means hide what differs within each of them: no single request took these "
-    "times, and the worst ones are averaged away.",
-    action="Take times from single requests, as percentiles of all of them.",
+    why="Minimum and maximum of means hide the variation within each mean: no single request took these times, and "
+    "the worst times are averaged away.",
+    action="Measure the times of single requests, and give percentiles over all of them.",
 )
 def window_of_means(material: Material) -> Found:
     found = []
@@ -20,4 +20,4 @@ def window_of_means(material: Material) -> Found:
     if found:
         shown = "; ".join(dict.fromkeys(group.where for group, _ in found))
         kinds = ", ".join(dict.fromkeys(n.replace("hammer_", "") for _, windows in found for n in windows))
-        yield shown, f"min/avg/max of {kinds} are of a window of tick means, not of requests"
+        yield shown, f"min/avg/max of {kinds} are over a window of tick means, not over requests"

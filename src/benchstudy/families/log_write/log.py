@@ -1,4 +1,4 @@
-"""The log of one trial: its store and its servers, where they run, and what a generator must know of them."""
+"""The log of one trial: its store and servers, their placement, and their addresses for a generator."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from benchstudy.measuring.trial import TrialContext
 
 STORE = "store"
-_SPARE_FILES = 512  # of a server: its log's tiles, its database's connections
+_SPARE_FILES = 512  # for a server: tiles of its log, connections to its database
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """What a case asks for. `service`: the server's. `under_way`: writes that a server may have to hold at once."""
+    """What a case asks for. `service`: the server. `under_way`: the most writes in flight at a server."""
 
     backend: Backend
     service: str
@@ -36,7 +36,7 @@ class Wanted:
 
 @dataclass(frozen=True)
 class Log:
-    """A log that is up. `cpus`: how many each process may use. `directory`: on the servers' host, whose disk counts."""
+    """A running log. `cpus`: CPUs that each process may use. `directory`: on the servers' host; its disk is sampled."""
 
     servers: "Sequence[RunningService]"
     databases: "Sequence[RunningService]"
@@ -46,16 +46,16 @@ class Log:
     cpus: dict[str, int]
 
     def check(self) -> None:
-        """Raises TrialFailed with the cause when a server does not run any more."""
+        """Raise TrialFailed with the cause if a server has ended."""
         for server in self.servers:
             server.check()
 
 
 @contextmanager
 def fresh_log(wanted: Wanted, trial: "TrialContext", suffix: str = "") -> Iterator[Log]:
-    """Store and servers started afresh, ended with the block. Raises TrialFailed with a cause a person understands.
+    """Start a fresh store and fresh servers, and stop them at the end of the block. Raises TrialFailed with the cause.
 
-    `suffix`: of their labels, where a trial has one log after the other.
+    `suffix`: appended to their labels, if a trial has several logs.
     """
     backend = wanted.backend
     role = trial.config.services[wanted.service].role
@@ -93,7 +93,7 @@ def fresh_log(wanted: Wanted, trial: "TrialContext", suffix: str = "") -> Iterat
 
 
 def _places(wanted: Wanted, trial: "TrialContext", role: str) -> tuple[Placement, list[tuple[int, ...] | None]]:
-    """Where the generator and each of the servers run. Raises TrialFailed for too few CPUs."""
+    """Return the placement of the generator, and the CPUs of each server. Raises TrialFailed for too few CPUs."""
     load_host, asked = trial.roles[wanted.load_role], wanted.generator.cpus
     cpus = cpus_for_generator(trial, wanted.load_role, wanted.generator.name, asked)
     each, same_host = wanted.limits.cpus, load_host == trial.roles[role]
@@ -103,7 +103,7 @@ def _places(wanted: Wanted, trial: "TrialContext", role: str) -> tuple[Placement
     placement = place(cpus, held=together, wanted=asked, same_host=same_host)
     held = placement.server
     if held is None or each is None or len(held) < each * wanted.front_ends:
-        return placement, [held] * wanted.front_ends  # they share what there is
+        return placement, [held] * wanted.front_ends  # the servers share these CPUs
     return placement, [held[n * each : (n + 1) * each] for n in range(wanted.front_ends)]
 
 
@@ -118,7 +118,7 @@ def _cpus(
 
 
 def _check_directory(wanted: Wanted, trial: "TrialContext", role: str, directory: str | None) -> None:
-    """Raises TrialFailed when the log lies on another file system than the study says."""
+    """Raise TrialFailed if the log is on a file system that the study does not expect."""
     if directory is None:
         return
     info = trial.agent_call("path-info", directory, role=role)
@@ -135,8 +135,8 @@ def _target(wanted: Wanted, trial: "TrialContext", role: str, servers: "Sequence
     load_host = trial.roles[wanted.load_role]
     if read_url.startswith("file:") and load_host != trial.roles[role]:
         raise TrialFailed(
-            f"backend {backend.name}: read {backend.read} is on {trial.roles[role]}, and the load is on {load_host}: "
-            "give an http:// address"
+            f"backend {backend.name}: read: {backend.read} is a file on {trial.roles[role]}, but the load runs on "
+            f"{load_host}: give an http:// address"
         )
     key = trial.agent_call("log_samples:key", first.fill(backend.public_key), role=role)
     if key["problem"]:

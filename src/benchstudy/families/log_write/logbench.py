@@ -1,7 +1,7 @@
-"""The result of logbench (envs/tessera/logbench): a steady load on a log, or a look at one that others write to.
+"""The result of logbench (envs/tessera/logbench): a constant load on a log, or a watch of a log that others write to.
 
-Times in s, rates in 1/s, sizes in B. What is called of the window belongs to leaves that were due in it, and latency
-counts from when they were due.
+Times are in s, rates in 1/s, sizes in B. Figures of the window cover the leaves that were due in it. Latencies start
+when a leaf was due.
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,8 +21,8 @@ _Time = Annotated[float, Field(ge=0)]
 
 @dataclass(frozen=True, config=_CONFIG)
 class Counts:
-    """What became of leaves. `accepted` includes `duplicates`: leaves that were answered with the index that the log
-    had given them before. `duplicates_sent` were offered again, whether the log noticed or not.
+    """Outcomes of leaves. `accepted` includes `duplicates`, which the log answered with an index that it had given
+    before. `duplicates_sent`: leaves that were sent again, whether or not the log recognised them.
     """
 
     planned: _Count
@@ -36,7 +36,7 @@ class Counts:
     errors_answer: _Count  # 200 without an index
     errors_connect: _Count
     errors_timeout: _Count
-    dropped: _Count  # not begun, because as many as allowed were in flight
+    dropped: _Count  # not sent, because the limit of leaves in flight was reached
 
     @property
     def pushback(self) -> int:
@@ -44,7 +44,7 @@ class Counts:
 
     @property
     def errors(self) -> int:
-        """All failures but pushback."""
+        """All failures except pushback."""
         return self.errors_status + self.errors_answer + self.errors_connect + self.errors_timeout
 
 
@@ -56,7 +56,7 @@ class Quantile:
 
 @dataclass(frozen=True, config=_CONFIG)
 class Summary:
-    """Of times; its quantiles are exact (nearest rank). Without any, there are none and the rest is None."""
+    """Summary of times, with exact quantiles (nearest rank). Without times, the rest is None."""
 
     count: _Count
     min_s: _Time | None
@@ -65,13 +65,13 @@ class Summary:
     quantiles: list[Quantile]
 
     def quantile(self, q: float) -> float | None:
-        """In s; one of 0.5, 0.9, 0.95, 0.99 and 0.999. None when there is nothing."""
+        """Return a quantile in s, for `q` 0.5, 0.9, 0.95, 0.99 or 0.999; None without times."""
         return next((quantile.value_s for quantile in self.quantiles if quantile.q == q), None)
 
 
 @dataclass(frozen=True, config=_CONFIG)
 class Bin:
-    """`count` times were at least `low_s` and less than `high_s`, which is at most 0.8 % or 1 µs more."""
+    """A bin with `count` times from `low_s` to below `high_s`, which is at most 0.8 % or 1 µs more."""
 
     low_s: _Time
     high_s: _Time
@@ -80,7 +80,7 @@ class Bin:
 
 @dataclass(frozen=True, config=_CONFIG)
 class Distribution(Summary):
-    """`bins`: those that are not empty, rising. `hdr`: an HDR histogram in µs (V2, compressed, base64)."""
+    """A histogram. `bins`: non-empty ones, in ascending order. `hdr`: HDR histogram in µs (V2, compressed, base64)."""
 
     bins: list[Bin]
     hdr: str
@@ -88,7 +88,7 @@ class Distribution(Summary):
 
 @dataclass(frozen=True, config=_CONFIG)
 class Checkpoint:
-    """A new checkpoint that verified, when a poll saw it: `t_s` after the start of the load, negative before."""
+    """A new, verified checkpoint. `t_s`: the time of the poll since the start of the load, negative before it."""
 
     t_s: float
     size: _Count
@@ -96,8 +96,8 @@ class Checkpoint:
 
 @dataclass(frozen=True, config=_CONFIG)
 class Sample:
-    """The second of the load that begins at `t_s`. `accepted` counts answers that came in it, `integrated` leaves that
-    the tree was seen to grow by; all else belongs to leaves that were due in it.
+    """The second of the load that starts at `t_s`. `accepted` counts the answers in it, `integrated` the growth of the
+    tree in it. All else covers the leaves that were due in it.
     """
 
     t_s: _Time
@@ -115,7 +115,7 @@ class Sample:
 
 @dataclass(frozen=True, config=_CONFIG)
 class Text:
-    """What the log, or the connection, said instead of accepting a leaf; `kind` as in Counts."""
+    """A message of the log, or of the connection, for leaves that were not accepted. `kind`: as in Counts."""
 
     kind: str
     text: str
@@ -130,9 +130,10 @@ class LostLeaf:
 
 @dataclass(frozen=True, config=_CONFIG)
 class Proofs:
-    """`asked` of a random sample: of the leaves the log said it has, in a watch of those that it serves. `unread`: the
-    log was away. `lost` lists some of the `lost_count` leaves that it said it has and that are not there, of the sample
-    or not. `consistency_…`: each checkpoint that was seen is a beginning of the last one.
+    """Proofs of a random sample of leaves: of accepted leaves, or, in a watch, of the leaves that the log serves.
+
+    `unread`: the log did not answer. `lost`: some of the `lost_count` accepted leaves that are missing, in the sample
+    or not. `consistency_…`: proofs that each checkpoint is a prefix of the last one.
     """
 
     asked: _Count
@@ -150,12 +151,12 @@ class Proofs:
 class Polls:
     asked: _Count
     failed: _Count
-    why: str = ""  # of the last one, when it failed
+    why: str = ""  # why the last poll failed, if it did
 
 
 @dataclass(frozen=True, config=_CONFIG)
 class LogbenchResult:
-    """One run. In a watch all that tells of a load is 0 or empty. `cpu_…`: of logbench itself, in the window."""
+    """One run. In a watch, figures of a load are 0 or empty. `cpu_…`: CPU time of logbench itself in the window."""
 
     tool: Literal["logbench"]
     schema: Literal[1]
@@ -175,15 +176,15 @@ class LogbenchResult:
     timeout_s: _Time
     front_ends: _Count
     origin: str
-    offered_per_s: _Time  # really begun, in the window
+    offered_per_s: _Time  # rate of leaves that were sent in the window
     window: Counts
     total: Counts
     texts: list[Text]
     texts_other: _Count
-    start_delay: Summary  # from when a leaf was due until it was begun
-    add_latency: Distribution  # until the log answered a new leaf
-    duplicate_latency: Distribution  # until it answered one that it had
-    integrate_latency: Distribution  # until a verified checkpoint that covers a new leaf was seen
+    start_delay: Summary  # from when a leaf was due until it was sent
+    add_latency: Distribution  # until the log answered, for new leaves
+    duplicate_latency: Distribution  # until the log answered, for duplicates
+    integrate_latency: Distribution  # until a verified checkpoint covered a new leaf
     checkpoints: list[Checkpoint]
     samples: list[Sample]
     polls: Polls
@@ -193,7 +194,7 @@ class LogbenchResult:
 
     @property
     def in_flight_mean(self) -> float:
-        """Leaves in flight on average in the window, by Little's law; of those that were accepted."""
+        """The mean number of accepted leaves in flight in the window, by Little's law."""
         known = (self.add_latency, self.duplicate_latency)
         return sum(times.count * (times.mean_s or 0.0) for times in known) / self.duration_s
 
@@ -203,16 +204,16 @@ _READER = TypeAdapter(LogbenchResult)
 
 @damaged("logbench's result is damaged")
 def parse_logbench(text: str) -> LogbenchResult:
-    """The run in a result file of logbench.
+    """Parse the result file of a run of logbench.
 
-    Raises ParseError when it is cut off, of another program or schema, or contradicts itself.
+    Raises ParseError if it is truncated, of another program or schema, or contradicts itself.
     """
     try:
         result = _READER.validate_json(text)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         where = ".".join(map(str, first["loc"])) or "the file"
-        raise ParseError(f"no result of logbench, or a damaged one: {where}: {first['msg']}") from error
+        raise ParseError(f"not a result of logbench, or a damaged one: {where}: {first['msg']}") from error
     contradiction = next(_contradictions(result), None)
     if contradiction:
         raise ParseError(f"the result of logbench contradicts itself: {contradiction}")
@@ -225,13 +226,13 @@ def _contradictions(result: LogbenchResult) -> Iterator[str]:
             yield f"{name}: {counts.planned} planned, {counts.sent} sent and {counts.dropped} dropped"
         outcomes = counts.accepted + counts.pushback + counts.errors
         if counts.sent != outcomes:
-            yield f"{name}: {counts.sent} sent, and {outcomes} outcomes"
+            yield f"{name}: {counts.sent} sent, but {outcomes} outcomes"
         if counts.duplicates > min(counts.accepted, counts.duplicates_sent):
             yield f"{name}: {counts.duplicates} duplicates"
     if result.window.planned > result.total.planned:
         yield f"{result.window.planned} leaves in the window, {result.total.planned} in all"
     if abs(result.offered_per_s * result.duration_s - result.window.sent) > 1e-6 * result.duration_s + 1e-9:
-        yield f"{result.window.sent} leaves sent in {result.duration_s:g} s, and {result.offered_per_s:g}/s offered"
+        yield f"{result.window.sent} leaves sent in {result.duration_s:g} s, but {result.offered_per_s:g}/s offered"
     yield from _wrong_times(result)
     yield from _wrong_course(result)
     proofs = result.proofs
@@ -250,28 +251,28 @@ def _wrong_times(result: LogbenchResult) -> Iterator[str]:
         if times.count != count:
             yield f"{name} of {times.count} leaves instead of {count}"
     if not new - result.proofs.not_integrated <= result.integrate_latency.count <= new:
-        yield f"integrate_latency of {result.integrate_latency.count} leaves, and {new} were accepted"
+        yield f"integrate_latency of {result.integrate_latency.count} leaves, but {new} were accepted"
     for name in ("start_delay", "add_latency", "duplicate_latency", "integrate_latency"):
         summary: Summary = getattr(result, name)
         if not _ordered(summary):
-            yield f"{name} does not rise from its least to its most"
+            yield f"the values of {name} are not in ascending order"
         if isinstance(summary, Distribution) and not _binned(summary):
-            yield f"the bins of {name} are out of order, or do not hold its {summary.count} times"
+            yield f"the bins of {name} are out of order, or do not add up to its {summary.count} times"
 
 
 def _wrong_course(result: LogbenchResult) -> Iterator[str]:
     if not result.checkpoints:
-        yield "it saw no checkpoint"
+        yield "it has no checkpoint"
     for before, after in pairwise(result.checkpoints):
         if after.size <= before.size or after.t_s < before.t_s:
             yield f"a checkpoint of {after.size} leaves at {after.t_s} s follows one of {before.size}"
     if result.mode == "write" and sum(sample.sent for sample in result.samples) != result.total.sent:
-        yield f"its seconds do not add up to the {result.total.sent} leaves sent"
+        yield f"its samples do not add up to the {result.total.sent} leaves sent"
     if result.checkpoints and not result.proofs.lost_count:
         grown = result.checkpoints[-1].size - result.checkpoints[0].size
         new = result.total.accepted - result.total.duplicates - result.proofs.not_integrated
         if grown < new:
-            yield f"{new} new leaves were integrated, none was lost, and the tree grew by {grown}"
+            yield f"{new} new leaves were integrated and none was lost, but the tree grew by {grown}"
 
 
 def _ordered(times: Summary) -> bool:

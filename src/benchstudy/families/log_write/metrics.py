@@ -1,29 +1,30 @@
-"""What a trial of log_write gives."""
+"""The metrics of the family log_write."""
 
 from benchstudy.families.shared import clients
 from benchstudy.model.metrics import Metric, declare
 
 _INTERVAL = (
-    "95 % of a stationary block bootstrap over the window's publish steps, from ten steps on; within the trial only"
+    "95 % interval of a stationary block bootstrap over the window's publish steps, if there are at least ten; within "
+    "the trial only"
 )
 _LEAVES = (
-    'of leaves due in the window. Pushback (500 "antispam pushback", 503) is no error; `dropped` were never begun, '
-    "since as many as allowed were under way"
+    'number of leaves due in the window. Pushback (500 "antispam pushback", 503) is not an error. `dropped`: not sent, '
+    "because the limit of leaves in flight was reached"
 )
 _TIMES = {
-    "queue": ("In queue", "until POST was answered, from when the leaf was due"),
+    "queue": ("Time in queue", "time from when the leaf was due until POST was answered"),
     "integrate": (
-        "To integrate",
-        "until a verified checkpoint that covers it was seen (polled every 20 ms), from when it was due",
+        "Time to integrate",
+        "time from when the leaf was due until a verified checkpoint that covers it was seen (polled every 20 ms)",
     ),
 }
-_CPU = "share of what each may use, in the window"
+_CPU = "CPU used in the window, as a share of what each process may use"
 _CAPACITY = (
-    "of a search: the highest rate that kept the objective, the lowest that did not. The other metrics of such a trial "
-    "are those at the highest pass"
+    "of a capacity search: the highest rate that met the objective, and the lowest that did not. The other metrics of "
+    "such a trial are measured at the highest rate that passed"
 )
-_BOTH = "mean of all screens with a whole window, and our checkpoints by the same rule: they must agree"
-_SCREEN = "what else the last screen shows"
+_BOTH = "mean over all screens with a full window, and the same figure from our checkpoints: the two must agree"
+_SCREEN = "another figure of the last screen"
 
 METRICS = declare(
     Metric(
@@ -34,8 +35,14 @@ METRICS = declare(
         "growth of the tree between the first and the last checkpoint inside the window: whole publish steps",
         primary=True,
     ),
-    Metric("publish_steps", "1", "Publish steps", None, "that `qps` is over; 0 where no two checkpoints lie inside"),
-    Metric("integrate_p50", "s", "To integrate, p50", "lower", _TIMES["integrate"][1], primary=True),
+    Metric(
+        "publish_steps",
+        "1",
+        "Publish steps",
+        None,
+        "those that `qps` covers; 0 without two checkpoints in the window",
+    ),
+    Metric("integrate_p50", "s", "Time to integrate, p50", "lower", _TIMES["integrate"][1], primary=True),
     *(
         Metric(f"{which}_{name}", "s", f"{title}, {name}", "lower", meaning)
         for which, (title, meaning) in reversed(_TIMES.items())
@@ -44,14 +51,14 @@ METRICS = declare(
     ),
     Metric("capacity_pass", "1/s", "Capacity", "higher", _CAPACITY, primary=True, tells="capacity"),
     Metric("capacity_fail", "1/s", "Lowest rate that failed", "higher", _CAPACITY, tells="bracket"),
-    Metric("qps_low", "1/s", "QPS, low", None, _INTERVAL),
-    Metric("qps_high", "1/s", "QPS, high", None, _INTERVAL),
+    Metric("qps_low", "1/s", "QPS, lower bound", None, _INTERVAL),
+    Metric("qps_high", "1/s", "QPS, upper bound", None, _INTERVAL),
     Metric(
         "offered",
         "1/s",
-        "Offered a second",
+        "Offered rate",
         None,
-        "leaves really begun; of the hammer: what it was asked for",
+        "rate of leaves that were sent; for the hammer, the rate that it was asked for",
         tells="offered",
     ),
     Metric(
@@ -59,41 +66,41 @@ METRICS = declare(
         "1",
         "Achieved",
         "higher",
-        "`qps` over the asked rate, of leaves that are new: duplicates that the log recognised are none. "
-        "The conformance servers remember the latest leaves without antispam as well. Of the hammer without duplicates "
-        "only",
+        "`qps` divided by the offered rate of new leaves. Duplicates that the log recognised are not new. "
+        "The conformance servers remember the latest leaves without antispam, too. For the hammer, only without "
+        "duplicates",
     ),
     Metric("accepted", "1", "Accepted", None, _LEAVES),
     Metric("duplicates", "1", "Duplicates", None, _LEAVES),
     Metric("pushback", "1", "Pushback", None, _LEAVES),
     Metric("errors", "1", "Errors", None, _LEAVES),
-    Metric("dropped", "1", "Not begun", None, _LEAVES),
-    Metric("tree_size", "1", "Size of the tree", None, "of the last verified checkpoint"),
-    Metric("server_cpu", "1", "CPU of the server", None, _CPU),
-    Metric("generator_cpu", "1", "CPU of the generator", None, _CPU, tells="generator"),
-    Metric("database_cpu", "1", "CPU of the database", None, _CPU),
+    Metric("dropped", "1", "Not sent", None, _LEAVES),
+    Metric("tree_size", "1", "Tree size", None, "size in the last verified checkpoint"),
+    Metric("server_cpu", "1", "Server CPU", None, _CPU),
+    Metric("generator_cpu", "1", "Generator CPU", None, _CPU, tells="generator"),
+    Metric("database_cpu", "1", "Database CPU", None, _CPU),
     Metric(
         "server_peak_memory",
         "B",
-        "Peak memory of the server",
+        "Peak server memory",
         "lower",
-        "of all servers' control groups, page cache included; resident memory in the window where there are none, and "
-        "in a search where they were killed later, at another rate",
+        "of all servers' control groups, page cache included. Resident memory in the window if there are no control "
+        "groups, or if servers were killed later in a search, at another rate",
     ),
-    Metric("disk_write", "B/s", "Written to the disk", None, "of the disk below `directory`, whoever wrote"),
-    Metric("disk_busy", "1", "Disk busy", None, "of the disk below `directory`, whoever wrote"),
-    Metric("proofs_asked", "1", "Proofs asked for", None, "inclusion proofs of accepted leaves"),
-    Metric("proofs_proved", "1", "Proofs that hold", None, "inclusion proofs of accepted leaves"),
-    Metric("hammer_qps", "1/s", "QPS on the hammer's screen", "higher", 'the last screen\'s "Δ qps over 30s"'),
-    Metric("hammer_qps_mean", "1/s", "QPS of the hammer's screens", "higher", _BOTH),
-    Metric("qps_of_hammer_window", "1/s", "QPS over the hammer's windows", "higher", _BOTH),
-    Metric("hammer_write_max", "1/s", "Offered by the hammer", None, _SCREEN),
-    Metric("hammer_read_max", "1/s", "Reads offered by the hammer", None, _SCREEN),
-    Metric("hammer_oversupply", "1", "Oversupply of writes", None, _SCREEN),
-    Metric("hammer_read_oversupply", "1", "Oversupply of reads", None, _SCREEN),
+    Metric("disk_write", "B/s", "Disk writes", None, "of the disk that holds `directory`, by all processes"),
+    Metric("disk_busy", "1", "Disk busy", None, "of the disk that holds `directory`, by all processes"),
+    Metric("proofs_asked", "1", "Proofs requested", None, "inclusion proofs of accepted leaves"),
+    Metric("proofs_proved", "1", "Proofs verified", None, "inclusion proofs of accepted leaves"),
+    Metric("hammer_qps", "1/s", "QPS on the hammer's screen", "higher", '"Δ qps over 30s" of the last screen'),
+    Metric("hammer_qps_mean", "1/s", "QPS, mean of the hammer's screens", "higher", _BOTH),
+    Metric("qps_of_hammer_window", "1/s", "QPS, checkpoints over the same windows", "higher", _BOTH),
+    Metric("hammer_write_max", "1/s", "Write rate offered by the hammer", None, _SCREEN),
+    Metric("hammer_read_max", "1/s", "Read rate offered by the hammer", None, _SCREEN),
+    Metric("hammer_oversupply", "1", "Write oversupply", None, _SCREEN),
+    Metric("hammer_read_oversupply", "1", "Read oversupply", None, _SCREEN),
     Metric("hammer_writers", "1", "Writers", None, _SCREEN),
     Metric("hammer_read_workers", "1", "Readers", None, _SCREEN),
-    Metric("hammer_tree_size", "1", "Size of the tree on the screen", None, _SCREEN),
+    Metric("hammer_tree_size", "1", "Tree size on the screen", None, _SCREEN),
     Metric("hammer_window", "s", "Window of the screen", None, _SCREEN),
     *(
         Metric(
@@ -101,7 +108,7 @@ METRICS = declare(
             "s",
             f"{title} on the screen, {name}",
             None,
-            "of the last screen: **of means of ticks**, not of leaves",
+            "on the last screen: **of tick means**, not of single leaves",
         )
         for which, (title, _) in _TIMES.items()
         for name in ("min", "avg", "max")

@@ -1,4 +1,4 @@
-"""What one trial of log_write says: its generator's files, and what was found around the load. Pure."""
+"""Parser of a trial of log_write: the generator's files, and the facts about the load. Pure."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
@@ -30,7 +30,7 @@ _NEEDED = ("mode", "rate_per_s", "duplicate_share", "front_ends", "publish_inter
 
 
 def parse_trial(levels: Mapping[str, str], files: Path) -> Parsed:
-    """The observations and series of a trial, measured or imported. Raises ParseError."""
+    """Parse the observations and series of a trial, measured or imported. Raises ParseError."""
     if (files / SAVED_SCREEN).is_file():
         screen = read_saved((files / SAVED_SCREEN).read_bytes())[-1]
         return Parsed(_observations(_screen_alone(screen)), {})
@@ -66,7 +66,7 @@ def parse_trial(levels: Mapping[str, str], files: Path) -> Parsed:
 
 
 def note_trial(files: Path) -> Mapping[str, Any]:
-    """Raises ParseError."""
+    """Note the limit of a trial and the problems of its figures. Raises ParseError."""
     facts, window = _window(files)
     limit = _limit(facts, files, window, _samples(facts, files, window))
     problems = [*_problems(facts, window), *_skew(facts, files, window)]
@@ -74,7 +74,7 @@ def note_trial(files: Path) -> Mapping[str, Any]:
 
 
 def _clients(facts: Mapping[str, Any], folder: Path) -> tuple[Clients, list[Values]]:
-    """The clients of a load, and the figures that are each one's own: all of them see the growth of one tree."""
+    """Return the clients of a load, and the metrics of each; the growth of the tree is common to all."""
     clients, shards = read_shards(folder)
     each: list[Values] = []
     for shard, of in zip(shards, facts["clients"], strict=True):
@@ -95,24 +95,24 @@ def _skew(facts: Mapping[str, Any], files: Path, window: Measured) -> Iterator[P
 
 
 def _label(facts: Mapping[str, Any]) -> str:
-    """Of the load that a trial's figures are of."""
+    """Return the label of the load that a trial's figures describe."""
     return _best(facts)["label"] if facts["mode"] == SEARCH else LOAD
 
 
 def limit_of(files: Path) -> Limit:
-    """What limited the log in this trial, see limits.limited_by. Raises ParseError."""
+    """Return what limited the log in this trial, see limits.limited_by. Raises ParseError."""
     facts, window = _window(files)
     return _limit(facts, files, window, _samples(facts, files, window))
 
 
 def _window(files: Path) -> tuple[dict[str, Any], Measured]:
-    """What is known of a trial, and the window that its figures are of."""
+    """Return the facts about a trial, and the window that its figures describe."""
     facts = read_facts(files / FACTS, _NEEDED)
     return facts, measured(facts, files, _label(facts))
 
 
 def _problems(facts: Mapping[str, Any], window: Measured) -> list[Problem]:
-    """What a reader must know beside a trial's figures."""
+    """Return the problems of a trial's figures."""
     found = list(window.problems)
     windows = [(row["rate_per_s"], reason_of(row)) for row in facts.get("steps", ())]
     died = [(rate, reason.said) for rate, reason in windows if reason and reason.missed is Missed.DIED]
@@ -123,7 +123,7 @@ def _problems(facts: Mapping[str, Any], window: Measured) -> list[Problem]:
 
 
 def _limit(facts: Mapping[str, Any], files: Path, window: Measured, found: Found) -> Limit:
-    """`window`: the one that the trial's figures are of, with what the samples say about it."""
+    """Return the limit of a trial. `window`: the one that its figures describe. `found`: its samples."""
     if facts["mode"] != SEARCH:
         return limited_by(found, at_its_limit=window.at_its_limit)
     failed = facts["bracket"]["lowest_fail"]
@@ -139,7 +139,7 @@ def _limit(facts: Mapping[str, Any], files: Path, window: Measured, found: Found
 
 
 def reason_of(row: Mapping[str, Any]) -> Reason | None:
-    """Why a window of a search failed; None when it passed. Old windows have it in words alone."""
+    """Return why a window of a search failed; None if it passed. Old windows have the reason only as text."""
     if "reason" in row:
         return _REASON.validate_python(row["reason"])
     if row.get("died"):
@@ -149,7 +149,7 @@ def reason_of(row: Mapping[str, Any]) -> Reason | None:
 
 
 def _screen_alone(screen: HammerScreen) -> Values:
-    """Of a saved screen, which is all there is: its Δ stands for the growth of the tree."""
+    """Return the metrics of a saved screen, whose Δ stands for the growth of the tree."""
     return {
         "qps": (screen.qps, "1/s"),
         "offered": (screen.write_max_per_s, "1/s"),
@@ -167,7 +167,7 @@ def _samples(facts: Mapping[str, Any], files: Path, window: Measured) -> Found:
 
 
 def _around(facts: Mapping[str, Any], found: Found, window: Measured) -> Values:
-    """What the processes and the disk used in the window."""
+    """Return the resources that processes and disk used in the window."""
     values: Values = {"disk_write": (found.disk_write, "B/s"), "disk_busy": (found.disk_busy, "1")}
     for name in (SERVER, DATABASE, GENERATOR):
         shares = found.processes.get(name)
@@ -183,9 +183,9 @@ def _around(facts: Mapping[str, Any], found: Found, window: Measured) -> Values:
 
 
 def _servers(facts: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
-    """What the servers used of the start in which the window was that a trial's figures are of.
+    """Return the resources of the servers in the start that has the trial's window.
 
-    Nothing of one that died afterwards, at another rate: its peak is that rate's.
+    A server that died later, at another rate, is left out, because its peak belongs to that rate.
     """
     if facts["mode"] != SEARCH or "starts" not in facts:
         return facts["servers"]
@@ -197,14 +197,14 @@ _BRACKET = {"pass": "highest_pass", "fail": "lowest_fail"}
 
 
 def _best(facts: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The last window at the highest rate that passed."""
+    """Return the last window at the highest rate that passed."""
     passed = facts["bracket"]["highest_pass"]
     return [row for row in facts["steps"] if row["rate_per_s"] == passed][-1]
 
 
 def _step_rows(facts: Mapping[str, Any], files: Path) -> Rows:
-    """A row for each attempt at a rate, of its window that decided: the one that failed, else the last."""
-    # Trials of before a rate could be tried again have no number of the attempt.
+    """Return a row per attempt at a rate, for the window that decided it: the failed one, else the last."""
+    # Old trials, without several attempts per rate, have no number of the attempt.
     decided = {(row["step"], row.get("attempt", 1)): row for row in facts["steps"]}
     return [
         {
@@ -220,7 +220,7 @@ def _step_values(facts: Mapping[str, Any], files: Path, row: Mapping[str, Any]) 
     reason = reason_of(row)
     died = reason is not None and reason.missed is Missed.DIED
     found = {"offered_per_s": row["rate_per_s"], "passed": reason is None, **(asdict(reason) if reason else {})}
-    # A generator whose log went away may have left no result.
+    # If the log died, the generator may have left no result.
     if died and not (files / row["label"] / "files" / RESULT).is_file():
         return found
     window = window_of(files / row["label"], facts["cpus"][GENERATOR], facts["publish_interval_s"])
@@ -229,18 +229,18 @@ def _step_values(facts: Mapping[str, Any], files: Path, row: Mapping[str, Any]) 
         "errors": window.errors,
         "pushback": window.pushback,
         "dropped": window.dropped,
-        # Of a server that died only the leaves that were quick enough have a time.
+        # If a server died, only the leaves before that have a time.
         "integrate_p99_s": None if died else window.integrate_p99_s,
     }
 
 
 def _compare(levels: Mapping[str, str], facts: Mapping[str, Any]) -> None:
-    """Raises ParseError when the files are of another case."""
+    """Raise ParseError if the files belong to another case."""
     rate = None if levels["rate"] == SEARCH else Rate.of_level(levels["rate"]).per_s
     if facts["rate_per_s"] != rate:
-        raise ParseError(f"measured at {facts['rate_per_s']} leaves/s, and the case says {levels['rate']}")
+        raise ParseError(f"measured at {facts['rate_per_s']} leaves/s, but the case has {levels['rate']}")
     if str(facts["front_ends"]) != levels["front_ends"]:
-        raise ParseError(f"measured with {facts['front_ends']} front ends, and the case says {levels['front_ends']}")
+        raise ParseError(f"measured with {facts['front_ends']} front ends, but the case has {levels['front_ends']}")
 
 
 def _observations(values: Values) -> list[Observation]:

@@ -1,4 +1,4 @@
-"""What a reader must know beside the figures of a generator, as values; page/problems.py has the sentences. Pure."""
+"""Problems of the figures of a generator, as values; page/problems.py has the sentences. Pure."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from benchstudy.families.log_write.hammer import HammerScreen
 from benchstudy.families.log_write.logbench import LogbenchResult
 from benchstudy.model.criteria import ACHIEVED, BUSY_WRITERS
 
-_LATE_S = 0.1  # leaves begun so long after they were due: the generator was the limit
+_LATE_S = 0.1  # leaves that were sent this late after they were due: the generator was the limit
 
 
 class Rule(StrEnum):
@@ -21,14 +21,14 @@ class Rule(StrEnum):
     ERRORS = "errors"
     LATE = "late"
     POLLS = "polls"
-    DIED = "died"  # servers, in a search that went on
-    # Of a screen of the hammer:
+    DIED = "died"  # servers died in a search that continued
+    # For screens of the hammer:
     OFFERED = "offered"
     OVERSUPPLY = "oversupply"
-    WRITERS = "writers"  # nearly all of them waited for an answer
-    TOO_MANY_WRITERS = "too-many-writers"  # more than there are
-    WINDOW = "window"  # shorter than is printed
-    LONGER_THAN_THE_LOG = "longer-than-the-log"  # the same, as far as the size of the tree tells
+    WRITERS = "writers"  # nearly all writers waited for an answer
+    TOO_MANY_WRITERS = "too-many-writers"  # more writers than there are
+    WINDOW = "window"  # shorter than printed
+    LONGER_THAN_THE_LOG = "longer-than-the-log"  # the same, concluded from the size of the tree
     ORDER = "order"
     SKEW = "skew"
     SAMPLES = "samples"
@@ -37,19 +37,19 @@ class Rule(StrEnum):
 
 @dataclass(frozen=True)
 class Problem:
-    """`facts`: the numbers, and what programs said, by the names that its sentence has."""
+    """A problem. `facts`: numbers and messages of programs, by their names in the sentence."""
 
     rule: Rule
     facts: Mapping[str, Any]
 
     @property
     def note(self) -> dict[str, Any]:
-        """As a trial's record keeps it."""
+        """The problem as stored in a trial's record."""
         return {"rule": self.rule, **self.facts}
 
     @classmethod
     def of_note(cls, note: Mapping[str, Any] | str) -> "Problem":
-        """Records of before have a sentence, the rule in front of it."""
+        """Read a problem from a record. Old records have the rule and a sentence as one text."""
         if isinstance(note, str):
             rule, _, sentence = note.partition(": ")
             return cls(Rule(rule), {"sentence": sentence})
@@ -57,6 +57,7 @@ class Problem:
 
 
 def of_logbench(run: LogbenchResult) -> Iterator[Problem]:
+    """Yield the problems of a run of logbench."""
     window, proofs, polls = run.window, run.proofs, run.polls
     if proofs.lost_count:
         said = "; ".join(f"{leaf.index}: {leaf.why}" for leaf in proofs.lost[:3])
@@ -82,7 +83,7 @@ def of_logbench(run: LogbenchResult) -> Iterator[Problem]:
 
 
 def of_screen(screen: HammerScreen) -> Iterator[Problem]:
-    """What its figures do not mean, although they look so."""
+    """Yield the ways in which figures of a screen mislead."""
     offered, qps = screen.write_max_per_s, screen.qps
     if qps < ACHIEVED * offered:
         yield Problem(Rule.OFFERED, {"offered": offered, "qps": qps, "share": qps / offered})

@@ -1,4 +1,4 @@
-"""What a search reads to decide on its next rate: a window's result, as a generator left it. Pure."""
+"""Readers of generator results, from which a search decides on its next rate. Pure."""
 
 from pathlib import Path
 
@@ -13,19 +13,19 @@ from benchstudy.families.shared.files import read_text
 
 
 def read_written(folder: Path) -> LogbenchResult:
-    """What logbench left in the folder of its command, or several of them together. Raises ParseError."""
+    """Read the result of logbench in the folder of its command, or of several clients combined. Raises ParseError."""
     if (folder / CLIENTS_FILE).is_file():
         return together(*read_shards(folder))
     return parse_logbench(read_text(folder / "files" / RESULT))
 
 
 def read_hammer_log(files: Path) -> HammerLog:
-    """What the hammer said beside its screen. Raises ParseError."""
+    """Read the log of the hammer. Raises ParseError."""
     return parse_log(read_text(files / LOAD / "stderr"))
 
 
 def window_of(folder: Path, cpus: int, publish_interval_s: float) -> Window:
-    """One window of the capacity search. Raises ParseError."""
+    """Read one window of the capacity search. Raises ParseError."""
     written = read_written(folder)
     grown = grown_in(written, publish_interval_s)
     return Window(
@@ -44,18 +44,20 @@ def window_of(folder: Path, cpus: int, publish_interval_s: float) -> Window:
 
 
 def grown_in(written: LogbenchResult, publish_interval_s: float) -> Growth | None:
+    """Return the growth of the tree in the window of a run."""
     seen = [(row.t_s, row.size) for row in written.checkpoints]
     return growth(seen, written.warm_up_s, written.warm_up_s + written.duration_s, publish_interval_s)
 
 
 def new_share_of(written: LogbenchResult) -> float:
-    """Of the accepted leaves of the window, those that the log had not had before.
+    """Return the share of new leaves among the accepted leaves of the window.
 
-    Servers without antispam recognise what came a short while ago as well: they remember some 100 000 leaves.
+    Servers without antispam recognise recent leaves, too: they remember some 100 000 leaves.
     """
     window = written.window
     return 1.0 - window.duplicates / window.accepted if window.accepted else 1.0
 
 
 def own_cpu(written: LogbenchResult, cpus: int) -> float:
+    """Return the share of its `cpus` that logbench used in the window."""
     return (written.cpu_user_s + written.cpu_system_s) / (written.duration_s * cpus)

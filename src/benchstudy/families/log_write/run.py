@@ -1,6 +1,6 @@
-"""One trial of log_write: a fresh log, its servers, load, proofs; all of it gone afterwards.
+"""One trial of log_write: a fresh log with its servers, load and proofs, and the removal of the log.
 
-What was found around the load goes into `log.json` in the trial's folder, so that parsing needs the files alone.
+Facts about the load go into `log.json` in the trial's folder, so that parsing needs only files.
 """
 
 import re
@@ -36,24 +36,24 @@ if TYPE_CHECKING:
 
 _OPEN = "open"
 _LEAST_COOL_DOWN_S = 1.0
-# What logbench says of a log that had answered before, and is still at its end after a rate that was too high.
+# The message of logbench about a log that answered before, but is still overloaded after a rate that was too high.
 _UNANSWERED = re.compile(r"no checkpoint at .*(deadline exceeded|timeout|refused|reset by peer|EOF)", re.IGNORECASE)
-_LONGER_S = 120.0  # than its load and its waiting a generator may take before it hangs
+_LONGER_S = 120.0  # time beyond load and waiting after which a generator counts as hung
 
 
 def run_trial(case: Case, trial: "TrialContext[LogWriteConfig]") -> None:
-    """See the family. Raises TrialFailed with a cause a person understands."""
+    """Run one trial. Raises TrialFailed with an explained cause."""
     try:
         _Trial(case, trial).run()
     except TrialFailed as error:
         raise TrialFailed(explained(str(error))) from error
     finally:
-        # The trial's program is what wrote, not what it wrote to.
+        # The program of the trial is the generator, not the server.
         trial.commands.sort(key=lambda command: not command.label.startswith(LOAD))
 
 
 class _NothingAccepted(TrialFailed):
-    """The log took no leaf in the window. `said`: by it instead."""
+    """The log accepted no leaf in the window. `said`: its messages."""
 
     def __init__(self, said: str):
         super().__init__(f"the log accepted no leaf in the window: {said}")
@@ -62,7 +62,7 @@ class _NothingAccepted(TrialFailed):
 
 class _Trial:
     starts: Starts
-    loaded = 0  # the last start that a load was run on
+    loaded = 0  # the number of the last start that had a load
 
     def __init__(self, case: Case, trial: "TrialContext[LogWriteConfig]"):
         self.trial, levels = trial, case.levels
@@ -109,7 +109,7 @@ class _Trial:
                 facts["clients"] = [{"cpus": self._placement(role).usable} for role in self.roles]
             facts |= self._loaded()
             self._require_no_known_cause(facts)
-        # They have ended, and their records say what they used.
+        # The servers have ended, and their records have their resources.
         facts["starts"] = self.starts.described()
         facts["servers"] = facts["starts"][-1]["servers"]
         write_atomically(trial.files / FACTS, as_json(facts))
@@ -147,9 +147,9 @@ class _Trial:
         return min(load.total_s + generator.drain + generator.request_timeout + _LONGER_S, self.config.timeout)
 
     def _write(self, load: Load, label: str = LOAD) -> None:
-        """One run of the open loop. Raises ServerDied, and TrialFailed when a leaf was lost, or none was accepted.
+        """Run the open loop. Raises ServerDied, and TrialFailed if a leaf was lost or none was accepted.
 
-        In a search a leaf that is only late is no lost one: the rate was too high.
+        In a search, a late leaf is not a lost one: the rate was too high.
         """
         if self.has_clients:
             self._write_together(load, label)
@@ -163,7 +163,7 @@ class _Trial:
             raise _NothingAccepted(said or "no answer came")
 
     def _write_together(self, load: Load, label: str) -> None:
-        """Each client has its part of the rate."""
+        """Run the open loop on several clients, each with its part of the rate."""
         commands = {}
         for client, role in enumerate(self.roles, 1):
             part = load.part(client, len(self.roles))
@@ -172,7 +172,7 @@ class _Trial:
         self._require(lambda: self.trial.execute_together(commands, label))
 
     def _placement(self, role: str) -> Placement:
-        """Where the generator runs on one of the load hosts."""
+        """Return the placement of the generator on one of the load hosts."""
         if role == self.role:
             return self.log.placement
         wanted = self.generator.cpus
@@ -183,49 +183,49 @@ class _Trial:
         lost = written.proofs.lost_count - (written.proofs.not_integrated if self.rate is None else 0)
         if lost > 0:
             first = written.proofs.lost[0]
-            words = f"{lost} accepted leaves are lost, such as that of index {first.index}: {first.why}"
+            words = f"the log lost {lost} accepted leaves, such as index {first.index}: {first.why}"
             raise TrialFailed(words, Failure(cause=Cause.DATA_LOST))
 
     def _read(self, label: str) -> "LogbenchResult":
         try:
             return read_written(self.trial.files / label)
         except ParseError as error:
-            raise TrialFailed(f"logbench's result: {error}", Failure(cause=Cause.PARSE)) from error
+            raise TrialFailed(f"the result of logbench: {error}", Failure(cause=Cause.PARSE)) from error
 
     def _require(self, succeed: Callable[[], Any]) -> None:
-        """`succeed()`, with what the servers say where it fails: a refused connection is only the symptom."""
+        """Call `succeed`. If it fails, report the servers' failure first: a refused connection is only a symptom."""
         try:
             succeed()
         except TrialFailed as error:
             self.starts.check()
             if self.rate is None and self.starts.number == self.loaded and _UNANSWERED.search(str(error)):
-                words = "server hung: no checkpoint came before the load began"
+                words = "server hung: no checkpoint came before the load started"
                 raise ServerDied(words, Failure(cause=Cause.SERVER_HUNG)) from error
             raise
         self.starts.check()
         self.loaded = self.starts.number
 
     def _hammer(self, load: Load) -> None:
-        """The hammer on a terminal, and logbench beside it, which looks at the checkpoints and has leaves proved."""
+        """Run the hammer on a terminal, and logbench, which watches checkpoints and proves leaves."""
         cpus = self.log.placement.generator
-        # With a screen it never ends by itself: its time is over when ours is.
+        # With a screen the hammer never ends by itself, so our timeout ends it.
         hammer = load.hammer(self.program, LOAD, cpus, load.total_s)
         with self._beside(load.watch(self.logbench, WATCH, None, self._timeout_s(load))) as watching:
             done = self.trial.execute(hammer, self.role)
             self.starts.check()
             if done.execution.state != "timeout":
                 done.require_success()
-                raise TrialFailed(f"the hammer ended by itself after {done.execution.duration_s:.0f} s")
+                raise TrialFailed(f"the hammer ended early, after {done.execution.duration_s:.0f} s")
         self._require(watching[0].require_success)
         watched = self._read(WATCH)
         if watched.proofs.lost_count:
             first = watched.proofs.lost[0]
-            words = f"leaves are lost, such as that of index {first.index}: {first.why}"
+            words = f"the log lost leaves, such as index {first.index}: {first.why}"
             raise TrialFailed(words, Failure(cause=Cause.DATA_LOST))
 
     @contextmanager
     def _beside(self, command: Command) -> Iterator[list["TrialExecution"]]:
-        """Runs the command while the block runs, and waits for it; the list holds how it went."""
+        """Run the command during the block, and wait for it. The list gets its execution."""
         done: list[TrialExecution] = []
         problems: list[BenchstudyError] = []
 
@@ -249,9 +249,9 @@ class _Trial:
     # --- capacity --------------------------------------------------------------------------------------------
 
     def _search(self) -> dict[str, Any]:
-        """Rates up and down on one log, until the bracket is narrow; on a fresh one when a server died at a rate.
+        """Search on one log until the bracket is narrow, and on a fresh log after a server died.
 
-        Raises TrialFailed when no rate passes, or servers died too often.
+        Raises TrialFailed if no rate passes, or if servers die too often.
         """
         objective = self.objective
         steps: list[Step] = []
@@ -271,15 +271,16 @@ class _Trial:
         }
 
     def _ensure_up(self, steps: Sequence[Step], rows: Sequence[Mapping[str, Any]]) -> None:
-        """Raises TrialFailed when the log does not come up again, or died too often."""
+        """Start a fresh log if needed. Raises TrialFailed if that fails, or if logs died too often."""
         deaths, most = self.starts.deaths, self.objective.max_restarts
         if deaths > most:
             last, passed = rows[-1], bracket(steps).highest_pass
             reason: Reason = last["reason"]
-            shown = "none passed" if passed is None else f"{passed:g}/s passed"
+            times = "once" if deaths == 1 else f"{deaths} times"
+            shown = "no rate passed" if passed is None else f"{passed:g}/s passed"
             raise TrialFailed(
-                f"{reason}, at {last['rate_per_s']:g}/s; servers have died {deaths} times in this search "
-                f"({shown}), and max_restarts is {most}: start nearer to the capacity, or raise it",
+                f"{reason}, at {last['rate_per_s']:g}/s; servers died {times} in this search ({shown}), and "
+                f"max_restarts is {most}: start closer to the capacity, or raise max_restarts",
                 Failure(cause=reason.cause or Cause.SERVER_DIED),
             )
         self.starts.ensure_up()
@@ -291,15 +292,15 @@ class _Trial:
         if left < one:
             found = bracket(steps)
             raise TrialFailed(
-                f"the search needs more than the timeout of {self.config.timeout:g} s: after {len(steps)} rates the "
-                f"capacity lies between {found.highest_pass} and {found.lowest_fail}/s; raise timeout, or start nearer"
+                f"the search needs more than the timeout of {self.config.timeout:g} s: after {len(steps)} rates, the "
+                f"capacity lies between {found.highest_pass} and {found.lowest_fail}/s; raise timeout, or start closer"
             )
 
     def _timeout_free_s(self, rate: float) -> float:
         return self._load_of(rate, self.objective.warm_up, self.objective.window).total_s
 
     def _attempt(self, steps: Sequence[Step], rows: list[dict[str, Any]], rate: float, attempt: int) -> Reason | None:
-        """Why the rate failed this time, by its first window that did. `rows` gets what each window showed."""
+        """Return why the rate failed, by its first failed window, or None. `rows` gets a row per window."""
         objective, number = self.objective, len(steps) + 1
         for turn in range(1, objective.windows + 1):
             self._ensure_up(steps, rows)
@@ -322,27 +323,27 @@ class _Trial:
         return None
 
     def _died(self, symptom: ServerDied, label: str) -> Death:
-        """Take the log down: how its servers ended.
+        """Stop the log, and return how its servers died.
 
-        Raises TrialFailed when a wrong setup is the cause, or when leaves are lost.
+        Raises TrialFailed if a wrong setup is the cause, or if leaves are lost.
         """
         death = self.starts.end(symptom)
         if explain(death.said) is not None:
             raise TrialFailed(death.said) from symptom
-        with suppress(ParseError):  # a generator whose log goes away may leave nothing
+        with suppress(ParseError):  # without its log, the generator may leave no result
             self._require_nothing_lost(read_written(self.trial.files / label))
         return death
 
     # --- afterwards ------------------------------------------------------------------------------------------
 
     def _require_no_known_cause(self, facts: dict[str, Any]) -> None:
-        """Errors whose cause is a wrong setup make no result. Raises TrialFailed with that cause."""
+        """Raise TrialFailed with the cause of errors if that is a wrong setup."""
         errors, texts = 0, []
         if facts["mode"] == HAMMER:
             said = read_hammer_log(self.trial.files)
             errors, texts = said.error_count, [*said.errors]
         else:
-            # Where a server died, nobody was there to answer: that has been told.
+            # Errors after the death of a server have been reported already.
             steps = facts.get("steps", ())
             answered = [row for row in steps if not row["reason"] or row["reason"]["missed"] is not Missed.DIED]
             for label in [row["label"] for row in answered] or [LOAD]:
@@ -359,12 +360,12 @@ class _Trial:
 
 
 def _none_passed(steps: Sequence[Step]) -> TrialFailed:
-    """The failure of a search without any rate that passed, by the lowest that was tried."""
+    """Return the failure of a search in which no rate passed, by the lowest rate that was tried."""
     least = min(steps, key=lambda step: step.rate_per_s)
-    tried_so_far = f"no rate kept the objective, {len(steps)} tried, down to {least.rate_per_s:g}/s"
+    tried_so_far = f"no rate met the objective, {len(steps)} tried, down to {least.rate_per_s:g}/s"
     reason = least.reason
     assert reason is not None, "none passed"
     failure = Failure(cause=reason.cause or Cause.TOLD)
     if reason.cause is Cause.OOM:
         return TrialFailed(f"{reason}, at {least.rate_per_s:g}/s; {tried_so_far}", failure)
-    return TrialFailed(f"{tried_so_far}; at that one: {reason}", failure)
+    return TrialFailed(f"{tried_so_far}; at the lowest rate: {reason}", failure)

@@ -1,4 +1,4 @@
-"""Samples of the processes and the disk beside a load, read afterwards. Pure."""
+"""Parser of the samples of processes and disk during a load. Pure."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,21 +14,21 @@ from benchstudy.model.family import ParseError
 
 @dataclass(frozen=True)
 class Shares:
-    """Of what a process may use, between two moments: processor as a share, the rest as rates."""
+    """Resources of a process between two moments. `cpu`: share of what it may use. `rss_peak`: in bytes."""
 
     cpu: float | None
     rss_peak: float | None
-    fsync: float | None  # share of the samples with a thread in fsync
-    cpu_wait: float | None = None  # threads that were ready and had no processor, on average; None: not counted
+    fsync: float | None  # share of samples with a thread in fsync
+    cpu_wait: float | None = None  # mean number of threads that waited for a CPU; None: not counted
 
 
 @dataclass(frozen=True)
 class Found:
-    """What the samples of all hosts say about a window. `rows`: the series `resources`."""
+    """The samples of all hosts in a window. `rows`: the series `resources`."""
 
     processes: Mapping[str, Shares]
     host_cpu: Mapping[str, float]  # busy share of all CPUs, by host
-    own_cpu: Mapping[str, float]  # of that, by the processes above
+    own_cpu: Mapping[str, float]  # the part of it that the processes above used
     disk_write: float | None  # B/s
     disk_busy: float | None
     rows: Sequence[Mapping[str, Any]]
@@ -36,8 +36,10 @@ class Found:
 
 @damaged("the samples are damaged")
 def read_samples(files: Path, cpus: Mapping[str, int], begin: float, end: float, started: float) -> Found:
-    """`cpus`: how many each process may use. `begin`, `end`: the window, and `started`: the time from which rows count,
-    on the hosts' wall clock. Raises ParseError.
+    """Read the samples of a window. Raises ParseError.
+
+    `cpus`: the number of CPUs that each process may use. `begin`, `end`: the window, and `started`: the time zero of
+    rows, in Unix seconds by the clocks of the hosts.
     """
     processes: dict[str, Shares] = {}
     host_cpu: dict[str, float] = {}
@@ -73,7 +75,7 @@ def read_samples(files: Path, cpus: Mapping[str, int], begin: float, end: float,
 
 def _waited(first: Mapping[str, Any], last: Mapping[str, Any], took: float) -> float | None:
     begun, ended = (moment.get("cpu_wait_s") for moment in (first, last))
-    # Samples of before it was counted have none.
+    # Older samples have no such count.
     return None if begun is None or ended is None else (ended - begun) / took
 
 
@@ -85,11 +87,11 @@ def _lines(path: Path) -> tuple[Mapping[str, Any], list[Mapping[str, Any]]]:
         head, *samples = [json.loads(line) for line in lines]
         return {"cpus": head["cpus"]}, samples
     except (ValueError, KeyError, TypeError) as error:
-        raise ParseError(f"{path.parent.name}/{path.name} is truncated or no list of samples: {error}") from error
+        raise ParseError(f"{path.parent.name}/{path.name} is truncated or not a list of samples: {error}") from error
 
 
 def _rows(samples: Sequence[Mapping[str, Any]], cpus: Mapping[str, int], started: float) -> Iterator[dict[str, Any]]:
-    """One row a second and process, for a chart; the disk is a process without a processor."""
+    """Yield one row per second and process, for charts; the disk is a process without CPU."""
     kept: list[Mapping[str, Any]] = []
     for sample in samples:
         if not kept or sample["t"] - kept[-1]["t"] >= 1.0 - INTERVAL_S / 2:

@@ -1,4 +1,4 @@
-"""Samples of the processes and the disk beside a load, taken in threads; samples.py reads them."""
+"""Sampling of processes and disk during a load, in threads; samples.py reads the samples."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class _Watched:
-    """On one host."""
+    """What is sampled on one host."""
 
     role: str
     services: dict[str, list[str]] = field(default_factory=dict)
@@ -36,9 +36,10 @@ def sampled(
     disk: str | None,
     suffix: str = "",
 ) -> Iterator[None]:
-    """Samples while the block runs, on each host that has a part; `<trial>/samples-<host><suffix>/stdout` has them.
+    """Sample each participating host while the block runs, into `<trial>/samples-<host><suffix>/stdout`.
 
-    `program`: of the generator. `disk`: a folder on the first server's host. Sampling that fails is a note, no failure.
+    `program`: the path of the generator. `disk`: a folder on the first server's host. If sampling fails, the trial gets
+    a note, and does not fail.
     """
     watched: dict[str, _Watched] = {}
 
@@ -94,7 +95,7 @@ class _Sampler(Thread):
         try:
             self.trial.agent_call("log_samples:end", self.until, role=self.what.role)
         except BenchstudyError as error:
-            self._failed(str(error))  # it ends with the session's lease
+            self._failed(str(error))  # sampling ends with the session's lease at the latest
         self.join(timeout=30.0)
 
     def _failed(self, why: str) -> None:

@@ -1,4 +1,4 @@
-"""The capacity search's decisions: which rate is tried next, whether a window kept the objective. Pure."""
+"""The decisions of the capacity search: the next rate to try, and whether a window met the objective. Pure."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -14,10 +14,11 @@ from benchstudy.model.criteria import BUSY_GENERATOR
 
 @dataclass(frozen=True)
 class Window:
-    """What one window at one rate showed. Rates in 1/s, counts of leaves, times in s.
+    """The results of one window at one rate. Rates in 1/s, counts in leaves, times in s.
 
-    `sent`: leaves begun; `expected_share`: of them new to the log, 1 without deduplication. `achieved_per_s`: growth of
-    the tree, `integrate_p99_s`: None when no leaf was integrated. `not_integrated`: accepted, never covered.
+    `expected_share`: the share of sent leaves that are new to the log, 1 without deduplication. `achieved_per_s`:
+    growth of the tree. `integrate_p99_s`: None if no leaf was integrated. `not_integrated`: accepted leaves that no
+    checkpoint covered.
     """
 
     offered_per_s: float
@@ -34,23 +35,23 @@ class Window:
 
 
 class Missed(StrEnum):
-    """What of the objective a window did not keep."""
+    """The part of the objective that a window missed."""
 
-    ACHIEVED = "achieved"  # of the offered rate, a share
-    ERRORS = "errors"  # a share of the leaves
-    NOT_INTEGRATED = "not-integrated"  # accepted leaves, in time
-    INTEGRATE_TIME = "integrate-time"  # p99 in s; none seen: no leaf was integrated
+    ACHIEVED = "achieved"  # share of the offered rate
+    ERRORS = "errors"  # share of the leaves
+    NOT_INTEGRATED = "not-integrated"  # accepted leaves were not integrated in time
+    INTEGRATE_TIME = "integrate-time"  # p99 in s; `seen` is None if no leaf was integrated
     NOTHING_ACCEPTED = "nothing-accepted"
-    DIED = "died"  # a server
-    TOLD = "told"  # by an old search, in words only
+    DIED = "died"  # a server died
+    TOLD = "told"  # an old search recorded the reason only as text
 
 
 @dataclass(frozen=True)
 class Reason:
-    """Why a rate failed at an attempt. `seen`, `bound`: of what was missed, and as the objective has it.
+    """Why an attempt at a rate failed. `seen`: the value of what was missed. `bound`: its bound in the objective.
 
-    `busy_generator`: the share of its processors that it used, where it had none left, so that the log may be able to
-    do more. `cause`: of a death. `said`: what programs said.
+    `busy_generator`: the share of its CPUs that the generator used, if it was at its limit and the log may be faster.
+    `cause`: the cause of a death. `said`: messages of programs.
     """
 
     missed: Missed
@@ -62,18 +63,18 @@ class Reason:
 
     @property
     def is_final(self) -> bool:
-        """Memory that is used up is no stall that passes: a rate that can end the log is not tried again."""
+        """Whether the rate is not tried again: exhausted memory is not a transient stall."""
         return self.cause is Cause.OOM
 
     def __str__(self) -> str:
-        """For the log: pages have the sentence."""
+        """Return a short text for the log; pages have full sentences."""
         numbers = [f"{name} {rounding.shown(value)}" for name, value in vars(self).items() if isinstance(value, float)]
         return self.said or " ".join([self.missed, *([f"({', '.join(numbers)})"] if numbers else [])])
 
 
 @dataclass(frozen=True)
 class Step:
-    """One rate that was tried. `reason`: of its last attempt, when that failed."""
+    """One rate that was tried. `reason`: why its last attempt failed, or None."""
 
     rate_per_s: float
     reason: Reason | None = None
@@ -85,14 +86,14 @@ class Step:
 
 @dataclass(frozen=True)
 class Bracket:
-    """Between them lies the capacity, in 1/s. None: no rate passed, or none failed."""
+    """The rates in 1/s between which the capacity lies. None: no rate passed, or none failed."""
 
     highest_pass: float | None
     lowest_fail: float | None
 
 
 def verdict(window: Window, objective: CapacitySearch) -> Reason | None:
-    """Why the window did not keep the objective; None when it did."""
+    """Return why the window missed the objective; None if it met it."""
     found = _missed(window, objective)
     if found is None:
         return None
@@ -102,7 +103,7 @@ def verdict(window: Window, objective: CapacitySearch) -> Reason | None:
 
 
 def _missed(window: Window, objective: CapacitySearch) -> tuple[Missed, float | None, float] | None:
-    """What was missed, what was seen of it, and its bound."""
+    """Return what was missed, its value, and its bound."""
     new_per_s = window.offered_per_s * window.expected_share
     if window.achieved_per_s < objective.min_achieved * new_per_s:
         return Missed.ACHIEVED, window.achieved_per_s / new_per_s, objective.min_achieved
@@ -117,10 +118,9 @@ def _missed(window: Window, objective: CapacitySearch) -> tuple[Missed, float | 
 
 
 def tried(rate_per_s: float, objective: CapacitySearch, attempt: Callable[[int], Reason | None]) -> Step:
-    """A rate has failed when every attempt at it has, so that one stall of a disk or a neighbour is no capacity, or
-    when one failed finally.
+    """Try a rate. It fails if every attempt fails, so that one stall does not decide, or if one failure is final.
 
-    `attempt`: runs the windows of the attempt with that number, from 1 on; why it failed, None when it passed.
+    `attempt`: runs the windows of the attempt with this number, from 1. Returns why it failed, or None.
     """
     reason = None
     for number in range(1, objective.attempts + 1):
@@ -131,10 +131,10 @@ def tried(rate_per_s: float, objective: CapacitySearch, attempt: Callable[[int],
 
 
 def bracket(steps: Sequence[Step]) -> Bracket:
-    """The lowest rate that failed, and the highest that passed below it.
+    """Return the lowest rate that failed, and the highest rate below it that passed.
 
-    A rate that passes above one that failed is chance at the edge of the capacity: only what is below every failure is
-    claimed. Of two steps at one rate the one that failed counts.
+    A pass above a failed rate is chance near the capacity, so only rates below every failure count. If a rate has two
+    steps, the failed one counts.
     """
     lowest_fail = min((step.rate_per_s for step in steps if not step.passed), default=None)
     passed = [s.rate_per_s for s in steps if s.passed and (lowest_fail is None or s.rate_per_s < lowest_fail)]
@@ -142,13 +142,13 @@ def bracket(steps: Sequence[Step]) -> Bracket:
 
 
 def is_narrow(found: Bracket, objective: CapacitySearch) -> bool:
-    """Whether the bracket is as narrow as the study wants it."""
+    """Whether the bracket is as narrow as the study asks for."""
     low, high = found.highest_pass, found.lowest_fail
     return low is not None and high is not None and (high - low) / low <= objective.within + 1e-9
 
 
 def next_rate(steps: Sequence[Step], objective: CapacitySearch) -> float | None:
-    """The next rate to try in 1/s; None when there is no more to learn: narrow enough, at an end, or enough tried."""
+    """Return the next rate to try in 1/s; None if the bracket is narrow, a bound or `max_steps` is reached."""
     lowest, start, highest = (Rate(text).per_s for text in (objective.lowest, objective.start, objective.highest))
     if len(steps) >= objective.max_steps:
         return None
@@ -164,10 +164,10 @@ def next_rate(steps: Sequence[Step], objective: CapacitySearch) -> float | None:
     if low is None:
         return _readable(max(high / objective.factor, lowest)) if high > lowest else None
     middle = _readable(math.sqrt(low * high))
-    # Rounded, it must not be an end again.
+    # After rounding, the rate must not equal an end of the bracket.
     return middle if low < middle < high else math.sqrt(low * high)
 
 
 def _readable(rate: float) -> float:
-    """Three figures: 1414.21 becomes 1410."""
+    """Round to three digits: 1414.21 becomes 1410."""
     return rounding.significant(rate)

@@ -1,4 +1,4 @@
-"""One load that several logbenches made, each a part of its rate, as the one result that they are together. Pure."""
+"""Results of a load that several clients shared, combined into one result. Pure."""
 
 import math
 from collections import Counter
@@ -16,20 +16,20 @@ _QUANTILES = (0.5, 0.9, 0.95, 0.99, 0.999)
 
 
 def read_shards(folder: Path) -> tuple[Clients, list[LogbenchResult]]:
-    """The clients of a load in the folder of its label, and what each of them saw. Raises ParseError."""
+    """Read the clients of a load from the folder of its label, and the result of each. Raises ParseError."""
     clients = read_clients(folder)
     return clients, [parse_logbench(read_text(one / "files" / RESULT)) for one in client_folders(folder, clients)]
 
 
 def together(clients: Clients, shards: Sequence[LogbenchResult]) -> LogbenchResult:
-    """Rates and counts add up, histograms merge; times and checkpoints are the first client's, on its clock.
+    """Combine results: sum rates and counts, merge histograms, keep times and checkpoints of the first client's clock.
 
-    The window is what the windows of all have in common, which decides how much the tree grew. Counts and latencies are
-    of each one's own. `start_delay` and processor time are of the client that had most. Seconds of the load have
-    percentiles that nobody can add up, so there are none. Raises ParseError where no moment is in all windows.
+    The window is the intersection of all windows, and gives the growth of the tree. Counts and latencies cover each
+    client's own window. `start_delay` and CPU time are those of the client with the highest value. There are no samples
+    per second, because percentiles cannot be combined. Raises ParseError if the windows have no intersection.
     """
     first = shards[0]
-    # When each began, after the first client did, by its own clock.
+    # The start of each client after that of the first one, by the first one's clock.
     here = clients.all[0].offset_s
     later = [
         shard.started_unix_s - client.offset_s + here - first.started_unix_s
@@ -39,7 +39,7 @@ def together(clients: Clients, shards: Sequence[LogbenchResult]) -> LogbenchResu
     end = min(t + shard.warm_up_s + shard.duration_s for t, shard in zip(later, shards, strict=True))
     if end <= begin:
         apart = max(later) - min(later)
-        raise ParseError(f"the windows of the clients have no moment in common: they began {apart:g} s apart")
+        raise ParseError(f"the windows of the clients do not overlap: the clients started {apart:g} s apart")
     texts: Counter[tuple[str, str]] = Counter()
     for text in (text for shard in shards for text in shard.texts):
         texts[text.kind, text.text] += text.count
@@ -87,7 +87,7 @@ def _counts(each: Sequence[Counts]) -> Counts:
 
 
 def _distribution(each: Sequence[Distribution]) -> Distribution:
-    """Of all times together; a quantile is the middle of its bin, which is at most 0.8 % wide, or 1 µs."""
+    """Merge distributions. A quantile is the middle of its bin, which is at most 0.8 % or 1 µs wide."""
     known = [one for one in each if one.count]
     if not known:
         return each[0]

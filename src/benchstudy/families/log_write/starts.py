@@ -1,4 +1,4 @@
-"""The logs of one trial, one after the other: a search goes on with a fresh one when a server died at a rate."""
+"""The successive logs of one trial: a search continues with a fresh log after a server died at a rate."""
 
 from collections.abc import Mapping
 from contextlib import ExitStack
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 
 class ServerDied(TrialFailed):
-    """A server of the log does not run any more, hangs, or the kernel killed a process of it for want of memory."""
+    """A server of the log ended or hangs, or the kernel killed one of its processes for lack of memory."""
 
     cause = Cause.SERVER_DIED
 
 
 @dataclass(frozen=True)
 class Death:
-    """How the servers of a log ended: in a sentence, with the last words of one, and as a value."""
+    """How the servers of a log ended: as a sentence, as the last message of one of them, and as a value."""
 
     how: str
     said: str
@@ -32,14 +32,14 @@ class Death:
 
 
 class Starts:
-    """A context: the log that is up, with samples of its processes beside it.
+    """A context manager that keeps a log running, and samples its processes.
 
-    What a server and its samples left is kept for every start, in folders of its own: `server`, `server-start-2`, ….
-    A fresh log and not the same one, because what a killed server left behind would be part of what is measured next.
+    Every start has its own folders for files of servers and samples: `server`, `server-start-2`, …. Each start is a
+    fresh log, because the remains of a killed server would affect the next measurement.
     """
 
     def __init__(self, wanted: Wanted, trial: "TrialContext", program: str):
-        """`program`: of the generator, which the samples follow."""
+        """`program`: the path of the generator, which is sampled, too."""
         self._wanted, self._trial, self._program = wanted, trial, program
         self._stack = ExitStack()
         self._logs: list[Log] = []
@@ -66,12 +66,12 @@ class Starts:
 
     @property
     def number(self) -> int:
-        """Of the last start, from 1 on."""
+        """The number of the last start, from 1."""
         return len(self._logs)
 
     @property
     def log(self) -> Log:
-        """The log of the last start; it may be down."""
+        """The log of the last start, which may be down."""
         return self._logs[-1]
 
     @property
@@ -83,12 +83,12 @@ class Starts:
         return len(self._died)
 
     def ensure_up(self) -> None:
-        """Start a fresh log when the last one is down. Raises TrialFailed when it does not come up."""
+        """Start a fresh log if the last one is down. Raises TrialFailed if it does not start."""
         if not self.is_up:
             self._start()
 
     def check(self) -> None:
-        """Raises ServerDied when a server of the log died or lost a process."""
+        """Raise ServerDied if a server of the log died or lost a process."""
         try:
             self.log.check()
         except TrialFailed as error:
@@ -99,7 +99,7 @@ class Starts:
                 raise ServerDied("OOM: the kernel killed a process of the server", failure)
 
     def end(self, symptom: ServerDied) -> Death:
-        """Take down what is left of a log that died."""
+        """Stop the rest of a log that died, and return how it died."""
         how = said = str(symptom)
         try:
             with self._stack:
@@ -118,7 +118,7 @@ class Starts:
         return death
 
     def described(self) -> list[dict[str, Any]]:
-        """Of each start: what its servers used, and how they died, None if they did not. Once all have ended."""
+        """Describe each start: resources of its servers, and how they died, or None. Call this after all have ended."""
         used = [[dict((server.record or {}).get("limits") or {}) for server in log.servers] for log in self._logs]
         deaths = [self._died.get(number) for number in range(1, len(used) + 1)]
         return [

@@ -1,4 +1,4 @@
-"""One window of a generator, from the files that it left: logbench's result, or the hammer's screens and log. Pure."""
+"""One window of a generator, from its files: the result of logbench, or screens and log of the hammer. Pure."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -24,8 +24,10 @@ Values = dict[str, tuple[float | None, str]]  # metric to value and unit
 
 @dataclass(frozen=True)
 class Measured:
-    """One window of one generator. `started_unix`: when the load began, from which the t_s of every series count, and
-    `begin_unix`, `end_unix`: the window's ends; on the load host's wall clock. `problems`: what a reader must know.
+    """One window of one generator.
+
+    `started_unix`: the start of the load, the time zero of every series. `begin_unix`, `end_unix`: the window. These
+    are Unix seconds by the clock of the load host. `problems`: problems of the figures.
     """
 
     values: Values
@@ -42,12 +44,14 @@ class Measured:
 
 
 def measured(facts: Mapping[str, Any], files: Path, label: str) -> Measured:
+    """Read the window of the load with this label. Raises ParseError."""
     if facts["mode"] == HAMMER:
         return _hammered(facts, files)
     return measured_by(facts, read_written(files / label))
 
 
 def measured_by(facts: Mapping[str, Any], written: LogbenchResult) -> Measured:
+    """Compute the window of a run of logbench."""
     window, proofs = written.window, written.proofs
     grown = grown_in(written, facts["publish_interval_s"])
     share = _achieved_share(grown, written.rate_per_s, new_share_of(written))
@@ -91,7 +95,7 @@ def measured_by(facts: Mapping[str, Any], written: LogbenchResult) -> Measured:
 
 
 def _hammered(facts: Mapping[str, Any], files: Path) -> Measured:
-    """The hammer's window, from the checkpoints that logbench saw beside it, and the hammer's own words."""
+    """Compute the window of the hammer, from logbench's checkpoints and the hammer's screens and log."""
     watched = read_written(files / WATCH)
     screens = replay((files / LOAD / "stdout").read_bytes())
     screen = screens[-1]
@@ -102,7 +106,7 @@ def _hammered(facts: Mapping[str, Any], files: Path) -> Measured:
     end = begin + facts["window"]["duration_s"]
     seen = [(row.t_s + watched.started_unix_s - started, row.size) for row in watched.checkpoints]
     grown = growth(seen, begin - started, end - started, facts["publish_interval_s"])
-    # It does not say which of its leaves came twice.
+    # The hammer does not report which leaves are duplicates.
     share = None if facts["duplicate_share"] else _achieved_share(grown, facts["rate_per_s"], 1.0)
     values: Values = {
         **_growth_values(grown, watched.checkpoints),
@@ -122,8 +126,8 @@ def _hammered(facts: Mapping[str, Any], files: Path) -> Measured:
 
 
 def _phases(seen: Sequence[Seen], warm_up_s: float, duration_s: float, cool_down_s: float) -> Rows:
-    """What a trial's times are of, one after the other. The drain, in which what had been accepted is integrated, lasts
-    until the last checkpoint that was seen.
+    """Return the phases of a trial in order. The drain, in which the last accepted leaves are integrated, ends with the
+    last checkpoint.
     """
     rows, begin = [], 0.0
     drain_s = max((moment for moment, _ in seen), default=0.0) - (warm_up_s + duration_s + cool_down_s)
@@ -136,8 +140,9 @@ def _phases(seen: Sequence[Seen], warm_up_s: float, duration_s: float, cool_down
 
 
 def _both_ways(screens: Sequence[HammerScreen], seen: Sequence[Seen]) -> Values:
-    """The growth of the tree as the hammer's screens tell it, and as our checkpoints do, by the same rule: what was
-    known at a tick less what was known a window before, which cuts publish steps. Over all screens with whole windows.
+    """Return the growth of the tree by the hammer's screens and by our checkpoints, as means over full windows.
+
+    Both use the same rule: the size at a tick minus the size one window before, which cuts publish steps.
     """
     pairs = []
     for screen in screens:
@@ -166,12 +171,12 @@ def _growth_values(grown: Growth | None, checkpoints: Sequence[Any]) -> Values:
 
 
 def _achieved_share(grown: Growth | None, offered_per_s: float, new_share: float) -> float | None:
-    """Of the leaves that are new to the log: those that it recognised it does not add again."""
+    """Return `qps` as a share of the offered new leaves: a log does not add duplicates that it recognises."""
     return grown.qps / (offered_per_s * new_share) if grown and offered_per_s * new_share > 0 else None
 
 
 def growth_rows(seen: Sequence[Seen]) -> list[dict[str, float | int | None]]:
-    """The series `growth`: t_s, size, and qps since the checkpoint before."""
+    """Return the series `growth`: t_s, size, and qps since the previous checkpoint."""
     rows: list[dict[str, float | int | None]] = [{"t_s": t, "size": size, "qps": None} for t, size in seen[:1]]
     for (t0, size0), (t1, size1) in pairwise(seen):
         rows.append({"t_s": t1, "size": size1, "qps": (size1 - size0) / (t1 - t0) if t1 > t0 else None})

@@ -1,1 +1,1 @@
-"""What several families have in common."""
+"""Code that several families share."""

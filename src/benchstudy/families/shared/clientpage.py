@@ -1,6 +1,6 @@
-"""What a page shows of cases that several clients loaded: throughput by their number, and each client by itself.
+"""The section of a page about cases with several clients: throughput by number of clients, and each client alone.
 
-`show_clients` shows nothing where no case of a study has clients.
+`show_clients` shows nothing if no case of a study has clients.
 """
 
 import html
@@ -20,18 +20,19 @@ from benchstudy.report.results.results import Results
 from benchstudy.report.tables.tables import MISSING, Cell, Table
 
 CLIENT_LIMITED, SKEWED = "client-limited", f"skew > {human.percent(SKEW)}"
-_CPU = ("generator_cpu", "cpu_user", "cpu_system")  # one figure, or fio's two
+_CPU = ("generator_cpu", "cpu_user", "cpu_system")  # one metric, or the two of fio
 _CLIENT = ["target", "case", "client", "host"]
 _SAID = (
-    "Cases that several hosts loaded at once. All of them began at one instant, by clocks that were compared. Rates "
-    "are sums and latencies are of merged histograms. The dashed line is what as many clients would give if each gave "
-    "what the fewest gave. Below it, either the clients or what they load had reached a limit."
+    "In these cases several hosts sent load at once. All clients started at one instant, by clocks whose offsets were "
+    "measured. Rates are sums, and latencies come from merged histograms. The dashed line shows ideal scaling from the "
+    "fewest clients. Below it, either the clients or the system under test had reached a limit."
 )
 
 
 def show_clients(page: Page, metrics: Sequence[str], *, series: str, each: Sequence[str]) -> None:
-    """A figure for each of `metrics` by number of clients, with a line for each level of the factor `series`, and a
-    table of the clients with their medians of the metrics `each`.
+    """Show a figure per metric of `metrics` by number of clients, with a line per level of the factor `series`.
+
+    A table lists the clients with their medians of the metrics `each`.
     """
     results = page.results
     if not has_clients(results):
@@ -47,7 +48,7 @@ def show_clients(page: Page, metrics: Sequence[str], *, series: str, each: Seque
             series=series,
             views=views(results, series),
             fitted=ideal(results, metric, series),
-            caption=f"{results.declared(metric).title} by number of clients, and in proportion to it (dashed).",
+            caption=f"{results.declared(metric).title} by number of clients, with ideal scaling (dashed).",
         )
     page.show_table(client_table(results, each))
     if len(results.levels(CLIENTS)) > 1:
@@ -56,24 +57,24 @@ def show_clients(page: Page, metrics: Sequence[str], *, series: str, each: Seque
             "clients",
             given,
             factor=CLIENTS,
-            caption="Another number of clients, against the first: two different loads",
+            caption="Each number of clients against the first one (a different load)",
         )
 
 
 def has_clients(results: Results) -> bool:
-    """Whether a case was loaded from several hosts, as far as a number of them was a factor."""
+    """Whether the number of clients is a factor of any case."""
     return CLIENTS in results.cases.columns and results.cases[CLIENTS].null_count() < results.cases.height
 
 
 def _alike(results: Results, *but: str) -> Iterator[tuple[dict[str, Any], pl.DataFrame]]:
-    """Cases with clients that have all levels in common but those of some factors."""
+    """Groups of cases with clients that share all levels except those of the factors `but`."""
     factors = [f for f in ("target", *results.factors) if f not in (CLIENTS, *but)]
     for key, cases in results.cases.drop_nulls(CLIENTS).group_by(factors, maintain_order=True):
         yield {f: level for f, level in zip(factors, key, strict=True) if level is not None}, cases
 
 
 def views(results: Results, series: str) -> dict[str, dict[str, Any]]:
-    """One choice of cases for each combination of levels but the clients and the factor `series`, by a title."""
+    """One choice of cases, by title, per combination of the levels of all factors but clients and `series`."""
     several = len(results.targets) > 1
     found = {}
     for levels, cases in _alike(results, series):
@@ -83,7 +84,7 @@ def views(results: Results, series: str) -> dict[str, dict[str, Any]]:
 
 
 def ideal(results: Results, metric: str, series: str) -> pl.DataFrame:
-    """In proportion to the clients, from the median of the fewest on: the case table's rows with x, y, low, high."""
+    """Ideal scaling from the median of the fewest clients: rows of the case table with x, y, low and high."""
     rows = []
     for _, cases in _alike(results):
         known = [
@@ -101,11 +102,11 @@ def ideal(results: Results, metric: str, series: str) -> pl.DataFrame:
 
 
 def client_table(results: Results, each: Sequence[str]) -> Table:
-    """A row for each client of each case: the medians of its own figures, and how late it began."""
+    """One row per client of each case: the medians of its metrics, and its start delay."""
     rows = results.series(SERIES)
     found = pl.DataFrame() if rows is None else rows.join(results.counted.select("trial"), on="trial", how="semi")
     metrics = [metric for metric in each if not found.is_empty() and metric in set(found["metric"])]
-    columns = ("Case", "Client", *(results.declared(metric).title for metric in metrics), "After the first", "Skew")
+    columns = ("Case", "Client", *(results.declared(metric).title for metric in metrics), "Start delay", "Skew")
     body = []
     if not found.is_empty():
         medians = found.group_by([*_CLIENT, "metric"]).agg(pl.col("value").median())

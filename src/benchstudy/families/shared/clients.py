@@ -1,7 +1,7 @@
-"""What a trial that several clients loaded together says: when each began, and figures and latencies of all. Pure.
+"""Results of a trial with several clients: when each client started, and combined metrics and latencies. Pure.
 
-Rates and counts add up, histograms merge, percentiles never do: they are read from the merged histogram, and left out
-where its bins do not tell them.
+Rates and counts are summed, and histograms are merged. Percentiles cannot be combined: they are read from the merged
+histogram, or left out if its bins are too wide.
 """
 
 import math
@@ -31,34 +31,34 @@ METRICS = (
     Metric(
         "client_skew",
         "s",
-        "Clients: skew",
+        "Client skew",
         "lower",
-        "several clients: from when the first one began to when the last one did, by clocks that were compared",
+        "several clients: time from the start of the first client to the start of the last, by compared clocks",
     ),
     Metric(
         "client_skew_share",
         "1",
-        "Clients: skew, share",
+        "Client skew, share",
         "lower",
-        "several clients: the skew as a share of the measured time. Above the threshold the trial is marked: so long "
-        "not all of them loaded",
+        "several clients: the skew as a share of the measured time, in which not all clients sent load. A trial above "
+        "the threshold is marked",
         tells="skew",
     ),
     Metric(
         "client_clocks",
         "s",
-        "Clients: clocks",
+        "Client clock error",
         "lower",
-        "several clients: how far the comparison of their clocks, and so the skew, may be off",
+        "several clients: uncertainty of the clock comparison, and therefore of the skew",
     ),
 )
 Values = Mapping[str, tuple[float | None, str]]  # metric to value and unit
-Bins = Sequence[tuple[float, float, int]]  # lower and upper edge, s, and how many
+Bins = Sequence[tuple[float, float, int]]  # lower and upper edge in s, and the count
 
 
 @dataclass(frozen=True)
 class Client:
-    """One of several. Times in Unix seconds on the controller's clock; `offset_s`: its own clock minus that."""
+    """One of several clients. Times in Unix seconds on the controller's clock. `offset_s`: its own clock minus that."""
 
     number: int
     role: str
@@ -71,7 +71,7 @@ class Client:
 
 @dataclass(frozen=True)
 class Clients:
-    """Those of one trial, by their number."""
+    """The clients of one trial, in the order of their numbers."""
 
     all: Sequence[Client]
 
@@ -82,16 +82,16 @@ class Clients:
 
     @property
     def shortest_s(self) -> float:
-        """How long the command of the first one to end ran."""
+        """The shortest duration of a client's command."""
         return min(client.end_s - client.start_s for client in self.all)
 
     @property
     def uncertainty_s(self) -> float:
-        """Of the skew: two clocks are in it."""
+        """The uncertainty of the skew, which depends on two clocks."""
         return sum(sorted(client.uncertainty_s for client in self.all)[-2:])
 
     def values(self, window_s: float | None) -> Values:
-        """The metrics of this module. `window_s`: the measured time."""
+        """The metrics of this module. `window_s`: the measured time in s."""
         return {
             "client_skew": (self.skew_s, "s"),
             "client_skew_share": (self.skew_s / window_s if window_s else None, "1"),
@@ -99,7 +99,7 @@ class Clients:
         }
 
     def rows(self, values: Sequence[Values]) -> list[Mapping[str, Any]]:
-        """The series `clients`: each figure of each client."""
+        """The series `clients`: one row per metric of each client."""
         first = min(client.start_s for client in self.all)
         return [
             {
@@ -116,17 +116,17 @@ class Clients:
         ]
 
     def problems(self, window_s: float | None) -> list[str]:
-        """What a reader must know of how they began: skew."""
+        """Sentences about problems with the start of the clients: skew."""
         if not window_s or self.skew_s <= SKEW * window_s:
             return []
         return [
-            f"skew: the clients began {shown(self.skew_s)} s apart, {percent(self.skew_s / window_s)} of the measured "
-            f"{shown(window_s)} s, in which not all of them loaded"
+            f"skew: the clients started {shown(self.skew_s)} s apart: for {percent(self.skew_s / window_s)} of the "
+            f"measured {shown(window_s)} s, not all of them sent load"
         ]
 
 
 def read_clients(folder: Path) -> Clients:
-    """Of the folder of a label. Raises ParseError."""
+    """Read the clients from the folder of a label. Raises ParseError."""
     with damaged(f"{CLIENTS_FILE} is damaged"):
         found = read_facts(folder / CLIENTS_FILE, ("clients",))["clients"]
         clients = [
@@ -139,12 +139,12 @@ def read_clients(folder: Path) -> Clients:
             for one in found
         ]
         if [client.number for client in clients] != [*range(1, len(clients) + 1)]:
-            raise ParseError(f"{CLIENTS_FILE} does not list its clients from 1 on")
+            raise ParseError(f"{CLIENTS_FILE} does not number its clients from 1")
         return Clients(clients)
 
 
 def client_folders(folder: Path, clients: Clients) -> list[Path]:
-    """What each of them left."""
+    """The folder of each client."""
     return [folder / str(client.number) for client in clients.all]
 
 
@@ -157,9 +157,9 @@ def combined(
     most: Iterable[str] = (),
     means: Iterable[str] = (),
 ) -> dict[str, tuple[float | None, str]]:
-    """Of the metrics named, the value of all clients; those that one of them does not give are left out.
+    """Combine the named metrics over all clients. A metric that a client lacks is left out.
 
-    `counts`: of operations of each client, the weights of `means`.
+    `counts`: the number of operations of each client, as weights of `means`.
     """
     found: dict[str, tuple[float | None, str]] = {}
     for names, of in ((summed, _sum), (least, _least), (most, _most), (means, _mean)):
@@ -189,7 +189,7 @@ def _mean(values: Sequence[float], counts: Sequence[int]) -> float | None:
 
 
 def pooled_sd(means: Sequence[float], sds: Sequence[float], counts: Sequence[int]) -> float | None:
-    """The standard deviation of all operations together, exactly."""
+    """Return the exact standard deviation of all operations together; None for fewer than two."""
     total, mean = sum(counts), _mean(means, counts)
     if mean is None or total < 2:
         return None
@@ -198,7 +198,7 @@ def pooled_sd(means: Sequence[float], sds: Sequence[float], counts: Sequence[int
 
 
 def merged(histograms: Iterable[Bins]) -> list[tuple[float, float, int]]:
-    """Counts of equal bins added up, rising. One tool makes all of them, so its bins are the same everywhere."""
+    """Add up the counts of equal bins, in ascending order. All clients use the same tool, so their bins are equal."""
     counts: Counter[tuple[float, float]] = Counter()
     for bins in histograms:
         for low, high, count in bins:
@@ -207,7 +207,7 @@ def merged(histograms: Iterable[Bins]) -> list[tuple[float, float, int]]:
 
 
 def percentile(bins: Bins, percent: float) -> float | None:
-    """Nearest rank, the middle of its bin; None where that bin is too wide to tell it, or there is none."""
+    """Return the middle of the bin with the nearest rank; None without bins, or if that bin is too wide."""
     rank, seen = max(1, math.ceil(sum(count for *_, count in bins) * percent / 100 - 1e-9)), 0
     for low, high, count in bins:
         seen += count

@@ -1,4 +1,4 @@
-"""Levels of imported cases, made of whatever an output says."""
+"""Levels of imported cases, made from any text of an output."""
 
 import hashlib
 
@@ -6,9 +6,9 @@ from benchstudy.model.names import as_name
 
 
 def exact_level(text: str, longest: int) -> str:
-    """`text` as a level of an imported case; no two texts become one level.
+    """Return `text` as a level of an imported case. Different texts give different levels.
 
-    A path is shown with + in the place of /. Whatever else had to be changed or cut off has a digest behind it.
+    A path has + instead of /. Any other text that had to be changed or shortened to `longest` ends with a digest.
     """
     if text.startswith("/") and "+" not in text:
         level = text.replace("/", "+")

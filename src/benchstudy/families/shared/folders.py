@@ -1,11 +1,11 @@
-"""Folders on hosts that families measure in."""
+"""Folders on hosts in which families measure."""
 
 from collections.abc import Collection, Mapping
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator
 
-# Types of file systems; one is as good as a list of one.
+# Types of file systems, as a list or as one string.
 FileSystems = Annotated[
     list[str],
     BeforeValidator(
@@ -15,7 +15,7 @@ FileSystems = Annotated[
 
 
 def wrong_file_system(info: Mapping[str, Any], expected: Collection[str]) -> str | None:
-    """Why a folder is not where the study says; None when it is. `info`: the agent's path-info; any will do for []."""
+    """Return why a folder is on the wrong file system, or None. `info`: the agent's path-info. [] accepts any type."""
     if not expected or info["fs_type"] in expected:
         return None
     return (

@@ -1,4 +1,4 @@
-"""What several families let a study say alike: limits of a server, rates that a generator offers, sweeps over names."""
+"""Configuration that several families share: server limits, offered rates and sweeps over names."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -11,24 +11,25 @@ from benchstudy.model.services import Limits
 from benchstudy.model.strict import Strict
 from benchstudy.model.units import SizeField
 
-UNLIMITED = "none"  # the level of the factor limits without any
-_MOST = 1e12  # requests: no generator makes so many
-_RATE = re.compile(r"\s*(\d+(?:\.\d{1,3})?)\s*/\s*(s|min)\s*")  # no finer: generators ask at it exactly
+UNLIMITED = "none"  # the level of the factor `limits` without any limit
+_MOST = 1e12  # requests: more than any generator sends
+_RATE = re.compile(
+    r"\s*(\d+(?:\.\d{1,3})?)\s*/\s*(s|min)\s*"
+)  # three decimals at most: generators offer exactly this rate
 
 
 class Limit(Strict):
-    """What a server may use, by name."""
+    """Named limits of the resources that a server may use."""
 
     name: Name
-    cpus: int | None = Field(None, ge=1, description="whole CPUs; all when left out")
-    memory: SizeField | None = Field(None, description="page cache included, no swap; all when left out")
+    cpus: int | None = Field(None, ge=1, description="number of whole CPUs; the default is all")
+    memory: SizeField | None = Field(None, description="memory including page cache, without swap; the default is all")
 
     @model_validator(mode="after")
     def _limits_something(self) -> "Limit":
         if self.name == UNLIMITED or (self.cpus is None and self.memory is None):
             raise ValueError(
-                f"limits {self.name!r}: give cpus or memory, and another name than {UNLIMITED!r}, which is known "
-                "already and means without any"
+                f"limits {self.name!r}: give cpus or memory, and another name than {UNLIMITED!r}, which means no limits"
             )
         return self
 
@@ -38,7 +39,7 @@ class Limit(Strict):
 
 
 class Rate(str):
-    """Requests a second as written in the study, such as "200/s"; `per_s` is its value."""
+    """A rate of requests as written in the study, such as "200/s". `per_s`: its value in 1/s. Raises ValueError."""
 
     per_s: float
 
@@ -52,7 +53,7 @@ class Rate(str):
 
     @property
     def level(self) -> str:
-        """As a case's level, which is part of a folder's name: 200-per-s."""
+        """The rate as the level of a case, which is part of a folder's name: 200-per-s."""
         return self.replace("/", "-per-")
 
     @classmethod
@@ -67,7 +68,7 @@ RateField = Annotated[
 
 
 def misplaced_option(generator: Any, for_one_tool: Mapping[str, str]) -> str | None:
-    """Which of its options is another tool's; None when each is its own. `for_one_tool`: option to tool."""
+    """Name an option of the generator that belongs to another tool, or None. `for_one_tool`: option to tool."""
     for field, tool in for_one_tool.items():
         if generator.tool != tool and getattr(generator, field) != type(generator).model_fields[field].default:
             return f"{field} is for {tool} only"
@@ -75,7 +76,7 @@ def misplaced_option(generator: Any, for_one_tool: Mapping[str, str]) -> str | N
 
 
 def check_chosen(sweep: Strict, known: Mapping[str, Iterable[str]], where: str) -> None:
-    """Raises ValueError for a name in a field of the sweep that is none of those `known` of this field."""
+    """Raise ValueError if a field of the sweep has a name that is not among the names in `known` for this field."""
     for field, names in known.items():
         for name in getattr(sweep, field) or ():
-            require_known(name, names, f"{where}.{field}: {name!r} is none of them")
+            require_known(name, names, f"{where}.{field}: {name!r} is not declared")

@@ -1,4 +1,4 @@
-"""What pages of load tests have in common: the points of sweeps under rising load, and cells about them."""
+"""Shared code of pages about load tests: points of sweeps under rising load, and their table cells."""
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Protocol, TypeVar
@@ -8,19 +8,19 @@ from benchstudy.report.exhibits import cells
 from benchstudy.report.results.results import Estimate, Results
 from benchstudy.report.tables.tables import MISSING, Cell
 
-# One figure of a point of a sweep.
+# Makes the cell of a sweep's point.
 Draw = Callable[[Any, Any], Cell]
 
 
 class Sweep(Protocol):
-    """Cases of one target that differ in their load alone."""
+    """Cases of one target that differ only in their load."""
 
     @property
     def target(self) -> str: ...
 
 
 class Point(Protocol):
-    """One of these cases."""
+    """One case of a sweep."""
 
     @property
     def case(self) -> str: ...
@@ -30,7 +30,7 @@ P = TypeVar("P", bound=Point)
 
 
 class SweepResults:
-    """Results of a family, asked by sweep and point."""
+    """Results of a family, by sweep and point."""
 
     def __init__(self, results: Results):
         self.results = results
@@ -43,7 +43,7 @@ class SweepResults:
         return estimate.summary.median if estimate is not None else None
 
     def total(self, metric: str, sweep: Sweep, point: Point) -> float:
-        """Of all trials together."""
+        """The sum over all trials; 0 if there is none."""
         estimate = self.estimate(metric, sweep, point)
         return sum(estimate.values) if estimate is not None else 0.0
 
@@ -52,23 +52,23 @@ class SweepResults:
         return cells.href(self.results, sweep.target, point.case)
 
     def highest(self, metric: str, sweep: Sweep, points: Iterable[P]) -> tuple[P, Estimate] | None:
-        """The point with the largest median; None when no trial gave any."""
+        """The point with the largest median; None if no trial has the metric."""
         estimates = ((point, self.estimate(metric, sweep, point)) for point in points)
         known = [(point, e) for point, e in estimates if e is not None and e.summary.median is not None]
         return max(known, key=lambda pair: pair[1].summary.median or 0.0, default=None)
 
     def why_nothing(self, metric: str, sweep: Sweep, points: Iterable[Point]) -> str:
-        """Of a sweep without any value, the first reason that its trials have."""
+        """The first reason for the failures of a sweep without any value."""
         estimates = (self.estimate(metric, sweep, point) for point in points)
         return next((e.failure for e in estimates if e is not None), "nothing was measured")
 
     def figure(self, metric: str, unit: str | None = None, *, always: str) -> Draw:
-        """The median of a metric with what stands behind it. `always`: the metric that each trial gives."""
+        """Cells with the median of a metric, its interval and n. `always`: the metric that every trial has."""
 
         def draw(sweep: Sweep, point: Point) -> Cell:
             estimate = self.estimate(metric, sweep, point)
             if estimate is not None and estimate.summary.median is None and estimate.failed:
-                # A failed trial has no metric at all: only where it is the whole case does every row say so.
+                # A failed trial has no metric. Every row says so only if all trials of the case failed.
                 return MISSING if self.median(always, sweep, point) is not None else failed_cell(self.results, estimate)
             return median_cell(self.results, estimate, unit)
 
@@ -76,7 +76,7 @@ class SweepResults:
 
 
 def rows_of(rows: Iterable[tuple[str, Draw]], sweep: Sweep, points: Iterable[Point]) -> Iterator[tuple[Cell, ...]]:
-    """A row a heading and figure, a column a point; a figure that no point has is left out."""
+    """Yield a row per heading, with one column per point. A row without any value is left out."""
     across = list(points)
     for heading, draw in rows:
         drawn = [draw(sweep, point) for point in across]
@@ -85,7 +85,7 @@ def rows_of(rows: Iterable[tuple[str, Draw]], sweep: Sweep, points: Iterable[Poi
 
 
 def median_cell(results: Results, estimate: Estimate | None, unit: str | None = None) -> Cell:
-    """A median and how sure it is; `unit` replaces the metric's own."""
+    """Return a cell with a median, its interval and n. `unit` replaces the unit of the metric."""
     if estimate is None or estimate.summary.median is None:
         return MISSING
     shown, summary = unit or estimate.unit, estimate.summary
@@ -94,6 +94,6 @@ def median_cell(results: Results, estimate: Estimate | None, unit: str | None = 
 
 
 def failed_cell(results: Results, estimate: Estimate) -> Cell:
-    """Why the trials of a case failed."""
+    """Return a cell that says why the trials of a case failed."""
     why = " ".join(reason.words for reason, _ in estimate.causes)
     return Cell(tuple(cells.failures(estimate)), cells.href(results, estimate.target, estimate.case), "failed", why)

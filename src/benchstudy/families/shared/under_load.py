@@ -1,4 +1,4 @@
-"""What families that load servers share: which host makes the load, and who runs on which CPUs."""
+"""Shared code of families that load servers: which host sends the load, and which process runs on which CPUs."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Placement:
-    """Which CPUs the server and the generator run on; None: all. `shared`: they have some in common."""
+    """The CPUs of server and generator; None: all. `shared`: they have CPUs in common."""
 
     server: tuple[int, ...] | None
     generator: tuple[int, ...] | None
@@ -23,16 +23,16 @@ class Placement:
 
 
 def place(cpus: Sequence[int], *, held: int | None, wanted: int | None, same_host: bool) -> Placement:
-    """The generator beside the server's CPUs, where there are others.
+    """Assign CPUs to server and generator, separate ones if there are enough.
 
-    `cpus`: those of the generator's host. `held`: so many are the server's; None: it may use all. `wanted`: so many
-    are the generator's, at most as many as there are; None: all that are left.
+    `cpus`: the CPUs of the generator's host. `held`: the number of CPUs for the server; None: all. `wanted`: the number
+    for the generator, at most as many as the host has; None: all that are left.
     """
     of_generator = tuple(cpus[-wanted:]) if wanted else None
     usable = wanted or len(cpus)
     if not same_host:
         return Placement(None, tuple(cpus[:wanted]) if wanted else None, usable, same_host=False, shared=False)
-    # More than there are: the host itself refuses them, with its number.
+    # If the server wants more CPUs than there are, the host refuses, and names its number.
     if held is None or held > len(cpus):
         return Placement(None, of_generator, usable, same_host=True, shared=True)
     of_server, beside = tuple(cpus[:held]), tuple(cpus[held:])
@@ -43,12 +43,12 @@ def place(cpus: Sequence[int], *, held: int | None, wanted: int | None, same_hos
 
 
 def cpus_of(trial: "TrialContext", role: str) -> list[int]:
-    """Numbers of the CPUs that processes on the role's host may run on."""
+    """Return the numbers of the CPUs that processes on the host of `role` may use."""
     return trial.once(f"cpus of {role}", lambda: trial.agent_call("cpus", role=role)["cpus"])
 
 
 def cpus_for_generator(trial: "TrialContext", role: str, name: str, wanted: int | None) -> list[int]:
-    """Those of the host that plays `role`. Raises TrialFailed when the generator `name` wants more than there are."""
+    """Return the CPUs of the host of `role`. Raises TrialFailed if the generator `name` wants more than there are."""
     cpus = cpus_of(trial, role)
     if wanted is not None and wanted > len(cpus):
         raise TrialFailed(f"generator {name}: cpus: {wanted}, but {trial.roles[role]} has {len(cpus)}: {cpus}")
@@ -56,5 +56,5 @@ def cpus_for_generator(trial: "TrialContext", role: str, name: str, wanted: int 
 
 
 def load_role(roles: Mapping[str, str]) -> str:
-    """Where the generator runs: on the first host that makes load, and beside the server where none does."""
+    """Return the role of the generator: the first load host, or the server's host if there is no load host."""
     return load_roles(roles)[0]

@@ -111,7 +111,7 @@ class Comparisons:
     def _rows(self, metric: str, title: str, where: Where | None) -> list[Row]:
         estimates = self.results.estimates(metric, where)
         unit = next((e.unit for e in estimates if e.unit), "")
-        if not unit:
+        if not unit or not self.levels:
             return []
         values = self._values(metric, where)
         bases: dict[tuple[Any, ...], Estimate] = {}
@@ -200,6 +200,8 @@ class Comparisons:
 
     def nothing(self, caption: str) -> str:
         """The reason why there is no comparison."""
+        if not self.levels:
+            return f"{caption}: no case has a {self.factor}."
         if self.base not in self.levels:
             return f"{caption}: no {self.factor} {self.base} was measured to compare with."
         if len(self.levels) < 2:

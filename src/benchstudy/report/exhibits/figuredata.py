@@ -31,15 +31,14 @@ def _labels(results: Results, frame: pl.DataFrame, series: str, x: str | None = 
 
 def style(results: Results, series: str, where: Where | None = None, x: str | None = None) -> Style:
     """A colour and a shape for each series among the chosen cases."""
-    results.require_factors([series])
-    levels = results.select(where).drop_nulls(series)
+    levels = results.with_level(results.select(where), series)
     return Style(tuple(_labels(results, levels, series, x).unique(maintain_order=True).to_list()))
 
 
 def points(results: Results, metric: str, series: str, where: Where, x: str | None = None) -> pl.DataFrame:
     """One row per trial: series, y, unit, trial, tooltips, and x if the case's numeric column `x` is named."""
-    results.require_factors([series] if x is None else [series, x])
-    found = results.points(metric, where).drop_nulls(series)
+    results.require_factors([] if x is None else [x])
+    found = results.with_level(results.points(metric, where), series)
     texts = [human.quantity(value, unit) for value, unit in found.select("value", "unit").iter_rows()]
     place, told_of_it = results.place_in_figure()
     columns: dict[str, pl.Series | pl.Expr] = {
@@ -79,7 +78,7 @@ def estimates(results: Results, metric: str, series: str, where: Where, x: str |
             **({"x": float(estimate.levels[x])} if x is not None else {}),
         }
         for estimate in results.estimates(metric, where)
-        if estimate.summary.median is not None and estimate.levels[series] is not None
+        if estimate.summary.median is not None and estimate.levels.get(series) is not None
     ]
     schema = {"series": pl.String, "y": pl.Float64, "low": pl.Float64, "high": pl.Float64}
     schema |= {"tip median": pl.String, "tip evidence": pl.String}

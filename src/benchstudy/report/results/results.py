@@ -140,19 +140,37 @@ class Results:
         chosen = self.cases
         self.require_factors(where or {})
         for factor, wanted in (where or {}).items():
+            if factor not in chosen.columns:
+                return chosen.clear()
             chosen = chosen.filter(pl.col(factor).is_in([wanted] if isinstance(wanted, str) else list(wanted)))
         return chosen
 
     def require_factors(self, names: Iterable[str]) -> None:
-        """Raise BenchstudyError, which names the known factors, unless all `names` are columns of the case table."""
+        """Raise BenchstudyError for a name that is neither a column of the case table nor a factor of the family.
+
+        A factor of the family has no column if no case has a level of it: a study without reads has no `cache`.
+        """
         for name in names:
-            if name not in self.cases.columns:
+            if name not in self.cases.columns and name not in self._possible:
                 raise BenchstudyError(f"no factor {name!r}; known: {', '.join(self.factors)}")
+
+    @cached_property
+    def _possible(self) -> frozenset[str | None]:
+        """The factors that cases of this family can have."""
+        if self.family not in registry.names():
+            return frozenset()
+        declares = registry.get(self.family)
+        return frozenset((*declares.factors, declares.cache_factor, declares.sync_factor))
+
+    def with_level(self, rows: pl.DataFrame, factor: str) -> pl.DataFrame:
+        """The rows whose case has a level of `factor`. `rows`: with the columns of the case table."""
+        self.require_factors([factor])
+        return rows.drop_nulls(factor) if factor in rows.columns else rows.clear()
 
     def levels(self, factor: str, where: Where | None = None) -> list[str]:
         """The levels of a factor among the cases that `where` selects, in the study's order."""
-        self.require_factors([factor])
-        return self.select(where)[factor].drop_nulls().unique(maintain_order=True).to_list()
+        chosen = self.with_level(self.select(where), factor)
+        return [] if chosen.is_empty() else chosen[factor].unique(maintain_order=True).to_list()
 
     def variants(self, factor: str, shared: Sequence[str], where: Where | None = None) -> list[list[str]]:
         """Each level of a factor together with the existing `shared` ones, for one table or panel each.

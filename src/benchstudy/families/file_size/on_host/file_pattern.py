@@ -1,8 +1,8 @@
-"""The bytes that are written: incompressible, never the same block twice, and known, so that they can be checked.
+"""The data to write: incompressible, without two equal blocks, and reproducible, so that they can be verified.
 
-A random pool of one chunk is written again and again, with the number of the chunk stamped into each of its 4 KiB
-blocks. Storage that compresses finds nothing (within a chunk all is random) and storage that deduplicates blocks
-finds no two alike, while the measured loop spends about a microsecond a chunk on it and holds a single chunk.
+The same random chunk is written repeatedly, with the number of the chunk stamped into each 4 KiB block. Storage cannot
+compress it, because a chunk is random, and cannot deduplicate it, because no two blocks are equal. The measured loop
+spends about a microsecond per chunk on this, and holds one chunk.
 """
 
 import hashlib
@@ -15,13 +15,15 @@ SMALLEST_CHUNK = 128 * 1024  # the largest record over which common file systems
 
 
 class Pattern:
-    """An endless stream of chunks. Each has `chunk_bytes` bytes, in one page-aligned buffer that is used again."""
+    """An endless stream of chunks of `chunk_bytes` bytes, which share one page-aligned buffer."""
 
     def __init__(self, chunk_bytes):
         if chunk_bytes % BLOCK or chunk_bytes < SMALLEST_CHUNK:
-            raise ValueError("a chunk is a multiple of %d bytes, at least %d" % (BLOCK, SMALLEST_CHUNK))
+            raise ValueError(
+                "the size of a chunk must be a multiple of %d bytes, and at least %d" % (BLOCK, SMALLEST_CHUNK)
+            )
         self.chunk_bytes = chunk_bytes
-        # Page-aligned, as O_DIRECT wants it; private, because shared memory is copied to and from more slowly.
+        # Page-aligned for O_DIRECT. Private, because copies to and from shared memory are slower.
         self._memory = mmap.mmap(-1, chunk_bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         for start in range(0, chunk_bytes, SMALLEST_CHUNK):
             piece = min(SMALLEST_CHUNK, chunk_bytes - start)
@@ -31,11 +33,11 @@ class Pattern:
         self._blocks = chunk_bytes // BLOCK
 
     def fill(self, number):
-        """Make `buffer` hold chunk `number` of the stream."""
+        """Fill `buffer` with chunk `number` of the stream."""
         self._stamps[:] = memoryview(array("Q", (number,)) * self._blocks)
 
     def sha256(self, first_chunk, size):
-        """Of the `size` bytes that begin with chunk `first_chunk`, as hexadecimal digits."""
+        """Return the SHA-256, in hexadecimal, of `size` bytes from chunk `first_chunk`."""
         digest = hashlib.sha256()
         number, left = first_chunk, size
         while left:
@@ -46,5 +48,5 @@ class Pattern:
         return digest.hexdigest()
 
     def chunks(self, size):
-        """How many chunks `size` bytes take."""
+        """Return the number of chunks that `size` bytes take."""
         return -(-size // self.chunk_bytes)

@@ -1,11 +1,11 @@
-"""Times whole files: `file-size REQUEST` takes one request in JSON and writes one answer in JSON on stdout.
+"""Measure whole files: `file-size REQUEST` takes one request in JSON and writes one answer in JSON to stdout.
 
-Without an argument the request is read from stdin.
+Without an argument, the request is read from stdin.
 A request has `kind` (`path` or `s3`) and `action` (`prepare`, `write`, `read`; `hold`, `clean` and `check` for s3).
-`hold` uploads an object, makes the file `held` and stays until a `clean` in the same folder has removed the object.
-`check` reads the keys from stdin; the answer's `finding` is what is wrong, or null. Times are integers in nanoseconds
-of the monotonic clock. Exit status 0: all was measured. 1: it was not, and the last line of stderr says why; what had
-been measured so far is in the answer all the same.
+`hold` uploads an object, creates the file `held`, and runs until a `clean` in the same folder has removed the object.
+`check` reads the keys from stdin; the answer's `finding` is the problem, or null. Times are integers in nanoseconds of
+the monotonic clock. Exit status 0: everything was measured. 1: it was not; the last line of stderr says why, and the
+answer has what was measured so far.
 """
 
 import fcntl
@@ -24,23 +24,23 @@ from file_pattern import BLOCK, Pattern
 from page_cache import opened
 from refused import Refused
 
-# Up to this size the first operation in a process took up to twice as long as those after it, whose code, buffers and
-# folder were known to the processor and the kernel. A larger file has its own such beginning inside of it.
+# Up to this size, the first operation of a process took up to twice as long as later ones, because code, buffers and
+# folder were not yet in the caches of processor and kernel. For a larger file, this start is part of its own time.
 REHEARSAL_BYTES = 16 << 20
-# Reading a file's own metadata also counts as reading; a larger part of a "warm" file from storage does not pass.
+# Reading metadata counts as reading, too. If more of a "warm" file comes from storage, it does not count as warm.
 WARM_READ_ALLOWANCE = 64 * 1024
 MOST_PREPARATIONS = 3
-# Read from memory just before each measured warm read, by passes over the file. A processor's own caches take some 20
-# passes over 10 MB until they hold what they will of it (2.0 ms the first, 0.5 ms the last), lose it again whenever
-# something else is done, and the more so the more its neighbours are at work: fewer passes, and the time is of that.
+# Bytes to read from memory just before each measured warm read, in passes over the file. The processor's caches need
+# some 20 passes over 10 MB to fill (2.0 ms for the first pass, 0.5 ms for the last). Any other work evicts the file
+# again, even more so with busy neighbours. With fewer passes, the time would depend on that.
 WARMING_BYTES, MOST_WARMING_PASSES = 256 << 20, 300
-# Just after other work a disk, and the way to it out of a virtual machine, answer up to a third faster than a moment
-# later; how much faster depends on what that work was. So every operation that reaches it begins after the same rest.
+# Just after other work, a disk (and a virtual machine's path to it) is up to a third faster than a moment later, by an
+# amount that depends on that work. So every operation that reaches the disk starts after the same rest.
 REST_S = 0.02
 
 
 class NotInState(Refused):
-    """The page cache did not hold what it should just before the operation, which therefore did not begin."""
+    """The page cache was not in the required state just before the operation, so the operation did not start."""
 
 
 def main(arguments):
@@ -48,7 +48,7 @@ def main(arguments):
     answer = {"schema": 1, "request": request, "operations": []}
     try:
         if request["kind"] == "s3":
-            import s3_objects  # only there where boto3 was shipped
+            import s3_objects  # only available if boto3 was shipped
 
             s3_objects.perform(request, answer)
         else:
@@ -80,12 +80,12 @@ def explain(error, request):
 def _perform(request, answer):
     answer["file_system"] = assert_file_system(request["path"], request.get("expect_fs") or ())
     actions = {"prepare": prepare, "write": measure_writes, "read": measure_reads}
-    gc.disable()  # nothing here makes cycles, and a collection would fall into a measured time
+    gc.disable()  # nothing here creates cycles, and a collection would be part of a measured time
     actions[request["action"]](request, answer)
 
 
 def assert_file_system(path, expected):
-    """What is mounted at `path`, from the kernel's table. Raises Refused if it is missing or not what was declared."""
+    """Return the mount at `path`, from the kernel's table. Raises Refused if it is missing or of another type."""
     mount = mount_of(path)
     if expected and mount["type"] not in expected:
         raise Refused(
@@ -93,12 +93,12 @@ def assert_file_system(path, expected):
             % (path, mount["type"], mount["mount_point"], " or ".join(expected))
         )
     if not os.path.isdir(path):
-        raise Refused("%s is not a folder: make it, or mend the backend's path" % path)
+        raise Refused("%s is not a folder: create it, or correct the path of the backend" % path)
     return mount
 
 
 def mount_of(path):
-    """Type, mount point, source and options of the file system that holds `path` (which need not exist yet)."""
+    """Return type, mount point, source and options of the file system of `path`, which need not exist yet."""
     found = folders.mount_of(os.path.realpath(path))
     if found is None:
         raise Refused("%s: no mount in /proc/self/mounts holds it" % path)
@@ -106,21 +106,21 @@ def mount_of(path):
 
 
 def check_space(directory, needed):
-    """Raises Refused if `directory` cannot take `needed` more bytes. A file system that tells nothing passes."""
+    """Raise Refused if `directory` lacks space for `needed` bytes. File systems without a size pass."""
     space = os.statvfs(directory)
     free = space.f_bavail * space.f_frsize
     if space.f_blocks and free < needed:
         raise Refused(
-            "no space: %s has %d bytes free and %d are needed: free some, or leave the size out of the study"
+            "no space: %s has %d bytes free, but %d are needed: free some space, or leave the size out of the study"
             % (directory, free, needed)
         )
 
 
 def write_file(path, pattern, first_chunk, size, sync="none", direct=False):
-    """Make and fill a file. Returns its times in nanoseconds: open, transfer, sync, close."""
+    """Create and fill a file. Returns its times in nanoseconds: open, transfer, sync, close."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | (os.O_DIRECT if direct else 0)
     body = size - size % BLOCK if direct else size
-    # Before the clock runs: after a rest it costs what the processor's caches have lost, 30 µs for the first chunk.
+    # Before the clock starts: after a rest, cold processor caches make the first chunk take 30 µs.
     pattern.fill(first_chunk)
     begin = perf_counter_ns()
     fd = os.open(path, flags, 0o600)
@@ -128,7 +128,7 @@ def write_file(path, pattern, first_chunk, size, sync="none", direct=False):
         opened = perf_counter_ns()
         _write_chunks(fd, pattern, first_chunk, body)
         if body < size:
-            # O_DIRECT takes whole blocks only; the rest goes through the cache, as dd does it.
+            # O_DIRECT takes whole blocks only. The rest goes through the cache, as with dd.
             fcntl.fcntl(fd, fcntl.F_SETFL, 0)
             start = body % pattern.chunk_bytes
             if start == 0:
@@ -145,7 +145,7 @@ def write_file(path, pattern, first_chunk, size, sync="none", direct=False):
 
 
 def _write_chunks(fd, pattern, number, left):
-    """Write `left` bytes of the stream from chunk `number` on, which the pattern holds already."""
+    """Write `left` bytes of the stream from chunk `number`, which the pattern already holds."""
     view, fill, limit = pattern.buffer, pattern.fill, pattern.chunk_bytes
     while left:
         piece = limit if left >= limit else left
@@ -163,7 +163,7 @@ def _write_all(fd, view):
 
 
 def read_file(fd, buffer, size, each=None):
-    """Read `size` bytes of `fd` through `buffer`; `each` sees every piece. Raises Refused if the file is shorter."""
+    """Read `size` bytes of `fd` through `buffer`; call `each` on every piece. Raises Refused if the file is shorter."""
     left, limit = size, len(buffer)
     whole = memoryview(buffer)
     while left:
@@ -177,13 +177,13 @@ def read_file(fd, buffer, size, each=None):
 
 
 def pieces_of(buffer, size):
-    """What each call of a read of `size` bytes fills. Made beforehand: of a call of 20 µs the making would be one."""
+    """Return the buffers for the calls of a read of `size` bytes. Creating one takes 1 µs of a call of 20 µs."""
     whole, (full, rest) = memoryview(buffer), divmod(size, len(buffer))
     return [(whole,)] * full + ([(whole[: _whole_blocks(rest)],)] if rest else [])
 
 
 def _whole_blocks(size):
-    """Bytes to ask for at a file's end: O_DIRECT wants whole blocks, so the request is not cut to the file's size."""
+    """Round up to whole blocks: O_DIRECT needs them, even at the end of a file."""
     return -(-size // BLOCK) * BLOCK
 
 
@@ -196,10 +196,10 @@ def measure_writes(request, answer):
     _rehearse_write(path, pattern, request)
     number = pattern.chunks(REHEARSAL_BYTES)
     for index in range(request["operations"]):
-        # What others left to be written, and the journal's work of our own removal, is not this operation's.
+        # Pending writes of others, and journal work of our own removal, do not belong to this operation.
         _settle(directory)
         sleep(REST_S)
-        # The same call in memory: a program that writes what it has just made does not come from a rest itself.
+        # The same call in memory, because a program that writes new data has not been resting itself.
         os.pwrite(memory, pattern.buffer, 0)
         try:
             times = write_file(path, pattern, number, size, request["sync"], request["direct"])
@@ -237,7 +237,7 @@ def _named(times):
 
 
 def _verify(path, size, expected, buffer):
-    """Read the file back from below the page cache and compare. Raises Refused if it is not what was written."""
+    """Read the file back past the page cache and compare. Raises Refused if it is not what was written."""
     page_cache.drop_file(path)
     page_cache.drop_system()
     digest = hashlib.sha256()
@@ -245,14 +245,14 @@ def _verify(path, size, expected, buffer):
         cached = page_cache.resident_share(fd, size)
         read_file(fd, buffer, size, digest.update)
         if os.fstat(fd).st_size != size:
-            raise Refused("%s has %d bytes, and %d were written" % (path, os.fstat(fd).st_size, size))
+            raise Refused("%s has %d bytes, but %d were written" % (path, os.fstat(fd).st_size, size))
     if digest.hexdigest() != expected:
         raise Refused("%s: read back, its SHA-256 is %s instead of %s" % (path, digest.hexdigest(), expected))
     return {"sha256": expected, "bytes": size, "cached_when_read_back": cached}
 
 
 def prepare(request, answer):
-    """Write the file that reads will read, and say its SHA-256. It stays until its folder is removed."""
+    """Write the file for reads, and answer with its SHA-256. It stays until its folder is removed."""
     size = request["size"]
     check_space(request["directory"], size)
     pattern = Pattern(request["chunk"])
@@ -265,9 +265,9 @@ def prepare(request, answer):
     answer["file"], answer["sha256"] = path, pattern.sha256(0, size)
 
 
-PROOF_BEFORE = "mincore with the file open, before the first read: what this machine's page cache holds of it"
-PROOF_AFTER = "ru_inblock of getrusage: what this process fetched from the block device"
-PROOF_ENDS = "nothing is known of what a server, or a file system in user space, caches by itself"
+PROOF_BEFORE = "mincore with the file open, before the first read: the part that this machine's page cache holds"
+PROOF_AFTER = "ru_inblock of getrusage: the bytes that this process fetched from the block device"
+PROOF_ENDS = "caches of a server, or of a file system in user space, are unknown"
 
 
 def measure_reads(request, answer):
@@ -288,7 +288,7 @@ def passes_before_warm_read(size):
 
 
 class _Reads:
-    """Reads of one file; each finds the page cache as the request wants it, and proves that it did."""
+    """Reads of one file. Each one sets up the page cache as the request says, and proves its state."""
 
     def __init__(self, request):
         self.path, self.size, self.direct = request["file"], request["size"], request["direct"]
@@ -296,31 +296,31 @@ class _Reads:
         self.passes_before = passes_before_warm_read(self.size) if self.warm else 0
         chunk = request["chunk"]
         self.buffer = mmap.mmap(-1, chunk, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-        self.buffer.write(bytes(chunk))  # its pages exist before the first measured read
+        self.buffer.write(bytes(chunk))  # allocates the pages before the first measured read
         self.pieces = pieces_of(self.buffer, self.size)
         self.memory = os.memfd_create("wake", os.MFD_CLOEXEC)
         os.write(self.memory, self.buffer)
         self.on_device = _on_block_device(self.path) and page_cache.device_read_bytes() is not None
-        # The device tells afterwards. To look first made the read of 1 MB by a fiftieth longer.
+        # Afterwards, the device's count proves the state. Checking before made a read of 1 MB 2 % slower.
         self.told_by_device = self.on_device and not self.warm and not self.direct
 
     def once(self, answer):
-        """One read's times and proofs, as in the answer's `operations`. Raises NotInState if it cannot be had so."""
+        """Return times and proofs of one read, as in the answer's `operations`. Raises NotInState."""
         for attempts_left in reversed(range(MOST_PREPARATIONS)):
             if self.warm:
                 _warm(self.path, self.size, self.buffer)
             else:
                 answer["cache"]["system_caches"] = page_cache.drop_system()
                 if answer["cache"]["system_caches"] != "done":
-                    # Only then: the flush that it sends to the disk made the next read of 1 MB a tenth longer.
+                    # Only then: its flush of the disk made the next read of 1 MB 10 % slower.
                     page_cache.drop_file(self.path)
                 sleep(REST_S)
-                # The same call in memory: a program that reads a file does not come from a rest itself.
+                # The same call in memory, because a program that reads a file has not been resting itself.
                 os.lseek(self.memory, 0, os.SEEK_SET)
                 read_file(self.memory, self.buffer, len(self.buffer))
             try:
                 return self._timed()
-            except NotInState:  # another process may have emptied the caches, or read the file, in between
+            except NotInState:  # another process may have emptied the caches, or read the file, meanwhile
                 if not attempts_left:
                     raise
 
@@ -333,7 +333,7 @@ class _Reads:
         try:
             fetched = page_cache.device_read_bytes()
             if not self.told_by_device:
-                # Between open and read, because opening may itself change what is cached (FUSE); outside the times.
+                # Between open and read, because opening can change what is cached (FUSE). It is not part of the times.
                 cached = _resident(fd, path, size)
                 if not direct:
                     _assert_state(self.warm, cached, path)
@@ -368,7 +368,7 @@ class _Reads:
         for piece in pieces:
             got += readv(fd, piece)
         end = perf_counter_ns()
-        if got < self.size:  # a call may give less than it is asked for
+        if got < self.size:  # a call may return less than requested
             read_file(fd, self.buffer, self.size - got)
             end = perf_counter_ns()
         return end - begin
@@ -379,7 +379,7 @@ def _resident(fd, path, size):
         return page_cache.resident_share(fd, size)
     except OSError as error:
         raise Refused(
-            "%s: the cache's state cannot be proved, the kernel refuses %s" % (path, error.strerror)
+            "%s: the state of the cache cannot be proved, because the kernel refuses %s" % (path, error.strerror)
         ) from error
 
 
@@ -387,18 +387,18 @@ def _assert_state(warm, cached, path):
     if not warm and cached > 0:
         raise NotInState(
             "%s is not cold: %.1f %% of it stays in the page cache after fadvise(DONTNEED) and drop_caches "
-            "(a file system in memory, or someone else has it mapped)" % (path, 100 * cached)
+            "(an in-memory file system, or another process maps the file)" % (path, 100 * cached)
         )
     if warm and cached < 1:
         raise NotInState(
-            "%s is not warm: %.1f %% of it is in the page cache once it is open (too little memory, or a file "
-            "system that forgets it when a file is opened): leave 'warm' out" % (path, 100 * cached)
+            "%s is not warm: %.1f %% of it is in the page cache after opening it (too little memory, or a file "
+            "system that drops the cache on open): leave 'warm' out" % (path, 100 * cached)
         )
 
 
 def _assert_fetched(warm, fetched, size, path):
     if warm and fetched > max(WARM_READ_ALLOWANCE, size // 100):
-        # A kernel that keeps memory free ahead of need takes pages even of files in use.
+        # A kernel that reclaims memory early takes pages even from files in use.
         raise NotInState("%s was not read warm: %d of %d bytes came from the device" % (path, fetched, size))
     if not warm and fetched < size:
         raise Refused("%s was not read cold: only %d of %d bytes came from the device" % (path, fetched, size))
@@ -411,7 +411,7 @@ def _warm(path, size, buffer):
 
 
 def _assert_bypassed(path, size):
-    """Share of the file that is cached after O_DIRECT wrote it: nothing but its last, incomplete block may be."""
+    """Return the cached share of a file that O_DIRECT wrote. Raises Refused if more than its last, partial block is."""
     with opened(path) as fd:
         cached = _resident(fd, path, size)
     if cached * -(-size // mmap.PAGESIZE) > 1.5:
@@ -423,6 +423,6 @@ def _assert_bypassed(path, size):
 
 
 def _on_block_device(path):
-    """Whether the kernel's count of bytes read from devices covers this file (not so for FUSE, NFS, tmpfs)."""
+    """Whether the kernel counts reads of this file from a device (not for FUSE, NFS and tmpfs)."""
     device = os.stat(path).st_dev
     return os.path.exists("/sys/dev/block/%d:%d" % (os.major(device), os.minor(device)))

@@ -1,4 +1,4 @@
-"""What the kernel's page cache holds of a file, said by the kernel and not assumed; and how to empty it."""
+"""The part of a file in the kernel's page cache, as the kernel reports it, and ways to empty the cache."""
 
 import ctypes
 import mmap
@@ -6,7 +6,7 @@ import os
 import resource
 from contextlib import contextmanager
 
-_WINDOW = 256 << 20  # a vector of 64 KiB for each call, however large the file is
+_WINDOW = 256 << 20  # bytes per call, which needs a vector of 64 KiB, however large the file is
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.mmap.restype = ctypes.c_void_p
 _libc.mmap.argtypes = (
@@ -19,13 +19,13 @@ _libc.mmap.argtypes = (
 )
 _libc.munmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t)
 _libc.mincore.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_char_p)
-_COUNTS_READS = os.path.exists("/proc/self/io")  # one setting of the kernel for that file and for the count
+_COUNTS_READS = os.path.exists("/proc/self/io")  # the same kernel setting enables this file and the count
 _MAP_FAILED = ctypes.c_void_p(-1).value
 
 
 @contextmanager
 def opened(path):
-    """A descriptor to read a file or folder by; closed at the end of the block."""
+    """Open a file or folder for reading; the descriptor is closed at the end of the block."""
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         yield fd
@@ -34,7 +34,7 @@ def opened(path):
 
 
 def resident_share(fd, size):
-    """Share (0 to 1) of the file's pages that are in the page cache. Touches none. Raises OSError if refused."""
+    """Return the share (0 to 1) of the file's pages in the page cache, without touching them. Raises OSError."""
     pages = resident = 0
     for offset in range(0, size, _WINDOW):
         length = min(_WINDOW, size - offset)
@@ -48,7 +48,7 @@ def resident_share(fd, size):
                 raise OSError(ctypes.get_errno(), "mincore: " + os.strerror(ctypes.get_errno()))
         finally:
             _libc.munmap(address, length)
-        # Only the lowest bit of each byte has a meaning.
+        # Only the lowest bit of each byte is defined.
         states = vector.raw[:count]
         resident += sum(states.count(state) for state in set(states) if state & 1)
         pages += count
@@ -56,19 +56,19 @@ def resident_share(fd, size):
 
 
 def sync_file_system(fd):
-    """Have everything on the file system of `fd` written. One that cannot (some in user space) is left alone."""
+    """Write everything on the file system of `fd` to storage, if it can (some in user space cannot)."""
     _libc.syncfs(fd)
 
 
 def drop_file(path):
-    """Ask the kernel to forget the file's pages. Dirty pages are not forgotten, hence the fsync before."""
+    """Ask the kernel to drop the file's pages. It keeps dirty pages, so fsync comes first."""
     with opened(path) as fd:
         os.fsync(fd)
         os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
 
 
 def drop_system():
-    """Empty all caches of the kernel, the file systems' own metadata too. Returns 'done' or why it was refused."""
+    """Empty all caches of the kernel, including file system metadata. Returns 'done' or why it was refused."""
     try:
         with open("/proc/sys/vm/drop_caches", "w") as switch:
             switch.write("3\n")
@@ -78,9 +78,9 @@ def drop_system():
 
 
 def device_read_bytes():
-    """Bytes this process has caused to be fetched from storage so far; None where the kernel does not count them.
+    """Return the bytes that this process has fetched from storage so far; None if the kernel does not count them.
 
-    The count of /proc/self/io in blocks of 512, had in a microsecond: it is asked between opening and reading.
+    The count is that of /proc/self/io in blocks of 512 B, but takes a microsecond: it is read between open and read.
     """
     if not _COUNTS_READS:
         return None

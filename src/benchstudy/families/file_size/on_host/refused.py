@@ -1,2 +1,2 @@
 class Refused(Exception):
-    """Why the request cannot be carried out as asked, for a person to read."""
+    """The request cannot be carried out. The message says why."""

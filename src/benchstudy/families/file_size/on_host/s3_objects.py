@@ -1,8 +1,8 @@
-"""Times whole objects of an S3 service through boto3, which lies in a folder shipped from the controller.
+"""Measure whole objects of an S3 service through boto3, from a folder that the controller ships.
 
-The client never retries by itself, so a measured time holds one attempt. An attempt that failed in a way that passes
-(no answer, 5xx, throttling) is classified, kept, and made again after a pause outside every measured time; any other
-failure ends the trial. No text of the server's is repeated: it may quote the key that it was given.
+The client never retries by itself, so a measured time is that of one attempt. A transient failure (no answer, 5xx,
+throttling) is classified, recorded, and retried after a pause outside the measured times. Any other failure ends the
+trial. Messages never repeat text of the server, which may quote the key.
 """
 
 import gc
@@ -18,17 +18,21 @@ from file_pattern import Pattern
 from refused import Refused
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 8.0
-SIGNATURES = {"auto": None, "v4": "s3v4", "v2": "s3"}  # as botocore calls them
-# The environment carries the keys: the arguments of a process can be read by everybody.
+SIGNATURES = {"auto": None, "v4": "s3v4", "v2": "s3"}  # the names in botocore
+# The environment carries the keys, because every user can read the arguments of a process.
 ACCESS_KEY, SECRET_KEY = "BENCHSTUDY_S3_ACCESS_KEY", "BENCHSTUDY_S3_SECRET_KEY"
 REHEARSAL_BYTES = 4096
-UPLOADED, HELD, RELEASE = "uploaded", "held", "release"  # in the working folder of what holds an object for a session
-CLEANED = "s3-cleaned"  # in the working folder: nothing is left below our prefix
+UPLOADED, HELD, RELEASE = (
+    "uploaded",
+    "held",
+    "release",
+)  # in the working folder of the process that holds an object for a session
+CLEANED = "s3-cleaned"  # in the working folder: our prefix is clean
 
 
 def perform(request, answer):
     if request["action"] == "clean" and os.path.exists(CLEANED):
-        return  # the measuring process came to its end and saw to it
+        return  # the measuring process has already cleaned up
     if request["action"] == "hold" and os.fork():
         _stay_until_released()
     sys.path.insert(0, request["library"])
@@ -43,7 +47,7 @@ def perform(request, answer):
     if request["action"] == "check":
         answer["finding"] = _check(bucket)
         return
-    gc.disable()  # a collection would fall into a measured time
+    gc.disable()  # a collection would be part of a measured time
     answer["errors"] = []
     bucket.require(create=request["create_bucket"])
     if request["action"] == "hold":
@@ -58,7 +62,7 @@ def perform(request, answer):
 
 
 class ObjectSource(io.RawIOBase):
-    """The bytes of one object, made while they are read, in an order that can be sought in."""
+    """The bytes of one object, generated on read. Seekable."""
 
     def __init__(self, pattern, first_chunk, size):
         super().__init__()
@@ -99,7 +103,7 @@ class ObjectSource(io.RawIOBase):
 
 
 class _Bucket:
-    """One bucket, and of it only what is below our prefix."""
+    """One bucket, limited to our prefix."""
 
     def __init__(self, request):
         import boto3
@@ -125,7 +129,7 @@ class _Bucket:
                 max_pool_connections=max(10, request["max_concurrency"]),
                 signature_version=SIGNATURES[request["signature"]],
                 use_dualstack_endpoint=request["dualstack"],
-                # Said in any case: a variable or a file on the host would decide otherwise.
+                # Always set, because a variable or file on the host would decide otherwise.
                 request_checksum_calculation=request["checksums"],
                 response_checksum_validation=request["checksums"],
                 s3={
@@ -141,13 +145,13 @@ class _Bucket:
             multipart_chunksize=request["part_size"],
             use_threads=request["max_concurrency"] > 1,
             max_concurrency=request["max_concurrency"],
-            num_download_attempts=1,  # else it would repeat parts inside the measured time
+            num_download_attempts=1,  # otherwise it would retry parts within the measured time
         )
         self.threads = request["max_concurrency"] > 1
 
     @property
     def settings(self):
-        """How it asks, as the client itself says it."""
+        """The settings of requests, as the client reports them."""
         made = self.client.meta.config
         return {
             "endpoint": self.client.meta.endpoint_url,
@@ -167,7 +171,7 @@ class _Bucket:
         }
 
     def require(self, create):
-        """Raises Refused, with the way out, if the bucket is not there or not ours to use."""
+        """Raise Refused, with a remedy, if the bucket is missing or not accessible."""
         try:
             self.client.head_bucket(Bucket=self.name)
             return
@@ -184,13 +188,13 @@ class _Bucket:
     def explain(self, failure):
         where = "bucket %s at %s" % (self.name, self.endpoint)
         text = {
-            "connection": "%s: no connection, or it broke: is the server up and the address right?" % where,
+            "connection": "%s: no connection, or a broken one: check that the server is up, and the address" % where,
             "timeout": "%s: no answer in time" % where,
             "throttled": "%s: the service asks for fewer requests" % where,
             "unavailable": "%s: the service failed" % where,
             "refused": "%s: the service refused the request%s" % (where, self._hint()),
-            "missing": "%s: there is no such bucket or object: create the bucket, or mend its name" % where,
-            "forbidden": "%s: access is refused: check the key, its rights and the clock" % where,
+            "missing": "%s: there is no such bucket or object: create the bucket, or correct its name" % where,
+            "forbidden": "%s: access denied: check the key, its permissions and the clock" % where,
             "expired": "%s: the credentials have expired: renew them" % where,
             "no-credentials": "%s: no credentials: set access_key_env and secret_key_env, or give the host a role"
             % where,
@@ -199,15 +203,15 @@ class _Bucket:
         return text.get(failure["kind"], "%s: %s" % (where, failure["kind"])) + status
 
     def _hint(self):
-        # Many stores do not know the CRC32 that boto3 sends since 2025, and each says so in its own way.
+        # Many stores do not support the CRC32 that boto3 sends since 2025, and each reports that differently.
         sent = self.client.meta.config.request_checksum_calculation == "when_supported"
-        return "; if it knows no checksums of requests, say checksums: when_required" if sent else ""
+        return "; if the store does not support request checksums, set checksums: when_required" if sent else ""
 
     def put(self, key, source):
         self.client.upload_fileobj(source, self.name, key, Config=self.transfer)
 
     def get(self, key, buffer, each=None):
-        """Stream an object through `buffer`; returns its size and the clock when its headers were there."""
+        """Stream an object through `buffer`. Returns its size and the time when the headers arrived."""
         answered = self.client.get_object(Bucket=self.name, Key=key)
         first, body, size = perf_counter_ns(), answered["Body"], 0
         view = memoryview(buffer)
@@ -227,15 +231,15 @@ class _Bucket:
         self.client.delete_object(Bucket=self.name, Key=key)
 
     def clean(self):
-        """Remove objects and abandoned uploads below our prefix; returns how many, and why it could not."""
+        """Remove objects and abandoned uploads below our prefix. Returns their numbers, and any problem."""
         removed = {"objects": 0, "uploads": 0}
-        # Abandoned uploads first: one that is completed late makes an object.
+        # Abandoned uploads first, because one that completes late creates an object.
         for name, step in (("uploads", self._abort_uploads), ("objects", self._delete_objects)):
             try:
                 removed[name] = step()
             except Exception as error:
                 failure = classify(error)
-                if failure["code"] != "NoSuchUpload":  # some servers' way to say that there is none
+                if failure["code"] != "NoSuchUpload":  # some servers answer this if there is none
                     removed["problem"] = self.explain(failure)
         return removed
 
@@ -261,11 +265,11 @@ class _Bucket:
 
 
 def classify(error):
-    """Kind, HTTP status and code of a failed call; raises what is no failure of the service but a defect of ours."""
+    """Return kind, HTTP status and code of a failed call. Raises an error that is a defect of our own code."""
     from botocore import exceptions as known
     from urllib3.exceptions import HTTPError
 
-    error = getattr(error, "last_exception", None) or error  # of parts, when a transfer gives up
+    error = getattr(error, "last_exception", None) or error  # the error of a part, if a transfer gives up
     inner = error.__cause__ or error.__context__
     if not isinstance(error, (known.BotoCoreError, known.ClientError, HTTPError, OSError)) and isinstance(
         inner, (known.BotoCoreError, known.ClientError)
@@ -288,7 +292,7 @@ def classify(error):
             ),
             "connection",
         ),
-        # What botocore itself trips over in an answer, such as a date that is none, it raises as it is.
+        # botocore passes on its own errors about a malformed answer, such as an invalid date.
         (
             (known.BotoCoreError, ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError),
             "client: " + type(error).__name__,
@@ -318,7 +322,7 @@ def _classify_answer(response):
 
 
 def _check(bucket):
-    """What is wrong with a bucket that one wants to measure, or None: an object is put, read back and removed."""
+    """Return the problem of a bucket, or None: an object is written, read and removed."""
     key = bucket.prefix + "check"
     try:
         bucket.require(create=False)
@@ -338,7 +342,7 @@ PASSING = ("timeout", "connection", "throttled", "unavailable")
 
 
 def _attempt(bucket, answer, index, once):
-    """`once()` until it succeeds; each failure is recorded. Returns its result and how many attempts were made."""
+    """Call `once` until it succeeds, and record each failure. Returns its result and the number of attempts."""
     pause = FIRST_PAUSE_S
     for attempt in range(1, bucket.attempts + 1):
         begun = monotonic()
@@ -354,7 +358,7 @@ def _attempt(bucket, answer, index, once):
         if attempt < bucket.attempts:
             sleep(pause)
             pause = min(LONGEST_PAUSE_S, pause * 2)
-    what = "what comes before or after" if index is None else "operation %d" % index
+    what = "preparation or verification" if index is None else "operation %d" % index
     raise Refused("%s, in attempt %d of %s" % (bucket.explain(failure), attempt, what))
 
 
@@ -391,18 +395,18 @@ def _upload_to_be_read(bucket, request, answer):
 
 
 def _stay_until_released():
-    """Wait for the child that uploads, and then for `clean`: as a process that stays it must be small and still."""
+    """Wait for the child that uploads, then for `clean`. The process that stays must be small and idle."""
     os.mkfifo(RELEASE)
     _, ended = os.wait()
     if ended != 0:
         os._exit(1)
     os.rename(UPLOADED, HELD)
-    open(RELEASE, "rb").close()  # blocks until somebody writes
+    open(RELEASE, "rb").close()  # blocks until `clean` writes
     os._exit(0)
 
 
 def _release():
-    with suppress(OSError):  # nothing was held here, or it has ended already
+    with suppress(OSError):  # nothing is held here, or it has already ended
         os.close(os.open(RELEASE, os.O_WRONLY | os.O_NONBLOCK))
 
 
@@ -422,7 +426,7 @@ def _measure_reads(bucket, request, answer):
                 got, first = bucket.get(key, buffer)
             duration = perf_counter_ns() - begin
             if got != size:
-                raise Refused("%s: %d of %d bytes came" % (key, got, size))
+                raise Refused("%s: received %d of %d bytes" % (key, got, size))
             return {"duration_ns": duration, "first_byte_ns": first and first - begin}
 
         operation, attempts = _attempt(bucket, answer, index, once)
@@ -433,7 +437,7 @@ def _measure_reads(bucket, request, answer):
 
 
 class _Counter(io.RawIOBase):
-    """Where downloaded parts go that nobody keeps. Seekable, so that parts need not wait for each other."""
+    """A sink for downloaded parts. Seekable, so that parts need not wait for each other."""
 
     def __init__(self):
         super().__init__()
@@ -457,7 +461,7 @@ class _Counter(io.RawIOBase):
 
 
 def _rehearse(bucket, pattern, answer):
-    """Once, untimed and small: connection, TLS and the client's own loading are not what is measured."""
+    """Transfer a small object once, untimed, so that connection, TLS and loading of the client are not measured."""
     key = bucket.prefix + "rehearsal"
     _attempt(bucket, answer, None, lambda: bucket.put(key, ObjectSource(pattern, 0, REHEARSAL_BYTES)))
     _attempt(bucket, answer, None, lambda: bucket.get(key, bytearray(REHEARSAL_BYTES)))

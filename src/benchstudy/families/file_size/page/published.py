@@ -1,4 +1,4 @@
-"""The Mattermost storage page's figures (data/published/mattermost-storage.csv) beside what was measured here."""
+"""The figures of Mattermost's storage page (data/published/mattermost-storage.csv) beside our measurements."""
 
 from benchstudy.model.units import Size
 from benchstudy.report.exhibits import cells
@@ -11,7 +11,7 @@ FILE = "mattermost-storage.csv"
 
 
 def show(page: PublishedPage, results: Results | None) -> None:
-    """Time of one file, mean (± deviation, p50), by size: the page's backends, then ours."""
+    """Show the time of one file by size, as mean (± deviation, p50): the backends of the page, then ours."""
     for op in ("write", "read"):
         table = published.table(
             page.folder / FILE,
@@ -19,7 +19,7 @@ def show(page: PublishedPage, results: Results | None) -> None:
             rows="size",
             columns="backend",
             where={"op": op},
-            caption=f"Time of one file, {op}: published (other hardware, no number of repetitions), measured here",
+            caption=f"Time of one file, {op}: published (other hardware, unknown repetitions) and measured here",
         )
         page.show_table(
             published.beside(table, *_by_size(results, op, page.published_form), lambda size: Size(size).bytes)
@@ -27,7 +27,7 @@ def show(page: PublishedPage, results: Results | None) -> None:
 
 
 def _by_size(results: Results | None, op: str, form: str) -> tuple[list[str], dict[str, list[Cell]]]:
-    """(headings, cells by size) of the file sizes that were measured: a column a backend and state of cache or sync."""
+    """Return (headings, cells by file size), with one column per backend and state of cache or sync."""
     if results is None:
         return [], {}
     state = "sync" if op == "write" else "cache"
@@ -45,9 +45,9 @@ def _by_size(results: Results | None, op: str, form: str) -> tuple[list[str], di
 SECTION = Section(
     title="Backing storage",
     introduction=(
-        "Time of one file, mean (± standard deviation, p50: median), on the page over an unknown number of "
-        "repetitions, here over trials. The page does not say whether writes were synced nor whether reads were cold; "
-        "ours say both."
+        "Time of one file as mean (± standard deviation, p50: median). The published figures are over an unknown "
+        "number of repetitions, and ours over trials. The page does not say whether writes were synced or reads were "
+        "cold; our columns say both."
     ),
     files={FILE: "Mattermost: backing storage"},
     show=show,

@@ -1,11 +1,11 @@
-"""How a sentence ends that compares times of files."""
+"""The words of sentences that compare times of files."""
 
 from collections.abc import Mapping
 from typing import Any
 
 from benchstudy.report.comparisons.wording import size
 
-# What a sentence calls levels that are no names.
+# Phrases for levels that are not names.
 LEVELS = {
     "sync": {"fsync": "a synced write", "none": "an unsynced one"},
     "cache": {"cold": "a cold read", "warm": "a warm one", "direct": "a read past the cache"},

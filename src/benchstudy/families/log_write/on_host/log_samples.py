@@ -1,4 +1,4 @@
-"""What a log's processes and its disk do while it is written to, looked at a few times a second."""
+"""Samples of a log's processes and disk during a write load, a few times per second."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ import record
 import wire
 
 _FSYNC = {"x86_64": (74, 75, 162, 277, 306), "aarch64": (81, 82, 83, 84, 267)}  # (f(data)sync, sync, sync_file_range)
-_MOST_THREADS = 64  # of a process that are asked what they wait for: some databases have hundreds
+_MOST_THREADS = 64  # threads per process whose waiting is read: some databases have hundreds
 _MOST_S = 24 * 3600.0
 _SECTOR = 512
 
 
 def sample(arguments: list[str]) -> None:
-    """`log-samples`: first stdin line {"interval_s", "until": a file that ends it when it is there, "most_s",
+    """`log-samples`: first line of stdin {"interval_s", "until": a file whose existence ends the sampling, "most_s",
     "services": {process: [folders of services]}, "programs": {process: path of the program}, "disk": folder or null}.
 
-    Prints a line of JSON first, {"ticks_per_s", "cpus": of this host, "disk": name or null}, and then one a sample:
-    {"t": monotonic s, "wall": s, "host_cpu_s": busy, of all CPUs, "processes": {process: {"cpu_s", "rss_bytes",
-    "write_bytes": null when this user may not know, "threads", "fsync": threads in it, "waiting": in disk sleep,
-    "cpu_wait_s": for how long threads were ready and had no processor, null where the kernel does not count}},
-    "disk": {"written_bytes", "busy_s"}}. Counters run on: the reader takes differences.
+    Prints one line of JSON, {"cpus": number of this host's CPUs, "disk": name or null, "pid"}, and then one line per
+    sample: {"t": monotonic s, "wall": s, "host_cpu_s": busy time of all CPUs, "processes": {process: {"cpu_s",
+    "rss_bytes", "write_bytes": null if this user may not read it, "threads", "fsync": threads in fsync, "waiting":
+    threads in disk sleep, "cpu_wait_s": time for which threads waited for a CPU, null if not counted}},
+    "disk": {"written_bytes", "busy_s"}}. Counters are cumulative: the reader takes differences.
     """
     spec = json.loads(wire.Lines().next() or b"{}")
     disk = disk_of(spec["disk"]) if spec.get("disk") else None
@@ -47,7 +47,7 @@ def sample(arguments: list[str]) -> None:
 
 
 def end(arguments: list[str]) -> None:
-    """`log-samples-end FILE`: makes the file that ends the sampling."""
+    """`log-samples-end FILE`: create the file that ends the sampling."""
     (path,) = arguments
     with open(path, "w", encoding="utf-8"):
         pass
@@ -55,7 +55,7 @@ def end(arguments: list[str]) -> None:
 
 
 def key(arguments: list[str]) -> None:
-    """`log-key FILE`: prints {"text", "problem": what is wrong with it as the file of a public key, or null}."""
+    """`log-key FILE`: print {"text", "problem": why it is not a valid file of a public key, or null}."""
     (path,) = arguments
     try:
         with open(path, "rb") as file:
@@ -67,23 +67,23 @@ def key(arguments: list[str]) -> None:
     problem = None
     if text.strip() != text:
         where = "ends with a newline" if text.endswith("\n") else "begins or ends with white space"
-        problem = f"the key file {path} {where}: the key must be all there is in it (printf %s, not echo)"
+        problem = f"the key file {path} {where}: it must contain nothing but the key (printf %s, not echo)"
     elif text.startswith("PRIVATE+KEY+"):
-        problem = f"the key file {path} holds a private key where the public one belongs"
+        problem = f"the key file {path} holds a private key instead of the public key"
     elif text.count("+") < 2:
-        problem = f"the key file {path} holds no public key: NAME+HASH+KEY is what one looks like"
+        problem = f"the key file {path} holds no public key, which has the form NAME+HASH+KEY"
     wire.emit({"text": "" if text.startswith("PRIVATE") else text, "problem": problem})
 
 
 def disk_of(folder: str) -> str | None:
-    """The folder in /sys of the disk that `folder` lies on; None when no disk of this host is behind it."""
+    """Return the folder in /sys of the disk that holds `folder`; None if it is not on a disk of this host."""
     device = os.stat(folder).st_dev
     path = f"/sys/dev/block/{os.major(device)}:{os.minor(device)}"
     return path if os.path.exists(path + "/stat") else None
 
 
 def _members(services: dict, programs: dict) -> dict[str, list[int]]:
-    """The processes of each name now."""
+    """Return the current process IDs by name."""
     found: dict[str, list[int]] = {name: [] for name in (*services, *programs)}
     for name, folders in services.items():
         for folder in folders:
@@ -101,8 +101,10 @@ def _members(services: dict, programs: dict) -> dict[str, list[int]]:
 
 
 def _used(pids: list[int], known: dict[int, float], waited: dict[int, float]) -> dict:
-    """Of all of them together. `known`: CPU time of each process that ever was, so that the sum never falls, and
-    `waited`: how long each thread that ever was had been ready without a processor.
+    """Return the sums over all processes.
+
+    `known`: CPU time of each process, including those that ended, so that the sum never falls. `waited`: time for which
+    each thread waited for a CPU, including those that ended.
     """
     total: dict[str, float] = {"rss_bytes": 0, "threads": 0, "fsync": 0, "waiting": 0}
     written: int | None = 0
@@ -133,7 +135,7 @@ def _written(pid: int) -> int | None:
 
 
 def _threads(pid: int, waited: dict[int, float]):
-    """(state, number of the system call it is in or None) of some of the threads; `waited` gets their waiting."""
+    """Yield (state, number of the current system call or None) per thread, up to a limit. Updates `waited`."""
     for thread in sorted(os.listdir(f"/proc/{pid}/task"), key=int)[:_MOST_THREADS]:
         with suppress(OSError, IndexError):
             folder = f"/proc/{pid}/task/{thread}"

@@ -1,4 +1,4 @@
-"""The capacity searches: the bracket between the highest rate that kept the objective and the lowest that did not."""
+"""Tables of capacity searches: the highest rate that met the objective, and the lowest that did not."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -23,15 +23,22 @@ class LogCapacity:
         return [(sweep, sweep.search) for sweep in self.load.sweeps if sweep.search is not None]
 
     def table(self) -> Table:
-        """A row a search: highest pass, lowest fail, how far apart they are, the brackets of all trials, the limit."""
+        """One row per search: highest pass, lowest fail, the gap between them, all trials' brackets, the limit."""
         body = []
         for sweep, point in self.searches:
             row = [self._bound(sweep, point, f"capacity_{end}") for end in ("pass", "fail")]
             width = bracket_width(self.load, sweep, point)
             row += [MISSING if width is None else Cell.text(human.percent(width)), self._brackets(sweep, point)]
             body.append((Cell.text(self.load.name(sweep)), *row, self._limit(sweep, point)))
-        columns = ("Log", "Highest that passed", "Lowest that failed", "Apart", "Bracket of each trial", "Limit")
-        return Table("capacity", "Capacity, offered leaves a second", columns, tuple(body))
+        columns = (
+            "Log",
+            "Highest pass",
+            "Lowest fail",
+            "Gap",
+            "Bracket of each trial",
+            "Limit",
+        )
+        return Table("capacity", "Capacity, in offered leaves per second", columns, tuple(body))
 
     def _bound(self, sweep: Sweep, point: Point, metric: str) -> Cell:
         estimate = self.load.estimate(metric, sweep, point)
@@ -56,11 +63,19 @@ class LogCapacity:
         return Cell(lines, href, "number", " | ".join(self.load.limit_texts(sweep, point))) if lines else MISSING
 
     def steps(self) -> Iterator[Table]:
-        """Every attempt at every rate, a table a search."""
+        """Every attempt at every rate, one table per search."""
         rows = self.load.results.series("steps")
         if rows is None:
             return
-        columns = ("Block, step, attempt", "Offered", "Achieved", "Integrated, p99", "Errors", "Pushed back", "Verdict")
+        columns = (
+            "Block, step, attempt",
+            "Offered",
+            "Achieved",
+            "Integrate, p99",
+            "Errors",
+            "Pushback",
+            "Verdict",
+        )
         for sweep, point in self.searches:
             mine = rows.filter((pl.col("target") == sweep.target) & (pl.col("case") == point.case))
             in_order = mine.sort("block", "trial", "step", "attempt").iter_rows(named=True)

@@ -1,4 +1,4 @@
-"""Figures of write tests: what became of rising rates, past saturation too, and one trial over its time."""
+"""Figures of write tests: achieved rates and times up to and past saturation, and one trial over time."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -39,7 +39,7 @@ class LogFigures:
     # -- the hockey stick ------------------------------------------------------------------------------------------
 
     def saturation(self) -> Iterator[Drawn]:
-        """For each log: achieved and times against the offered rate, without and with dedup."""
+        """For each log: achieved rate and times by offered rate, without and with dedup."""
         for sweeps in self.load.subjects(is_open=True):
             if max(len(sweep.points) for sweep in sweeps) < 2:
                 continue
@@ -50,16 +50,16 @@ class LogFigures:
                 failed = self._failed_at(sweeps)
                 if failed:
                     told = ", ".join(f"{line.label} at {human.quantity(line.value, '1/s')}" for line in failed)
-                    caption += f" Where no trial succeeded there is a line in the place of points: {told}."
+                    caption += f" A vertical line marks a rate at which no trial succeeded: {told}."
                     axis = self._rates(_all_rates(sweeps))
                     panels = [crossed_out(panel, failed, axis) for panel in panels]
                 shown = [*(sweep.dedup for sweep in sweeps), AS_OFFERED]
                 yield slug(f"saturation-{name}"), caption, panels, STYLE, shown
 
     def _nothing_at(self, sweeps: Sequence[Sweep]) -> str:
-        """What has no point in the figure: rates at which nothing came into the tree."""
+        """Name the rates at which nothing was integrated: a logarithmic axis has no point for them."""
         nothing = [f"{s.dedup} at {p.level}" for s in sweeps for p in s.points if self.load.median("qps", s, p) == 0]
-        return f" Nothing was integrated, and so has no point: {', '.join(nothing)}." if nothing else ""
+        return f" Nothing was integrated, so there is no point: {', '.join(nothing)}." if nothing else ""
 
     def _failed_at(self, sweeps: Sequence[Sweep]) -> list[Reference]:
         """Rates at which every trial of a log failed, and why."""
@@ -82,7 +82,7 @@ class LogFigures:
         rates = _all_rates(sweeps)
         ends = [float(rates[0]), float(rates[-1])]
         line = {"series": [AS_OFFERED] * 2, "x": ends, "y": ends, "low": ends, "high": ends}
-        x, y = self._rates(rates), Axis("Integrated leaves a second", "1/s", shared=ends)
+        x, y = self._rates(rates), Axis("Integrated leaves per second", "1/s", shared=ends)
         yield trend_panel("Achieved", points, estimates, x, y, STYLE, curves=pl.DataFrame(line), apart=False)
 
     def _latencies(self, sweeps: Sequence[Sweep]) -> Iterator[Panel]:
@@ -97,10 +97,10 @@ class LogFigures:
 
     @staticmethod
     def _rates(rates: Sequence[float]) -> Axis:
-        return Axis("Offered leaves a second", "1/s", values=rates, shared=rates)
+        return Axis("Offered leaves per second", "1/s", values=rates, shared=rates)
 
     def _frames(self, sweeps: Sequence[Sweep], metric: str) -> tuple[pl.DataFrame, pl.DataFrame]:
-        """Trials, and medians with their intervals, over the offered rate."""
+        """Trials, and medians with their intervals, by offered rate."""
         points: list[dict[str, Any]] = []
         estimates: list[dict[str, Any]] = []
         for sweep in sweeps:
@@ -132,7 +132,7 @@ class LogFigures:
     # -- over time -------------------------------------------------------------------------------------------------
 
     def over_time(self) -> Iterator[Drawn]:
-        """For each log under open loops: tree size, QPS, times over the trial of one rate nearest to its median."""
+        """For each log under an open loop: tree size, QPS and times of the trial nearest to the median of a rate."""
         for sweeps in self.load.subjects(is_open=True):
             chosen = [
                 (sweep, point, trial)
@@ -145,8 +145,8 @@ class LogFigures:
                 which = ", ".join(f"{s.dedup}: {p.level}, trial {trial}" for s, p, trial in chosen)
                 name = self._name(sweeps)
                 caption = (
-                    f"{name}: tree size, QPS, time in queue and to integrate ({which}). Tables are of the window: "
-                    "in the drain nothing new is offered, and what piled up is integrated. "
+                    f"{name}: tree size, QPS, time in queue and time to integrate ({which}). Tables cover only the "
+                    "window. In the drain nothing new is offered, and the backlog is integrated. "
                     f"{level_changes.caption(changes, 'the window')}"
                 ).strip()
                 yield slug(f"time-{name}"), caption, panels, STYLE, [s.dedup for s, _, _ in chosen]
@@ -154,10 +154,10 @@ class LogFigures:
     def _time_panels(
         self, chosen: Sequence[tuple[Sweep, Point, str]], changes: dict[str, LevelChanges]
     ) -> Iterator[Panel]:
-        """The charts of a figure; what changes its level within the window is put into `changes`, by title."""
+        """The charts of a figure. Level changes within the window are added to `changes`, by title."""
         drawn = {
             "Tree size": ("growth", {"size": ""}, Axis("Leaves", "1", log=False)),
-            "Integrated a second": ("growth", {"qps": ""}, Axis("Leaves a second", "1/s", log=False)),
+            "Integration rate": ("growth", {"qps": ""}, Axis("Leaves per second", "1/s", log=False)),
             "Time in queue": ("latency", {"queue_p99_s": "p99", "queue_p50_s": "p50"}, Axis("Seconds", "s", log=False)),
             "Time to integrate": (
                 "latency",
@@ -171,13 +171,13 @@ class LogFigures:
             if not lines.is_empty():
                 named = f"{title}: p99, and p50 dashed" if len(columns) > 1 else title
                 window = next((phase for phase in phases if phase.name == "window"), None)
-                if window is not None and "size" not in columns:  # which grows all the time
+                if window is not None and "size" not in columns:  # the tree grows all the time
                     changes[title] = level_changes.find(lines, window.start, window.end, axis.unit)
-                x, found = Axis("Since the load began", "s", log=False), changes.get(title)
+                x, found = Axis("Time since the load started", "s", log=False), changes.get(title)
                 yield time_panel(named, lines, x, axis, STYLE, phases, changes=found)
 
     def _phases(self, chosen: Sequence[tuple[Sweep, Point, str]]) -> list[Phase]:
-        """Of the trial that lasted longest: all of a log's have the same warm-up and window."""
+        """The phases of the longest trial: all trials of a log have the same warm-up and window."""
         rows = self.load.results.series("phases")
         if rows is None or not chosen:
             return []

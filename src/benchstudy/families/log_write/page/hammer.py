@@ -1,4 +1,4 @@
-"""The hammer's own words beside ours: its screen, the same box from our data, its Δ against the checkpoints."""
+"""The hammer's figures beside ours: its screen, the same box from our data, and its Δ against the checkpoints."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -14,7 +14,7 @@ from benchstudy.report.tables.listings import Listing
 from benchstudy.report.tables.tables import MISSING, Cell, Table
 
 _TIMES = ("queue", "integrate")
-# A field of a screen to its metric, see hammer.screen_values.
+# Maps a field of a screen to its metric, see hammer.screen_values.
 _SCREEN = {
     "read_workers": "hammer_read_workers",
     "read_max_per_s": "hammer_read_max",
@@ -29,7 +29,7 @@ _SCREEN = {
 
 
 def screen_of(values: Mapping[str, float]) -> HammerScreen | None:
-    """The screen that a trial's metrics were taken from; None when they do not hold all of it."""
+    """The screen that a trial's metrics were taken from; None if a metric is missing."""
     times = {f"{t}_{end}_s": f"hammer_{t}_{end}" for t in _TIMES for end in ("min", "avg", "max")}
     if any(metric not in values for metric in (*_SCREEN.values(), *times.values())):
         return None
@@ -45,7 +45,7 @@ class LogHammer:
     # -- boxes -----------------------------------------------------------------------------------------------------
 
     def boxes(self) -> Iterator[tuple[str, list[Listing]]]:
-        """For each log, by its name: our box, and the hammer's beside it where it was run."""
+        """For each log, by name: our box, and the hammer's box if the hammer was run."""
         groups: dict[tuple[tuple[str, ...], str], list[Sweep]] = {}
         for sweep in self.load.sweeps:
             groups.setdefault((sweep.subject[:-1], sweep.antispam), []).append(sweep)
@@ -66,19 +66,19 @@ class LogHammer:
         return [*found, *(listing for sweep, point in closed if (listing := self._screen(sweep, point)))]
 
     def _own(self, sweep: Sweep, point: Point) -> Listing:
-        """As the page's box: medians over trials, but the least and the most of all of them."""
+        """Our box in the format of Tessera's page: medians over trials, minimum and maximum over all trials."""
         values = self.load.trials(sweep, point)
 
         def median(metric: str) -> float:
             return self.load.median(metric, sweep, point) or 0.0
 
-        # Most trials may have none of them: medians would hide what marks of tables tell of all trials together.
+        # Totals, because most trials may have none of them, and medians would then hide the rest.
         dropped, pushback, errors = (
             f"{self.load.total(metric, sweep, point):.0f}" for metric in ("dropped", "pushback", "errors")
         )
         lines = [
-            f"Write (open loop): Offered: {median('offered'):.0f}/s. Not begun, in all windows: {dropped}",
-            f"Pushed back: {pushback}. Errors: {errors}. "
+            f"Write (open loop): Offered: {median('offered'):.0f}/s. Not sent, in all windows: {dropped}",
+            f"Pushback: {pushback}. Errors: {errors}. "
             f"Proved included: {median('proofs_proved'):.0f} of {median('proofs_asked'):.0f}",
             f"TreeSize: {median('tree_size'):.0f} (Δ {median('qps'):.0f}qps between checkpoints)",
         ]
@@ -91,8 +91,8 @@ class LogHammer:
             lines.append(f"  of leaves: {', '.join(shares)}")
         title = f"Ours at {point.level} ({self.load.loop(sweep)})"
         note = (
-            f"Medians of {human.plural(len(values), 'trial')}; min and max, and leaves not begun, pushed back or "
-            "failed, are of all of them; times from when a leaf was due."
+            f"Medians of {human.plural(len(values), 'trial')}. Minimum, maximum, and the counts of leaves not sent, "
+            "pushed back or failed cover all trials. Times start when a leaf was due."
         )
         return Listing(title, framed(lines), note, self.load.href(sweep, point))
 
@@ -109,8 +109,8 @@ class LogHammer:
         screen = screen_of(values.get(trial or "", {}))
         if trial is None or screen is None:
             return None
-        which = f", the nearest to the median of {len(values)}" if len(values) > 1 else ", the only one"
-        note = f"Trial {trial}{which}, as it stood at the end. Its min/avg/max are of tick means, not of leaves."
+        which = f", nearest to the median of {len(values)} trials" if len(values) > 1 else ", the only trial"
+        note = f"Trial {trial}{which}: the screen at the end. Its min/avg/max are of tick means, not of single leaves."
         return Listing(
             f"Hammer's own screen at {point.level}", screen.box(), note, self.load.results.places.href(trial)
         )
@@ -118,7 +118,7 @@ class LogHammer:
     # -- does it agree? --------------------------------------------------------------------------------------------
 
     def agreement(self) -> Table:
-        """A row a case of the hammer: its Δ beside the checkpoints over the same seconds, means over its screens."""
+        """One row per case of the hammer: its Δ beside the checkpoints of the same seconds, means over its screens."""
         body = []
         for sweep in (s for s in self.load.sweeps if not s.is_open):
             for point in sweep.points:
@@ -131,8 +131,8 @@ class LogHammer:
                     continue
                 head = f"{self.load.name(sweep)} · {point.level}"
                 body.append((Cell.text(head), *row[:2], self._worst(sweep, point, worst), *row[2:]))
-        columns = ("Case", "Checkpoints, over the screens' 30 s", "Hammer's Δ", "Apart, worst trial")
-        caption = "Hammer's Δ beside the checkpoints that were seen in the same run"
+        columns = ("Case", "Checkpoints, same 30 s", "Hammer's Δ", "Difference, worst trial")
+        caption = "The hammer's Δ and the checkpoints of the same run"
         return Table("hammer-agreement", caption, (*columns, "Checkpoints, window", "Oversupply"), tuple(body))
 
     def _worst(self, sweep: Sweep, point: Point, worst: float | None) -> Cell:
@@ -144,7 +144,7 @@ class LogHammer:
     # -- closed beside open ----------------------------------------------------------------------------------------
 
     def open_closed(self) -> Table:
-        """Two rows a log and rate that was measured with both kinds of loops."""
+        """Two rows for each log and rate that was measured with both an open and a closed loop."""
         figure = self.tables.figure
         times = {
             True: ("queue_mean", "queue_p99", "integrate_mean", "integrate_p99"),
@@ -158,12 +158,12 @@ class LogHammer:
                 loop, rate = Cell.text(self.load.loop(sweep)), self.tables.rate_cell(sweep, point)
                 body.append((Cell.text(head), loop, rate, *row))
         ends = ("mean, hammer: avg", "p99, hammer: max")
-        columns = [f"{which}: {end}" for which in ("In queue", "To integrate") for end in ends]
-        caption = "Open loop beside the hammer at the same offered rate"
+        columns = [f"{which}: {end}" for which in ("Time in queue", "Time to integrate") for end in ends]
+        caption = "The open loop and the hammer at the same offered rate"
         return Table("open-closed", caption, ("Log and rate", "Generator", "Achieved", *columns), tuple(body))
 
     def both(self) -> Iterator[tuple[tuple[Sweep, Point], tuple[Sweep, Point]]]:
-        """Each open loop with each closed one of the same log at the same offered rate."""
+        """Pairs of an open and a closed loop of the same log at the same offered rate."""
         for one in (s for s in self.load.sweeps if s.is_open):
             for other in self.load.sweeps:
                 same = (one.subject[:-1], one.antispam) == (other.subject[:-1], other.antispam)

@@ -1,4 +1,4 @@
-"""What limited a log, for a reader: the one place where a Limit becomes words."""
+"""Words for what limited a log: the only place where a Limit becomes text."""
 
 from benchstudy.families.log_write.limits import How, Limit, LimitedBy
 from benchstudy.report import human
@@ -18,9 +18,9 @@ _RESOURCES = {
     LimitedBy.UNKNOWN: "unknown",
 }
 _CPU = {
-    LimitedBy.GENERATOR_CPU: "generator CPU: client-limited",
+    LimitedBy.GENERATOR_CPU: "generator CPU (client-limited)",
     LimitedBy.SERVER_CPU: "server CPU",
-    LimitedBy.DATABASE_CPU: "database: its CPU",
+    LimitedBy.DATABASE_CPU: "database: CPU",
 }
 _FSYNC = {
     LimitedBy.DATABASE_FSYNC: "database: waits for fsync",
@@ -29,17 +29,17 @@ _FSYNC = {
 
 
 def resource(limit: Limit) -> str:
-    """In a word or two."""
+    """Name the resource in one or two words."""
     return _RESOURCES[limit.by]
 
 
 def told(limit: Limit) -> str:
-    """In a sentence; begins with the resource's name."""
+    """Describe the limit in a sentence that begins with the name of the resource."""
     match limit.by:
         case LimitedBy.NOTHING if limit.rate_per_s is None:
-            return "nothing: the offered rate was met"
+            return "nothing: the log achieved the offered rate"
         case LimitedBy.NOTHING:
-            return f"nothing: every rate that was tried kept the objective, up to {_rate(limit)}"
+            return f"nothing: every rate up to {_rate(limit)} met the objective"
         case LimitedBy.MEMORY:
             return f"memory: {limit.died} at {_rate(limit)}"
         case LimitedBy.DEATH:
@@ -47,14 +47,14 @@ def told(limit: Limit) -> str:
         case LimitedBy.DISK:
             what = f"disk: busy {human.percent(limit.share)} of the time"
         case LimitedBy.NEIGHBOUR:
-            whose = "other processes and the kernel's own threads"
-            what = f"unknown: {whose} had {human.percent(limit.share)} of the host's CPUs, all of which were busy"
+            whose = "other processes and kernel threads"
+            what = f"unknown: {whose} used {human.percent(limit.share)} of the host's CPUs, and all CPUs were busy"
         case LimitedBy.DATABASE_FSYNC | LimitedBy.SERVER_FSYNC:
             what = f"{_FSYNC[limit.by]} in {human.percent(limit.share)} of the samples"
         case LimitedBy.UNKNOWN:
-            whose = f", and other processes had {human.percent(limit.share or 0)} of the host's CPUs"
+            whose = f", and other processes used {human.percent(limit.share or 0)} of the host's CPUs"
             had = whose if limit.share else ""
-            what = f"unknown: no resource was used up{had}"
+            what = f"unknown: no resource was exhausted{had}"
         case _:
             what = _CPU[limit.by] + _in_which_way(limit)
     return f"{what} ({_used(limit)})"
@@ -62,8 +62,8 @@ def told(limit: Limit) -> str:
 
 def _in_which_way(limit: Limit) -> str:
     if limit.how is How.IN_BURSTS:
-        return f", in bursts: {human.number(limit.waiting)} of its threads were ready and had none, on average"
-    return ", on a host whose CPUs all were busy" if limit.how is How.HOST_FULL else ""
+        return f", in bursts: {human.number(limit.waiting)} of its threads were waiting for a CPU, on average"
+    return ", on a host with all CPUs busy" if limit.how is How.HOST_FULL else ""
 
 
 def _used(limit: Limit) -> str:

@@ -1,7 +1,7 @@
-"""What write tests of transparency logs say: sweeps over offered rates, capacity, what was the limit, reservations.
+"""The results of write tests of transparency logs: sweeps over offered rates, capacity, limits and warnings.
 
 Works on the tables of the family log_write (docs/families/log_write.md). A sweep is one log under one generator at
-rising offered rates; the case `rate=search` beside it is its capacity search. Antispam is what the page calls dedup.
+rising offered rates. The case `rate=search` is its capacity search. Tessera's page calls antispam "dedup".
 """
 
 import json
@@ -25,15 +25,15 @@ from benchstudy.model.family import UNKNOWN
 from benchstudy.report import human
 from benchstudy.report.results.results import Estimate, Results
 
-BACKLOG = 1.02  # of the offered rate: more than publish steps explain came from what had piled up before the window
-AGREEMENT = 0.03  # hammer's Δ and the checkpoints of the same run may differ by so much
+BACKLOG = 1.02  # of the offered rate: publish steps do not explain more, so it includes an earlier backlog
+AGREEMENT = 0.03  # largest accepted difference between the hammer's Δ and the checkpoints of the same run
 _FACTORS = ("target", "backend", "antispam", "limits", "front_ends", "duplicates", "generator", CLIENTS)
 CLIENT_LIMITED = "client-limited"
 
 
 @dataclass(frozen=True)
 class Point:
-    """One case of a sweep. `level` for a reader; `rate` in 1/s, None for the capacity search."""
+    """One case of a sweep. `level`: the rate as text. `rate`: in 1/s, None for the capacity search."""
 
     case: str
     level: str
@@ -42,9 +42,11 @@ class Point:
 
 @dataclass(frozen=True)
 class Sweep:
-    """One log under one generator; `points` by their rate. `is_open`: leaves begin at a rate, whatever became of the
-    others. `search`: the capacity search, where there is one. `clients`: from how many hosts, empty where that is no
-    factor."""
+    """One log under one generator, with `points` sorted by rate.
+
+    `is_open`: the generator is an open loop. `search`: the capacity search, if there is one. `clients`: the number of
+    load hosts, empty if that is not a factor.
+    """
 
     target: str
     backend: str
@@ -64,7 +66,7 @@ class Sweep:
 
     @property
     def subject(self) -> tuple[str, ...]:
-        """What is the same for a log with and without antispam under the same load."""
+        """The levels that a log with antispam shares with the one without, under the same load."""
         return (self.target, self.backend, self.limits, self.front_ends, self.duplicates, self.clients, self.generator)
 
     @property
@@ -73,7 +75,7 @@ class Sweep:
 
 
 class LogWrite(SweepResults):
-    """The sweeps of one family's results. `declared`: the family's block of the study as measured, {} if none."""
+    """The sweeps in the results of one family. `declared`: the family's block of the measured study, {} if none."""
 
     def __init__(self, results: Results, declared: Mapping[str, Any]):
         super().__init__(results)
@@ -82,7 +84,7 @@ class LogWrite(SweepResults):
 
     @cached_property
     def sweeps(self) -> list[Sweep]:
-        """In the study's order."""
+        """All sweeps, in the order of the study."""
         found: dict[tuple[str, ...], list[Point]] = {}
         for row in self.results.cases.iter_rows(named=True):
             rate = None if row["rate"] == SEARCH else float(row["rate_per_s"])
@@ -100,7 +102,7 @@ class LogWrite(SweepResults):
         return "open" in loops if loops else generator != "hammer"
 
     def subjects(self, *, is_open: bool | None = None) -> Iterator[list[Sweep]]:
-        """Sweeps that differ in antispam only, without first; `is_open`: only open or only closed loops."""
+        """Groups of sweeps that differ only in antispam, "no" first. `is_open`: only open, or only closed, loops."""
         groups: dict[tuple[str, ...], list[Sweep]] = {}
         for sweep in self.sweeps:
             if is_open in (None, sweep.is_open):
@@ -119,7 +121,7 @@ class LogWrite(SweepResults):
         return found
 
     def notes(self, target: str, case: str) -> list[dict[str, Any]]:
-        """What was found around the load, a mapping a trial that succeeded."""
+        """Facts about the load, one mapping per successful trial."""
         return self._notes.get((target, case), [])
 
     @cached_property
@@ -134,11 +136,11 @@ class LogWrite(SweepResults):
         return found
 
     def trials(self, sweep: Sweep, point: Point) -> dict[str, dict[str, float]]:
-        """Each trial that gave anything to its metrics."""
+        """The metrics of each trial that has any."""
         return self._by_trial.get((sweep.target, point.case), {})
 
     def typical(self, sweep: Sweep, point: Point, metric: str = "qps") -> str | None:
-        """The trial whose metric is nearest to the median: one that stands for the others, not the best of them."""
+        """The trial whose metric is nearest to the median: a typical one, not the best one."""
         median = self.median(metric, sweep, point)
         known = {trial: values[metric] for trial, values in self.trials(sweep, point).items() if metric in values}
         return min(known, key=lambda trial: abs(known[trial] - (median or 0.0)), default=None)
@@ -155,37 +157,37 @@ class LogWrite(SweepResults):
         return found
 
     def limits(self, sweep: Sweep, point: Point) -> Counter[str]:
-        """The resource that was the limit ("server CPU", "nothing" where the rate was met), by number of trials."""
+        """Number of trials by limiting resource: "server CPU", or "nothing" if the rate was achieved."""
         return Counter(resource(limit) for limit in self._limits.get((sweep.target, point.case), ()))
 
     def limit_texts(self, sweep: Sweep, point: Point) -> list[str]:
-        """What each trial says, in a sentence."""
+        """One sentence per trial about its limit."""
         return [told(limit) for limit in self._limits.get((sweep.target, point.case), ())]
 
     def _mostly(self, by: LimitedBy, sweep: Sweep, point: Point) -> bool:
-        """Whether that was the limit in half of the trials or more."""
+        """Whether this was the limit in at least half of the trials."""
         found = self._limits.get((sweep.target, point.case), [])
         return bool(found) and sum(limit.by is by for limit in found) >= len(found) / 2
 
     def client_limited(self, sweep: Sweep, point: Point) -> bool:
-        """Whether in half of the trials or more the generator, and not the log, was at its end."""
+        """Whether the generator, not the log, was the limit in at least half of the trials."""
         return self._mostly(LimitedBy.GENERATOR_CPU, sweep, point)
 
     def writers_bound(self, sweep: Sweep, point: Point) -> bool:
-        """Of a closed loop: nine in ten of its writers waited for an answer, by Little's law on its screen."""
+        """Whether nine in ten writers of a closed loop waited for an answer, by Little's law from its screen."""
         qps, queue, writers = (
             self.median(f"hammer_{metric}", sweep, point) for metric in ("qps", "queue_avg", "writers")
         )
         return bool(qps and queue and writers and qps * queue > BUSY_WRITERS * writers)
 
     def pushback_share(self, sweep: Sweep, point: Point) -> float:
-        """Of the leaves that were answered or failed, all trials together."""
+        """Share of the leaves that were answered or failed, over all trials."""
         pushback, accepted, errors = (self.total(m, sweep, point) for m in ("pushback", "accepted", "errors"))
         answered = pushback + accepted + errors
         return pushback / answered if answered else 0.0
 
     def lost_trials(self, sweep: Sweep, point: Point) -> int:
-        """How many trials failed because a leaf that the log had accepted is not in it."""
+        """How many trials failed because the log lost an accepted leaf."""
         estimate = self.estimate("qps", sweep, point)
         causes = estimate.causes if estimate is not None else ()
         return sum(count for reason, count in causes if reason.cause is Cause.DATA_LOST)
@@ -196,41 +198,41 @@ class LogWrite(SweepResults):
         return bool(declared) or any(note.get("emulated") for note in notes)
 
     def met(self, sweep: Sweep, point: Point) -> bool:
-        """Whether all that was offered was taken at once: integrated, nothing pushed back, nothing not begun."""
+        """Whether the log achieved the offered rate: leaves were integrated, not pushed back, and all sent."""
         share = self.median("achieved_share", sweep, point)
         refused = self.pushback_share(sweep, point) + self.not_begun_share(sweep, point)
         return share is not None and ACHIEVED <= share <= BACKLOG and refused <= 1 - ACHIEVED
 
     def not_begun_share(self, sweep: Sweep, point: Point) -> float:
-        """Of the leaves that were due, all trials together: so many were under way already that no more might be."""
+        """Share of the due leaves that were not sent because of the in-flight limit, over all trials."""
         dropped, *begun = (self.total(m, sweep, point) for m in ("dropped", "accepted", "pushback", "errors"))
         return dropped / (dropped + sum(begun)) if dropped else 0.0
 
     def error_share(self, sweep: Sweep, point: Point) -> float:
-        """Of the leaves that were begun, all trials together; without pushback."""
+        """Share of the sent leaves that failed, over all trials, without pushback."""
         errors, *others = (self.total(m, sweep, point) for m in ("errors", "accepted", "pushback"))
         return errors / (errors + sum(others)) if errors else 0.0
 
     def unfit(self, target: str, case: str) -> str:
-        """Why a case's figures are not its log's, so that no verdict between logs may rest on them."""
+        """Why the figures of a case do not describe its log, so that logs are not compared by them; "" if they do."""
         for sweep in self.sweeps:
             for point in sweep.every_point:
                 if (sweep.target, point.case) == (target, case):
                     reasons = {
                         "client-limited": self.client_limited(sweep, point),
                         "writers-bound": self.writers_bound(sweep, point),
-                        "other processes had the host's CPUs": self.others_busy(sweep, point),
-                        "it lost leaves that it had accepted": self.lost_trials(sweep, point),
+                        "other processes used the host's CPUs": self.others_busy(sweep, point),
+                        "it lost accepted leaves": self.lost_trials(sweep, point),
                     }
                     return next((reason for reason, holds in reasons.items() if holds), "")
         return ""
 
     def others_busy(self, sweep: Sweep, point: Point) -> bool:
-        """Whether in half of the trials or more other processes had the host's CPUs."""
+        """Whether other processes used the host's CPUs in at least half of the trials."""
         return self._mostly(LimitedBy.NEIGHBOUR, sweep, point)
 
     def marks(self, sweep: Sweep, point: Point) -> tuple[str, ...]:
-        """Reservations about a point, in a word or two each."""
+        """Warnings about a point, one or two words each."""
         found = []
         if self.client_limited(sweep, point):
             found.append(CLIENT_LIMITED)
@@ -240,7 +242,7 @@ class LogWrite(SweepResults):
             found.append("host busy")
         shares = {
             "pushback": self.pushback_share(sweep, point),
-            "not begun": self.not_begun_share(sweep, point),
+            "not sent": self.not_begun_share(sweep, point),
             "errors": self.error_share(sweep, point),
         }
         found += [f"{name} {_percent(share)}" for name, share in shares.items() if share]
@@ -255,11 +257,11 @@ class LogWrite(SweepResults):
     # -- the highest -----------------------------------------------------------------------------------------------
 
     def best(self, sweep: Sweep) -> tuple[Point, Estimate] | None:
-        """The point with the largest median growth of the tree; None when no trial gave any."""
+        """The point with the largest median growth of the tree; None if no trial measured any."""
         return self.highest("qps", sweep, sweep.every_point)
 
     def highest_met(self, sweep: Sweep) -> Point | None:
-        """The highest fixed rate below the first that was not met; None when not even the lowest was."""
+        """The highest fixed rate below the first one that was not achieved; None if the lowest was not achieved."""
         met = None
         for point in sweep.points:
             if not self.met(sweep, point):
@@ -268,8 +270,9 @@ class LogWrite(SweepResults):
         return met
 
     def shown(self, sweep: Sweep) -> Point | None:
-        """What stands for a sweep where one rate must: the highest that was met, else that with the most, else the
-        search."""
+        """The point that represents a sweep: the highest rate that was achieved, else the one with the highest QPS,
+        else the search.
+        """
         known = [point for point in sweep.points if self.median("qps", sweep, point) is not None]
         most = max(known, key=lambda point: self.median("qps", sweep, point) or 0.0, default=None)
         searched = sweep.search if sweep.search and self.trials(sweep, sweep.search) else None
@@ -278,13 +281,13 @@ class LogWrite(SweepResults):
     # -- names -----------------------------------------------------------------------------------------------------
 
     def label(self, sweep: Sweep) -> str:
-        """What the study calls the backend, with what is not what its kind says: "MariaDB (MySQL kind)"."""
+        """The backend's label in the study, such as "MariaDB (MySQL kind)"."""
         notes = (note for point in sweep.every_point for note in self.notes(sweep.target, point.case))
         noted = next((note["backend"] for note in notes if note.get("backend")), sweep.backend)
         return str(self._backends.get(sweep.backend, {}).get("label") or noted)
 
     def kind(self, sweep: Sweep) -> str | None:
-        """Which of Tessera's storage implementations; None for one that the study does not know, an imported one."""
+        """Tessera's storage implementation; None for an imported backend that the study does not declare."""
         return self._backends.get(sweep.backend, {}).get("kind")
 
     def loop(self, sweep: Sweep) -> str:
@@ -299,11 +302,11 @@ class LogWrite(SweepResults):
         return human.plural(int(sweep.front_ends), "front end") if known else "front ends unknown"
 
     def varies(self, factor: str) -> bool:
-        """Whether the study has more than one level of it, so that a reader must be told which."""
+        """Whether the study has more than one level of the factor."""
         return len(self.results.targets if factor == "target" else self.results.levels(factor)) > 1
 
     def name(self, sweep: Sweep, *, dedup: bool = True, generator: bool | None = None) -> str:
-        """A sweep for a reader: "POSIX, local disk · 1-core-1GB · dedup · hammer", without what never varies."""
+        """The title of a sweep, such as "POSIX, local disk · 1-core-1GB · dedup · hammer", without constant factors."""
         parts = [sweep.target] if self.varies("target") else []
         parts += [self.label(sweep), self.resources(sweep)]
         parts += [self.front_ends(sweep)] if self.varies("front_ends") else []

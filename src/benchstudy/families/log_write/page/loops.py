@@ -1,4 +1,4 @@
-"""Open and closed loops in one picture: what either says of the same log at the same offered rate."""
+"""A figure of open and closed loops on the same log at the same offered rate."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -12,7 +12,7 @@ from benchstudy.report import human
 from benchstudy.report.exhibits.figuredata import leading
 from benchstudy.report.figures.panels import Axis, Style, strip_panel
 
-# By panel: the metric of open loops, and that of the hammer, whose figures are means of ticks.
+# For each panel: the metric of open loops, and that of the hammer, whose times are tick means.
 _MEASURES = {
     "Achieved": ("qps", "qps", "1/s"),
     "Time in queue, mean": ("queue_mean", "hammer_queue_avg", "s"),
@@ -23,13 +23,13 @@ _ESTIMATES = {**dict.fromkeys(("x", "low", "high"), pl.Float64), "tip median": p
 
 
 class LogLoops:
-    """Figures of logs that were measured with both kinds of loops. `hammer` finds them."""
+    """Figures of logs that were measured with open and closed loops. `hammer` finds them."""
 
     def __init__(self, load: LogWrite, hammer: LogHammer):
         self.load, self._pairs = load, list(hammer.both())
 
     def figures(self) -> Iterator[Drawn]:
-        """One figure: a row for each log, rate and loop, a panel for each measure; none without such a log."""
+        """One figure, with a row per log, rate and loop and a panel per metric; no figure without such a log."""
         rows = {self._name(sweep, point): (sweep, point) for pair in self._pairs for sweep, point in pair}
         style = Style(tuple(rows))
         panels = []
@@ -40,17 +40,17 @@ class LogLoops:
                 axis = Axis(title, unit)
                 panels.append(strip_panel(title, points, estimates, axis, style))
         if panels:
-            caption = "The open loop and the hammer, a closed loop, at the same offered rate, trial by trial."
+            caption = "The open loop and the hammer (a closed loop) at the same offered rate, trial by trial."
             yield "open-closed-loops", caption, panels, style, []
 
     def _name(self, sweep: Sweep, point: Point) -> str:
-        # The loop first: what is too long for an axis loses its end.
+        # The loop first, because an axis cuts off the end of a long label.
         return f"{'open' if sweep.is_open else 'closed'} · {point.level} · {self.load.name(sweep, generator=False)}"
 
     def _frames(
         self, rows: dict[str, tuple[Sweep, Point]], metrics: dict[str, str], unit: str
     ) -> tuple[pl.DataFrame, pl.DataFrame]:
-        """Trials and medians, as `strip_panel` wants them."""
+        """Trials and medians, in the format of `strip_panel`."""
         points: list[dict[str, Any]] = []
         estimates: list[dict[str, Any]] = []
         for name, (sweep, point) in rows.items():

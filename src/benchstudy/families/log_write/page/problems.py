@@ -1,4 +1,4 @@
-"""What a reader must know beside the figures of a generator: the one place where a Problem becomes words."""
+"""Sentences about problems of a generator's figures: the only place where a Problem becomes text."""
 
 from collections.abc import Callable
 from functools import partial
@@ -8,48 +8,47 @@ from benchstudy.families.log_write.problems import Problem, Rule
 from benchstudy.model import rounding
 
 _SENTENCES = {
-    Rule.LOST: "{lost} leaves that the log said it has are not there ({said})",
+    Rule.LOST: "the log lost {lost} leaves that it had accepted ({said})",
     Rule.UNREAD: "{unread} of {asked} proofs could not be read ({said})",
     Rule.CONSISTENCY: "{missing} of {asked} checkpoints could not be compared",
     Rule.DROPPED: (
-        "{dropped} of {planned} leaves were not begun, because {max_in_flight} were in flight; {in_flight:.0f} "
-        "accepted ones were, on average, which is their rate × their latency: more would need a higher max_in_flight, "
+        "{dropped} of {planned} leaves were not sent, because {max_in_flight} were in flight. On average "
+        "{in_flight:.0f} accepted leaves were in flight (rate × latency). A higher rate needs a higher max_in_flight "
         "or a faster log"
     ),
-    Rule.PUSHBACK: "the log refused {refused} of {sent} leaves for being overloaded",
-    Rule.ERRORS: "{errors} of {sent} leaves failed (in the whole run: {said})",
-    Rule.LATE: "1 % of the leaves were begun {late_s} s late or more: the generator was the limit",
-    Rule.POLLS: "{failed} of {asked} could not read the checkpoint",
+    Rule.PUSHBACK: "the log was overloaded and refused {refused} of {sent} leaves",
+    Rule.ERRORS: "{errors} of {sent} leaves failed (over the whole run: {said})",
+    Rule.LATE: "1 % of the leaves were sent {late_s} s late or more: the generator was the limit",
+    Rule.POLLS: "{failed} of {asked} polls could not read the checkpoint",
     Rule.DIED: (
-        "servers died at {died} of {windows} windows of the search, the first time at {rate_per_s:g}/s ({said}); each "
-        "time it went on with a fresh log, and what the one before had accepted last was asked for no more"
+        "servers died in {died} of {windows} windows of the search, first at {rate_per_s:g}/s ({said}). Each time the "
+        "search continued with a fresh log, and the last leaves that the old log had accepted were not checked"
     ),
     Rule.OFFERED: (
-        "{offered}/s were asked for, and the tree grew by {qps}/s ({share}); what is missing was not begun, was "
-        "refused, or was a duplicate that the log did not add again"
+        "{offered}/s were offered, and the tree grew by {qps}/s ({share}). The missing leaves were not sent, were "
+        "refused, or were duplicates that the log did not add again"
     ),
     Rule.OVERSUPPLY: (
-        "{oversupply} of {offered} writes of the last second found none of {writers} writers free, so they were never "
-        "sent"
+        "{oversupply} of {offered} writes of the last second were not sent, because none of {writers} writers was free"
     ),
     Rule.WRITERS: (
-        "{busy:.0f} of {writers} were waiting for an answer on average: the rate is what so many writers can do, the "
-        "log may be able to do more"
+        "{busy:.0f} of {writers} writers were waiting for an answer on average. Their number limited the rate, and the "
+        "log may be faster"
     ),
     Rule.TOO_MANY_WRITERS: (
-        "{qps}/s × {queue_s:g} s in queue make {busy:.0f} writers, but there are {writers}: the mean of tick means is "
+        "{qps}/s × {queue_s:g} s in queue imply {busy:.0f} writers, but there are {writers}: the mean of tick means is "
         "not the mean of the leaves"
     ),
-    Rule.WINDOW: "the mean of {qps}/s is over the first {covered_s:g} s, not over {window_s} s as printed",
+    Rule.WINDOW: "the mean of {qps}/s covers the first {covered_s:g} s, not {window_s} s as printed",
     Rule.LONGER_THAN_THE_LOG: (
-        "{qps}/s over {window_s} s would be more than the whole tree of {size}; it is over {longest_s} s at most"
+        "{qps}/s over {window_s} s would exceed the tree size of {size}, so it covers at most {longest_s} s"
     ),
-    Rule.ORDER: "min/avg/max of {times} do not rise: {min_s:g}/{avg_s:g}/{max_s:g} s",
-    Rule.SKEW: "the clients began {skew_s} s apart, {share} of the window, in which not all of them loaded",
-    Rule.SAMPLES: "no leaf had been seen to be integrated, so the zeros of queue and integrate are no times",
+    Rule.ORDER: "min/avg/max of {times} are not in ascending order: {min_s:g}/{avg_s:g}/{max_s:g} s",
+    Rule.SKEW: "the clients started {skew_s} s apart: for {share} of the window, not all of them sent load",
+    Rule.SAMPLES: "no leaf had been integrated yet, so the zeros of queue and integrate are not times",
     Rule.MEANS: (
-        f"min/avg/max of queue and integrate are of the last {MEANS_KEPT} tick means or fewer, each of about 100 "
-        "leaves at most, and no leaf's own times"
+        f"min/avg/max of queue and integrate are over at most the last {MEANS_KEPT} tick means, each of about 100 "
+        "leaves at most, and are not times of single leaves"
     ),
 }
 
@@ -62,7 +61,7 @@ _ROUNDED: dict[str, Callable[[float], str]] = {
 
 
 def told(problem: Problem) -> str:
-    """In a sentence; that of an old record as it was written then."""
+    """Describe the problem in a sentence. An old record keeps the sentence that it has."""
     if "sentence" in problem.facts:
         return problem.facts["sentence"]
     rounded = {name: _ROUNDED[name](fact) for name, fact in problem.facts.items() if name in _ROUNDED}

@@ -1,4 +1,4 @@
-"""The Tessera page's figures (data/published/tessera.csv) beside ours, and what is wrong with them, found by rule."""
+"""The figures of Tessera's page (data/published/tessera.csv) beside ours, and the problems that rules find in them."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -22,12 +22,12 @@ from benchstudy.report.tables.tables import MISSING, Cell, Table
 FILE = "tessera.csv"
 APART = (
     "The published figures come from other machines, other storage and other days, and their number of repetitions is "
-    "not told. They stand beside ours so that both can be read; neither a ratio nor an order of the two means anything."
+    "not published. They stand beside ours for orientation only: neither a ratio nor a ranking of the two is valid."
 )
 _KINDS = {"gcp": "GCP", "posix": "POSIX", "mysql": "MySQL", "aws": "AWS"}
-# The page's dedup: "no", "yes", and where it does not say.
+# Dedup on the page: "no", "yes", or not stated.
 _DEDUP = {"no": "no dedup", "yes": "dedup", None: "dedup not stated"}
-# A field of a screen to its row of a published box: operation and statistic.
+# Maps a field of a screen to its row of a published box: operation and statistic.
 _BOX = {
     "read_workers": ("read", "workers"),
     "read_max_per_s": ("read", "max_rate"),
@@ -42,7 +42,7 @@ _BOX = {
 
 
 class LogPublished:
-    """`folder` holds the CSV file; `load` is what was measured, None where this family was not."""
+    """`folder` holds the CSV file. `load`: the measured results, None if this family was not measured."""
 
     def __init__(self, folder: Path, load: LogWrite | None):
         self._load = load
@@ -51,14 +51,14 @@ class LogPublished:
     # -- beside ours -----------------------------------------------------------------------------------------------
 
     def table(self) -> Table:
-        """A row a published backend, its resources and front ends: QPS as printed, and ours of the same kind."""
+        """One row per published backend, resources and front ends: QPS as printed, and ours of the same kind."""
         rates = self._rows.filter((pl.col("statistic") == "qps") & (pl.col("op") == "write"))
         body, beside = [], set()
         for (kind, resources, front_ends), rows in rates.group_by(
             "backend", "resources", "front_ends", maintain_order=True
         ):
             printed = [_printed(rows.filter(pl.col("antispam").eq_missing(pl.lit(level)))) for level in _DEDUP]
-            # Ours stand once, in the first row of their kind: they match none of the page's machines.
+            # Ours stand only in the first row of their kind, because they match no machine of the page.
             ours = [MISSING if kind in beside else self._ours(str(kind), level) for level in ("no", "yes")]
             beside.add(kind)
             parts = [_KINDS[str(kind)], *([resources] if resources else [])]
@@ -70,7 +70,7 @@ class LogPublished:
         return Table("published", caption, ("Published for", *columns), tuple(body))
 
     def _ours(self, kind: str, antispam: str) -> Cell:
-        """The log of that kind that took most; open loops before the hammer, which offers a slow log less."""
+        """The fastest log of that kind. Open loops come before the hammer, which offers less to a slow log."""
         load = self._load
         mine = [s for s in load.sweeps if load.kind(s) == kind and s.antispam == antispam] if load is not None else []
         if load is None or not mine:
@@ -88,7 +88,7 @@ class LogPublished:
     # -- boxes -----------------------------------------------------------------------------------------------------
 
     def screens(self) -> dict[str, HammerScreen]:
-        """The boxes on the page, by the section and what it says about dedup."""
+        """The boxes on the page, by section and dedup."""
         found = {}
         boxes = self._rows.filter(pl.col("section").str.ends_with(": box"))
         for (section, antispam), rows in boxes.group_by("section", "antispam", maintain_order=True):
@@ -100,7 +100,7 @@ class LogPublished:
         yield (
             "Published boxes, other hardware",
             [
-                Listing(name, screen.box(), "Published; one screen, no repeats.")
+                Listing(name, screen.box(), "Published: one screen, not repeated.")
                 for name, screen in self.screens().items()
             ],
         )
@@ -108,12 +108,12 @@ class LogPublished:
     # -- what is wrong ---------------------------------------------------------------------------------------------
 
     def problems(self) -> list[str]:
-        """What is wrong with or missing from the published figures, each in a sentence."""
+        """One sentence for each problem or gap of the published figures."""
         screens = self.screens()
         return [*_in_screens(screens), *self._beside_text(screens), *self._missing(screens)]
 
     def _beside_text(self, screens: Mapping[str, HammerScreen]) -> Iterator[str]:
-        """Sentences that say something else than the box below them."""
+        """Sentences that contradict the box below them."""
         texts = self._rows.filter(pl.col("section").str.ends_with(": text") & (pl.col("statistic") == "qps"))
         found = []
         for row in texts.iter_rows(named=True):
@@ -123,27 +123,27 @@ class LogPublished:
             if screen is not None and screen.qps != row["value"]:
                 found.append(f"“{row['as_printed']}” above {screen.qps}/s ({name})")
         if found:
-            yield f"Text and box differ, and which of the two is the result is not told: {'; '.join(found)}."
+            yield f"Text and box differ, and the page does not say which is the result: {'; '.join(found)}."
 
     def _missing(self, screens: Mapping[str, HammerScreen]) -> Iterator[str]:
         rates = self._rows.filter((pl.col("statistic") == "qps") & (pl.col("op") == "write"))
         bounds = rates.filter(pl.col("relation").is_in([">", "~"])).height
         empty = rates.filter(pl.col("value").is_null())["as_printed"].to_list()
         yield (
-            f"{len(screens)} pasted screens without repeats: no rate has a number of runs, an interval, a warm-up or "
-            "the command behind it. hammer's default makes a tenth of the leaves duplicates."
+            f"{len(screens)} pasted screens without repetitions: the page gives no number of runs, interval, warm-up "
+            "or command for any rate. By default the hammer makes a tenth of the leaves duplicates."
         )
-        yield f"{bounds} rates are only bounded (“>”) or rounded (“around”): how far above, or how near, is not told."
+        yield f"{bounds} rates are only bounded (“>”) or rounded (“around”): the page does not say by how much."
         if empty:
             said = ", ".join(f"“{text.rstrip('.')}”" for text in dict.fromkeys(empty))
             yield f"{len(empty)} rates are missing: {said}."
         reading = [name for name, screen in screens.items() if screen.read_max_per_s]
         if reading:
-            yield f"Some boxes have reads beside the writes, the others none: {'; '.join(reading)}."
+            yield f"Some boxes include reads besides the writes, others do not: {'; '.join(reading)}."
 
 
 def _in_screens(screens: Mapping[str, HammerScreen]) -> Iterator[str]:
-    """What the hammer's parser finds in a box; the same finding in several boxes is said once."""
+    """Problems that the parser of the hammer finds in a box. The same finding in several boxes is listed once."""
     everywhere: dict[str, list[str]] = {}
     for name, screen in screens.items():
         for problem in of_screen(screen):
@@ -168,7 +168,7 @@ def _screen(rows: pl.DataFrame) -> HammerScreen:
 
 
 def _printed(rows: pl.DataFrame) -> Cell:
-    """What the page says of one rate: its sentence or table, and the box where there is one."""
+    """How the page gives one rate: in a sentence or table, and in the box if there is one."""
     if rows.is_empty():
         return MISSING
     said: list[str] = []
@@ -179,7 +179,7 @@ def _printed(rows: pl.DataFrame) -> Cell:
 
 
 def show(page: PublishedPage, results: Results | None) -> None:
-    """QPS by backend: as printed, and our log of the same kind that took most; the page's boxes below."""
+    """Show QPS by backend as printed, our fastest log of the same kind, and the boxes of the page."""
     load = None
     if results is not None:
         load = LogWrite(results, sessions.declared(page.indexes(results.family), results.family))
@@ -190,7 +190,7 @@ def show(page: PublishedPage, results: Results | None) -> None:
 
 SECTION = Section(
     title="Transparency log",
-    introduction="Entries a second that a log took, and the screens the page shows for them.",
+    introduction="Entries per second that a log integrated, and the screens that the page shows.",
     files={FILE: "Tessera: storage performance"},
     show=show,
     order=40,

@@ -1,4 +1,4 @@
-"""Why a rate failed in a capacity search, for a reader: the one place where a Reason becomes words."""
+"""Sentences about why a rate failed in a capacity search: the only place where a Reason becomes text."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -6,16 +6,16 @@ from typing import Any
 from benchstudy.families.log_write.search import Missed
 from benchstudy.report import human
 
-_EXTRA = {"dropped": "never begun", "pushback": "pushed back"}
+_EXTRA = {"dropped": "not sent", "pushback": "pushed back"}
 
 
 def told(row: Mapping[str, Any]) -> str:
-    """In a sentence; "" when the rate passed. `row`: of the table `steps`."""
+    """Describe the reason in a sentence; "" if the rate passed. `row`: a row of the series `steps`."""
     if row["missed"] is None:
         return ""
     why = _missed(row)
     busy = row["busy_generator"]
-    return f"client-limited, the generator at {human.percent(busy)} of its CPU: {why}" if busy else why
+    return f"client-limited, the generator used {human.percent(busy)} of its CPU: {why}" if busy else why
 
 
 def _missed(row: Mapping[str, Any]) -> str:
@@ -27,12 +27,12 @@ def _missed(row: Mapping[str, Any]) -> str:
             return f"achieved {human.percent(seen)} of the offered rate, not {human.percent(bound)}{shown}"
         case Missed.ERRORS:
             share, most = human.percent(seen), human.percent(bound)
-            return f"{human.plural(row['errors'], 'error')}, {share} of the leaves, and the bound is {most}"
+            return f"{human.plural(row['errors'], 'error')}, {share} of the leaves; the bound is {most}"
         case Missed.NOT_INTEGRATED:
             return f"{seen:.0f} accepted leaves were not integrated in time"
         case Missed.INTEGRATE_TIME:
-            shown = "no leaf was" if seen is None else f"{human.quantity(seen, 's')} until p99 was"
-            return f"{shown} integrated, and the bound is {bound:g} s"
+            shown = "no leaf was integrated" if seen is None else f"p99 of integration was {human.quantity(seen, 's')}"
+            return f"{shown}; the bound is {bound:g} s"
         case Missed.NOTHING_ACCEPTED:
             return f"the log accepted no leaf: {row['said']}"
         case _:

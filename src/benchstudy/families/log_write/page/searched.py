@@ -1,4 +1,4 @@
-"""The hockey stick of the capacity searches: every attempt at every rate, and the rates at which servers died."""
+"""Figures of capacity searches: every attempt at every rate, and the rates at which servers died."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -15,9 +15,9 @@ from benchstudy.report.figures.layers import layered, reference_layers
 from benchstudy.report.figures.panels import Axis, Panel, Reference, Style, trend_panel
 from benchstudy.report.tables.tables import slug
 
-AS_OFFERED = "all that was offered"
+AS_OFFERED = "achieved = offered"
 _STYLE = Style(("no dedup, passed", "dedup, passed", "no dedup, failed", "dedup, failed", AS_OFFERED))
-# In two words at most, why servers died at an attempt.
+# Why servers died during an attempt, in at most two words.
 _DEATHS = {Cause.OOM: "OOM", Cause.SERVER_DIED: "server died"}
 _WIDE = 4.0
 _NUMBER = pl.Float64
@@ -34,13 +34,13 @@ class LogSearched:
         self.load = load
 
     def figures(self) -> Iterator[Drawn]:
-        """For each log that was searched: achieved and time to integrate by offered rate."""
+        """For each log with a capacity search: achieved rate and time to integrate by offered rate."""
         for sweeps in self.load.subjects(is_open=True):
             rows = [row | {"dedup": s.dedup} for s in sweeps if s.search for row in self._steps(s, s.search)]
             if len({row["offered_per_s"] for row in rows}) < 2:
                 continue
             name = self.load.name(sweeps[0], dedup=False, generator=False)
-            caption = f"{name}: every attempt of the capacity search at a rate.{_deaths_told(rows)}"
+            caption = f"{name}: every attempt of the capacity search.{_deaths_told(rows)}"
             series = sorted({_series(row) for row in rows if row["cause"] not in _DEATHS}, key=_STYLE.names.index)
             yield slug(f"searched-{name}"), caption, list(self._panels(rows)), _STYLE, [*series, AS_OFFERED]
 
@@ -53,10 +53,10 @@ class LogSearched:
     def _panels(self, rows: Sequence[dict[str, Any]]) -> Iterator[Panel]:
         rates = sorted({float(row["offered_per_s"]) for row in rows})
         ends = [rates[0], rates[-1]]
-        wide = ends[1] > _WIDE * ends[0]  # a logarithmic axis of less than that has hardly a tick
-        x = Axis("Offered leaves a second", "1/s", log=wide, shared=rates, from_zero=False)
+        wide = ends[1] > _WIDE * ends[0]  # a logarithmic axis over a smaller range has hardly a tick
+        x = Axis("Offered leaves per second", "1/s", log=wide, shared=rates, from_zero=False)
         drawn = {
-            "Achieved": ("achieved_per_s", "1/s", "Integrated leaves a second", ends),
+            "Achieved": ("achieved_per_s", "1/s", "Integrated leaves per second", ends),
             "Time to integrate, p99": ("integrate_p99_s", "s", "Time to integrate, p99", []),
         }
         line = pl.DataFrame({"series": [AS_OFFERED] * 2, "x": ends, "y": ends, "low": ends, "high": ends})
@@ -80,14 +80,16 @@ class LogSearched:
                 "tip verdict": reasons.told(row) or "passed",
             }
             for row in rows
-            if row[column] and row["cause"] not in _DEATHS  # what a server did until it died is no rate
+            if row[column] and row["cause"] not in _DEATHS  # a server that died has no achieved rate
         ]
         return leading(self.load.results, pl.DataFrame(found, schema=_POINTS))
 
 
 def crossed_out(panel: Panel, failed: Sequence[Reference], x: Axis) -> Panel:
-    """With an upright line at each rate that has no point because something failed there. `x`: the panel's axis, with
-    all rates among its shared values."""
+    """Add a vertical line to the panel at each rate of `failed`, which has no point because of a failure.
+
+    `x`: the panel's axis, whose shared values include these rates.
+    """
     if not failed:
         return panel
     lines = reference_layers(failed, horizontal=False, encoding=x.encode([]))
@@ -108,4 +110,4 @@ def _deaths(rows: Sequence[dict[str, Any]]) -> dict[float, str]:
 
 def _deaths_told(rows: Sequence[dict[str, Any]]) -> str:
     told = ", ".join(f"{why} at {human.quantity(rate, '1/s')}" for rate, why in _deaths(rows).items())
-    return f" Where a server died there is a line in the place of a point: {told}." if told else ""
+    return f" A vertical line marks a rate at which a server died: {told}." if told else ""

@@ -1,4 +1,4 @@
-"""The first and the last words of the page of write tests: the answer, the objective, what is weak."""
+"""The answer, the objective and the weaknesses on the page of write tests."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -9,11 +9,11 @@ from benchstudy.families.log_write.page.problems import told
 from benchstudy.families.log_write.problems import Problem, Rule
 from benchstudy.report import human
 
-# Of the problems that a generator's parser finds, those that no table shows.
+# Problems that the parser of a generator finds and that no table shows.
 _OWN_PROBLEMS = {
     Rule.UNREAD: "proofs that could not be read",
     Rule.CONSISTENCY: "checkpoints that could not be compared",
-    Rule.LATE: "leaves begun late",
+    Rule.LATE: "leaves sent late",
     Rule.POLLS: "checkpoints that could not be read",
     Rule.ERRORS: "errors",
     Rule.DIED: "servers that died in the capacity search",
@@ -27,7 +27,7 @@ class LogSummary:
     # -- the answer ------------------------------------------------------------------------------------------------
 
     def answers(self) -> list[dict[str, Any]]:
-        """For each resources the rate of each log, as `Page.show_answers` wants them: its capacity, else its most."""
+        """The capacity of each log, or else its highest QPS, by resources, in the format of `Page.show_answers`."""
         groups: dict[tuple[str, str], list[dict[str, str]]] = {}
         for sweeps in self.load.subjects():
             for sweep in sweeps:
@@ -35,7 +35,7 @@ class LogSummary:
                     groups.setdefault(("capacity", sweep.limits), []).append(self._capacity(sweep, sweep.search))
                 elif not any(other.search for other in self._same_log(sweep)):
                     groups.setdefault(("most", sweep.limits), []).append(self._most(sweep))
-        titles = {"capacity": "Highest rate that keeps the objective", "most": "Most leaves a second"}
+        titles = {"capacity": "Highest rate that meets the objective", "most": "Highest rate of leaves (per second)"}
         resources = {sweep.limits: self.load.resources(sweep) for sweep in self.load.sweeps}
         notes = {"capacity": self.objective(), "most": ""}
         return [
@@ -44,7 +44,7 @@ class LogSummary:
         ]
 
     def _same_log(self, sweep: Sweep) -> list[Sweep]:
-        """The same log under other generators: one answer a log is enough, and the search's is the best."""
+        """The same log under all generators: a log has only one answer, and a search has priority."""
         return [s for s in self.load.sweeps if (s.subject[:-1], s.antispam) == (sweep.subject[:-1], sweep.antispam)]
 
     def _capacity(self, sweep: Sweep, point: Point) -> dict[str, str]:
@@ -54,7 +54,7 @@ class LogSummary:
             return {"name": name, "value": "–", "evidence": passed.failure if passed else "nothing was measured"}
         fails = self.load.median("capacity_fail", sweep, point)
         parts = [
-            f"fails at {human.quantity(fails, '1/s')}" if fails else "no rate that was tried failed",
+            f"fails at {human.quantity(fails, '1/s')}" if fails else "no rate failed",
             human.evidence(passed.summary, "1/s"),
             *self._limit(sweep, point),
             *self.load.marks(sweep, point),
@@ -87,66 +87,65 @@ class LogSummary:
 
     def _limit(self, sweep: Sweep, point: Point) -> list[str]:
         found = self.load.limits(sweep, point).most_common(1)
-        # What the generator limited, or others on the host, is among the marks.
+        # A limit by the generator or by other processes is among the marks.
         marked = self.load.client_limited(sweep, point) or self.load.others_busy(sweep, point)
         if not found or marked:
             return []
         if found[0][0] == NOTHING:
-            return ["met" if len(sweep.points) > 1 else "met; no other rate was tried"]
+            return ["achieved" if len(sweep.points) > 1 else "achieved; no other rate was tried"]
         return [f"limit: {found[0][0]}"]
 
     def _lost(self, sweep: Sweep) -> list[str]:
-        """Whatever the rate: a log that loses leaves at any has no answer without that."""
+        """Name the rates at which the log lost leaves: every answer about the log says so."""
         levels = [point.level for point in sweep.every_point if self.load.lost_trials(sweep, point)]
         return [f"lost leaf at {', '.join(levels)}"] if levels else []
 
     def objective(self) -> str:
-        """What a rate must keep to pass in the capacity search, as declared before; "" without any search."""
+        """The declared objective of the capacity search, in words; "" without a search."""
         said: Mapping[str, Any] = self.load.declared.get("search") or {}
         if not said or not any(sweep.search for sweep in self.load.sweeps):
             return ""
         return (
-            f"A rate passes when in {human.plural(said['windows'], 'window')} of {said['window']:g} s in a row at "
-            f"least {human.percent(said['min_achieved'])} of what was offered was integrated, at most "
-            f"{human.percent(said['max_errors'])} "
-            f"were errors, no accepted leaf was missing, and 99 % of the leaves were integrated within "
-            f"{said['max_integrate_p99']:g} s. Rates are tried until the lowest that failed is at most "
-            f"{human.percent(said['within'])} above the highest that passed."
+            f"A rate passes if it meets the objective in {human.plural(said['windows'], 'window')} of "
+            f"{said['window']:g} s in a row: at least {human.percent(said['min_achieved'])} of the offered leaves are "
+            f"integrated, at most {human.percent(said['max_errors'])} fail, no accepted leaf is missing, and 99 % of "
+            f"the leaves are integrated within {said['max_integrate_p99']:g} s. The search ends when the lowest rate "
+            f"that failed is at most {human.percent(said['within'])} above the highest rate that passed."
         )
 
     # -- what is weak ----------------------------------------------------------------------------------------------
 
     def weaknesses(self) -> Iterator[str]:
-        """What a reader should hold against these figures in particular."""
+        """The weaknesses of these figures in particular, one sentence each."""
         load = self.load
         points = [(s, p) for s in load.sweeps for p in s.every_point if load.median("qps", s, p) is not None]
         lost = [(s, p) for s in load.sweeps for p in s.every_point if load.lost_trials(s, p)]
         if lost:
             names = ", ".join(f"{load.name(s)} at {p.level}" for s, p in lost)
-            yield f"Accepted leaves were lost: {names}. A log that loses leaves has no rate worth telling."
+            yield f"Accepted leaves were lost: {names}. The rate of a log that loses leaves is meaningless."
         limited = [(s, p) for s, p in points if load.client_limited(s, p) or load.writers_bound(s, p)]
         if limited:
             yield (
-                f"{len(limited)} of {human.plural(len(points), 'case')} client-limited or writers-bound: there the "
-                "generator decided the rate, and the log may take more."
+                f"{len(limited)} of {human.plural(len(points), 'case')} are client-limited or writers-bound: the "
+                "generator limited the rate, and the log may be faster."
             )
         busy = [(s, p) for s, p in points if load.others_busy(s, p)]
         if busy:
             yield (
-                f"In {len(busy)} of {human.plural(len(points), 'case')} other processes had the host's CPUs while "
-                "the log was at its end: there the rate is what they left."
+                f"In {len(busy)} of {human.plural(len(points), 'case')} other processes used the host's CPUs while "
+                "the log was at its limit, so the rate depends on them."
             )
         emulated = list(dict.fromkeys(load.label(s) for s, _ in points if load.emulated(s)))
         if emulated:
             names = ", ".join(emulated)
-            yield f"{names}: on an emulator in memory, whose rates say nothing of the service it stands for."
+            yield f"{names}: these run on an in-memory emulator, whose rates say nothing about the real service."
         yield from self._about_the_hammer(points)
         yield from self._about_windows(points)
         yield from self._told_by_the_generator(points)
         if any(load.best(s) is not None and len(s.points) > 1 for s in load.sweeps):
             yield (
-                "The most leaves a second are chosen by the data themselves; the interval is that of the rate shown "
-                "and takes no account of the choice."
+                "The highest rate of leaves is selected from the data. Its interval does not account for that "
+                "selection."
             )
 
     def _about_the_hammer(self, points: list[tuple[Sweep, Point]]) -> Iterator[str]:
@@ -154,14 +153,14 @@ class LogSummary:
         if not closed:
             return
         yield (
-            "The hammer is a closed loop: its writers wait for their answers, so that a slow log is offered less "
-            "(coordinated omission possible), and its min/avg/max are of tick means and no leaf's times."
+            "The hammer is a closed loop: its writers wait for their answers, so it offers less to a slow log "
+            "(coordinated omission is possible). Its min/avg/max are of tick means, not of single leaves."
         )
         apart = [(s, p) for s, p in closed if (worst := worst_disagreement(self.load, s, p)) and worst > AGREEMENT]
         if apart:
             yield (
-                f"In {len(apart)} of {human.plural(len(closed), 'case')} of the hammer its Δ and the checkpoints of "
-                f"the same run are more than {human.percent(AGREEMENT)} apart in some trial."
+                f"In {len(apart)} of {human.plural(len(closed), 'case')} of the hammer, its Δ differs from the "
+                f"checkpoints of the same run by more than {human.percent(AGREEMENT)} in at least one trial."
             )
 
     def _about_windows(self, points: list[tuple[Sweep, Point]]) -> Iterator[str]:
@@ -170,14 +169,14 @@ class LogSummary:
         short = sum("qps_low" not in values for values in trials)
         if short:
             yield (
-                f"{short} of {human.plural(len(trials), 'trial')} with fewer than ten publish steps in the window: "
+                f"{short} of {human.plural(len(trials), 'trial')} have fewer than ten publish steps in the window, so "
                 "their rate has no interval within the trial."
             )
         shared = [(s, p) for s, p in points if any(_shares(note) for note in load.notes(s.target, p.case))]
         if shared:
             yield (
-                f"In {len(shared)} of {human.plural(len(points), 'case')} server and generator had processors in "
-                "common: each took time from the other."
+                f"In {len(shared)} of {human.plural(len(points), 'case')} server and generator shared CPUs, and each "
+                "took time from the other."
             )
         within = (load.declared.get("search") or {}).get("within")
         wide = [
@@ -186,11 +185,11 @@ class LogSummary:
         if wide:
             yield (
                 f"In {human.plural(len(wide), 'capacity search')} the bracket stayed wider than the "
-                f"{human.percent(within)} asked for."
+                f"{human.percent(within)} that the study asks for."
             )
 
     def _told_by_the_generator(self, points: list[tuple[Sweep, Point]]) -> Iterator[str]:
-        """What the generators' own results hold against themselves, but for what tables show already."""
+        """Problems in the results of the generators that no table shows."""
         found: dict[Rule, list[str]] = {}
         for sweep, point in points:
             for note in self.load.notes(sweep.target, point.case):
@@ -198,11 +197,11 @@ class LogSummary:
                     if problem.rule in _OWN_PROBLEMS:
                         found.setdefault(problem.rule, []).append(told(problem))
         for rule, texts in found.items():
-            yield f"{human.plural(len(texts), 'trial')} with {_OWN_PROBLEMS[rule]}; the first: {texts[0]}."
+            yield f"{human.plural(len(texts), 'trial')} with {_OWN_PROBLEMS[rule]}. The first: {texts[0]}."
 
 
 def bracket_width(load: LogWrite, sweep: Sweep, point: Point) -> float | None:
-    """(lowest fail − highest pass) / highest pass, median over the trials that have both; None without any."""
+    """Return (lowest fail − highest pass) / highest pass, the median over trials that have both; None without any."""
     widths = sorted(
         (values["capacity_fail"] - values["capacity_pass"]) / values["capacity_pass"]
         for values in load.trials(sweep, point).values()
@@ -212,7 +211,7 @@ def bracket_width(load: LogWrite, sweep: Sweep, point: Point) -> float | None:
 
 
 def worst_disagreement(load: LogWrite, sweep: Sweep, point: Point) -> float | None:
-    """The largest |Δ / checkpoints − 1| of the trials of one case of the hammer; None where either is missing."""
+    """Return the largest |Δ / checkpoints − 1| over the trials of a case of the hammer; None if no trial has both."""
     found = [
         abs(values["hammer_qps_mean"] / values["qps_of_hammer_window"] - 1)
         for values in load.trials(sweep, point).values()

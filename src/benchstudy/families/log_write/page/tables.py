@@ -1,4 +1,4 @@
-"""Tables of write tests of logs: the Tessera page's own, and what they lack. See log_write.py for the arithmetic."""
+"""Tables of write tests of logs: those of Tessera's page, and further ones."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -15,12 +15,12 @@ from benchstudy.statistics import histograms, stats
 _TIMES = {"queue": "Time in queue", "integrate": "Time to integrate"}
 _STATISTICS = {"p50": "p50", "p90": "p90", "p99": "p99", "mean": "mean", "max": "max"}
 _SHOWN = ("p99",)
-_FEW_STEPS = 5  # publish steps: a rate over fewer says so
-_LAID_TOGETHER = (50, 90, 99, 99.9)
+_FEW_STEPS = 5  # a rate over fewer publish steps is marked
+_MERGED = (50, 90, 99, 99.9)
 
 
 class LogTables:
-    """Every table of rates and times of the page, made of `load`."""
+    """The tables of rates and times, made from `load`."""
 
     def __init__(self, load: LogWrite):
         self.load = load
@@ -28,7 +28,7 @@ class LogTables:
     # -- the page's table ------------------------------------------------------------------------------------------
 
     def page(self) -> Table:
-        """Backend × resources, the most QPS without and with dedup, each beside what was offered for it."""
+        """One row per backend and resources: the highest QPS without and with dedup, each with its offered rate."""
         several = [factor for factor in ("target", "front_ends", "duplicates") if self.load.varies(factor)]
         body = []
         for sweeps in self.load.subjects():
@@ -41,7 +41,7 @@ class LogTables:
         titles = [factor.replace("_", " ").capitalize() for factor in several]
         columns = ("Backend", "Resources", *titles, "Generator")
         columns += tuple(f"{what}, {dedup}" for dedup in ("no dedup", "dedup") for what in ("Offered", "QPS"))
-        return Table("most", "The most leaves a second: achieved, and what was offered for it", columns, tuple(body))
+        return Table("most", "Highest QPS achieved, and the rate offered for it", columns, tuple(body))
 
     def _most(self, sweep: Sweep | None) -> tuple[Cell, Cell]:
         if sweep is None:
@@ -59,12 +59,14 @@ class LogTables:
         return Cell((text,), self.load.href(sweep, point))
 
     def rate_cell(self, sweep: Sweep, point: Point) -> Cell:
-        """What was integrated a second, how sure that is, its share of what was offered, why trials failed."""
+        """The integrated rate with its interval, its share of the offered rate, and why trials failed."""
         estimate = self.load.estimate("qps", sweep, point)
         steps = self.load.median("publish_steps", sweep, point)
         if estimate is None:
             no_pair = Cell(
-                ("no two checkpoints in the window",), cells.href(self.load.results, sweep.target, point.case), "failed"
+                ("no two checkpoints in the window",),
+                cells.href(self.load.results, sweep.target, point.case),
+                "failed",
             )
             return MISSING if steps is None else no_pair
         summary, failed = estimate.summary, cells.failures(estimate)
@@ -74,9 +76,9 @@ class LogTables:
             return Cell(tuple(failed) or (summary.note,), href, "failed", " ".join(why), marks)
         lines = [human.median(summary, "1/s"), human.evidence(summary, "1/s")]
         share = self.load.median("achieved_share", sweep, point)
-        asked = "the rate" if point.rate is None else point.level
+        asked = "the offered rate" if point.rate is None else point.level
         lines += [f"{human.percent(share)} of {asked}"] if share is not None else []
-        # A checkpoint that is late by a tenth of a step moves such a rate by some per cent.
+        # A checkpoint that is a tenth of a step late changes such a rate by several per cent.
         few = steps is not None and steps < _FEW_STEPS
         lines += [f"over {human.plural(round(steps or 0), 'publish step')}"] if few else []
         kind = "number warning" if failed else "number"
@@ -85,8 +87,9 @@ class LogTables:
     # -- every rate ------------------------------------------------------------------------------------------------
 
     def rates(self) -> Iterator[Table]:
-        """Two tables a backend, resources and generator, rows offered rate, without and with dedup: offered and
-        achieved, and how long that took."""
+        """Two tables per backend, resources and generator: rates, and times. One row per offered rate, with columns
+        without and with dedup.
+        """
         for sweeps in self.load.subjects():
             name = self.load.name(sweeps[0], dedup=False, generator=False)
             title, file = f"{name} ({self.load.loop(sweeps[0])})", f"{name}-{sweeps[0].generator}"
@@ -113,7 +116,7 @@ class LogTables:
     # -- one sweep in detail ---------------------------------------------------------------------------------------
 
     def details(self) -> Iterator[Table]:
-        """One table a sweep: times, counts, what was used, a column for each rate."""
+        """One table per sweep with times and counts, one column per rate."""
         for sweep in self.load.sweeps:
             points = sweep.every_point
             body = tuple(rows_of(self._detail_rows(), sweep, points))
@@ -123,18 +126,18 @@ class LogTables:
             yield Table(table, caption, ("Offered rate", *(p.level for p in points)), body)
 
     def _detail_rows(self) -> Iterator[tuple[str, Draw]]:
-        yield "Begun", self.figure("offered")
+        yield "Sent", self.figure("offered")
         yield "Integrated", self.figure("qps")
-        yield "Integrated, of the rate asked for", self.figure("achieved_share", "%")
+        yield "Integrated, share of the offered rate", self.figure("achieved_share", "%")
         yield "95 % interval within a trial", self._within
         for which, heading in _TIMES.items():
             for statistic, shown in _STATISTICS.items():
                 yield f"{heading}: {shown}", self.figure(f"{which}_{statistic}")
-            for percentile in _LAID_TOGETHER:
-                yield f"{heading}, trials laid together: p{percentile:g}", self._together(which, percentile)
+            for percentile in _MERGED:
+                yield f"{heading}, merged histograms: p{percentile:g}", self._together(which, percentile)
         for metric, heading in {
-            "accepted": "Accepted", "duplicates": "Of them duplicates", "pushback": "Pushed back",
-            "errors": "Errors", "dropped": "Not begun: too many under way",
+            "accepted": "Accepted", "duplicates": "Accepted duplicates", "pushback": "Pushback",
+            "errors": "Errors", "dropped": "Not sent: in-flight limit",
         }.items():  # fmt: skip
             yield heading, self.figure(metric)
         yield "Tree size at the end", self.figure("tree_size")
@@ -145,13 +148,13 @@ class LogTables:
         if trial is None or "qps_low" not in values or "qps_high" not in values:
             return MISSING
         ends = human.value_range((values["qps_low"], values["qps_high"]), "1/s")
-        return Cell((ends, "one trial, nearest to the median"), self.load.results.places.href(trial))
+        return Cell((ends, "trial nearest to the median"), self.load.results.places.href(trial))
 
     def figure(self, metric: str, unit: str | None = None) -> Draw:
         return self.load.figure(metric, unit, always="qps")
 
     def _median(self, metric: str, unit: str | None = None) -> Draw:
-        """As `figure`, without what stands behind it: for tables that are wide already."""
+        """Like `figure`, but without interval and n, for wide tables."""
         draw = self.figure(metric, unit)
 
         def short(sweep: Sweep, point: Point) -> Cell:
@@ -161,7 +164,7 @@ class LogTables:
         return short
 
     def _together(self, which: str, percentile: float) -> Draw:
-        """The bucket in which a percentile of all leaves of all trials lies: histograms merge, percentiles do not."""
+        """The bucket with a percentile of all leaves of all trials: histograms can be merged, percentiles cannot."""
         found = self._quantiles(which, percentile)
 
         def draw(sweep: Sweep, point: Point) -> Cell:
@@ -186,8 +189,9 @@ class LogTables:
     # -- what was the limit ----------------------------------------------------------------------------------------
 
     def limits(self) -> Table:
-        """A row a case that was at its limit in half of its trials: which resource, and what each process used, median
-        over trials, of what it might."""
+        """One row per case that was at its limit in at least half of its trials: the limiting resource, and the share
+        of its CPUs that each process used, as medians over trials.
+        """
         shares = {
             "server_cpu": "Server CPU", "database_cpu": "Database CPU", "generator_cpu": "Generator CPU",
             "disk_busy": "Disk busy",
@@ -202,8 +206,8 @@ class LogTables:
                     row += [self._median(metric)(sweep, point) for metric in ("disk_write", "server_peak_memory")]
                     head = f"{self.load.name(sweep)} · {point.level}"
                     body.append((Cell.text(head), self._limit_cell(sweep, point), *row))
-        columns = ("Case", "Limit", *shares.values(), "Disk writes", "Peak memory of the server")
-        return Table("limits", "What was the limit, where the offered rate was not met", columns, tuple(body))
+        columns = ("Case", "Limit", *shares.values(), "Disk writes", "Peak server memory")
+        return Table("limits", "The limit in each case that did not achieve the offered rate", columns, tuple(body))
 
     def _limit_cell(self, sweep: Sweep, point: Point) -> Cell:
         texts = self.load.limit_texts(sweep, point)
@@ -212,12 +216,12 @@ class LogTables:
         marks = tuple(mark for mark in self.load.marks(sweep, point) if mark.endswith(("-limited", "-bound")))
         return Cell(tuple(lines), self.load.href(sweep, point), "number", " | ".join(dict.fromkeys(texts)), marks)
 
-    # -- is every leaf in it? --------------------------------------------------------------------------------------
+    # -- proofs --------------------------------------------------------------------------------------------------
 
     def proofs(self) -> Table:
-        """A row a log: how many accepted leaves were asked for a proof, how many were proved, trials that lost some."""
+        """One row per log: requested proofs, verified proofs, and trials that lost leaves."""
         body = [self._proofs_row(sweep) for sweep in self.load.sweeps]
-        columns = ("Log", "Trials", "Proofs asked for", "Proved", "Trials that lost leaves")
+        columns = ("Log", "Trials", "Proofs requested", "Proofs verified", "Trials that lost leaves")
         return Table("proofs", "Inclusion proofs against the last verified checkpoint", columns, tuple(body))
 
     def _proofs_row(self, sweep: Sweep) -> tuple[Cell, ...]:
@@ -233,6 +237,6 @@ class LogTables:
         verdict = Cell((str(lost),), href, "failed", " ".join(causes), ("lost leaf",)) if lost else Cell.text("none")
         figures = (Cell((f"{asked:,.0f}",), href), Cell((f"{proved:,.0f}",), href))
         if not asked:
-            figures = (Cell(("none",), kind="missing", title="an imported screen has no log to ask"), MISSING)
+            figures = (Cell(("none",), kind="missing", title="an imported screen has no log to query"), MISSING)
         trials = Cell.text(f"{sum(e.results for e in estimates):,}")
         return (Cell.text(self.load.name(sweep)), trials, *figures, verdict)

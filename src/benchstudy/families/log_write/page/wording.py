@@ -1,4 +1,4 @@
-"""How a sentence ends that compares logs."""
+"""The words of sentences that compare logs."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,9 +10,9 @@ LEVELS = {"antispam": {"yes": "a log with antispam", "no": "one without"}}
 
 
 def setting(levels: Mapping[str, Any]) -> str:
-    """ "at 2,000/s offered, without antispam", "in the search for its capacity, with antispam, on posix"."""
+    """ "at 2,000/s offered, without antispam", "in the capacity search, with antispam, on posix"."""
     rate = str(levels.get("rate", SEARCH))
-    load = "in the search for its capacity" if rate == SEARCH else f"at {human.level(rate)} offered"
+    load = "in the capacity search" if rate == SEARCH else f"at {human.level(rate)} offered"
     known = {"yes": "with antispam", "no": "without antispam"}
     parts = (load, known.get(str(levels.get("antispam")), ""), f"on {levels['backend']}" if "backend" in levels else "")
     return ", ".join(filter(None, parts))
