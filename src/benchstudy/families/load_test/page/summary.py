@@ -182,8 +182,8 @@ class LoadSummary:
             return ""
         if len(set(limits.values())) == 1 and len(limits) == 2:
             return f" The most frequent limit of both: {next(iter(limits.values()))}."
-        named = ", ".join(f"{word} ({version})" for version, word in limits.items())
-        return f" The most frequent limits: {named}."
+        each = ", ".join(f"{word} ({version})" for version, word in limits.items())
+        return f" The most frequent limits: {each}."
 
     def _worst(self, contrast: Contrast) -> str:
         worst = [line for group in GROUPS for line in self.labels.of(contrast, group, WORSE)]
