@@ -346,7 +346,7 @@ LACKING: dict[str, tuple[Callable[[Study], None], str]] = {
     "Capacity rule defined": (without("load_test", SEARCH, "users_high"), f"{NEW} · unbounded"),
     "Archived, licensed, checksummed": (put("http_concurrency", "raw_files", _NO_SUM, CLOSED), CLOSED_NAME),
     "Summaries consistent": (impossible, "two, ab, 20"),
-    "A/A calibration": (twins_of_one_size, "at 100KB only in file_size"),
+    "A/A calibration": (twins_of_one_size, "only at size 100KB in file_size, which measures 100KB, 1MB"),
 }
 
 

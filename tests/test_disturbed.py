@@ -110,7 +110,7 @@ def test_the_checklist_names_the_case(facts):
     answer = found["Environment before and after, compared"]
     assert (
         answer.status == "not satisfied"
-        and "Others disturbed: file_size: s3 · write · 100MB · fsync (2 of 6 trials)" in answer.text
+        and "Others disturbed trials of: file_size: s3 · write · 100MB · fsync (2 of 6 trials)" in answer.text
     )
 
 

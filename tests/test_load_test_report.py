@@ -244,7 +244,7 @@ def test_without_a_verdict_no_label_is_listed_as_worse_and_nothing_is_red(once):
     assert any(line.seen == "worsened" for line in labels.lines)
     assert not [row for table in labels.changed(contrast) for row in table.rows]
     others = list(labels.others(contrast))
-    assert all("without a verdict, by the time they take" in table.caption for table in others if table.rows)
+    assert all("without a verdict, by total time" in table.caption for table in others if table.rows)
     drawn = "".join(table.html() for table in others)
     assert "createPost" in drawn and "verdict worse" not in drawn and 'class="failed' not in drawn
     assert "slower" in labels.summary(contrast) and "by chance" in labels.summary(contrast)
@@ -464,7 +464,7 @@ def test_the_windows_table_gives_quantiles_no_ratio(load):
     api, p99 = row(table, "Average API times"), row(table, "p99 of store times")
     assert said(api["Ratio"]).startswith("+1") and said(api["Verdict"]).startswith("worse")
     assert said(p99["Ratio"]) == "–" and said(p99["Verdict"]) == "not distinguishable | the same bucket"
-    assert said(p99[f"{BASE}, the base"]).startswith("50–100 ms (6 of 6)")
+    assert said(p99[f"{BASE} (base)"]).startswith("50–100 ms (6 of 6)")
     assert said(row(table, "p99 of API times")["Verdict"]) == "higher bucket in 6, lower in 0 | of 6 blocks"
 
 

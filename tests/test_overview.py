@@ -244,7 +244,7 @@ def test_a_ceiling_that_its_cases_did_not_measure_is_not_satisfied(bare_project)
     write_fio(bare_project)
     shows = {"file_size": show_file_size, "fio": show_others}
     found = answers(facts_of(bare_project, shows, declared(ceilings=[ceiling])))["plausibility"]
-    assert found.status == "not satisfied" and "1 ceiling declared; 1 not known" in found.text
+    assert found.status == "not satisfied" and "1 ceiling declared; 1 unknown" in found.text
     ceiling["measured"] = measured | {"where": "*"}
     found = answers(facts_of(bare_project, shows, declared(ceilings=[ceiling])))["plausibility"]
     assert found.status == "satisfied" and re.search(r"reads at most \S+ .B/s \(fio\)", found.text)

@@ -272,5 +272,5 @@ def _of_one(family: FamilyFacts, twins: set[str]) -> str:
         if factor in again.columns:
             known, levels = again[factor].drop_nulls().unique().to_list(), family.results.levels(factor)
             if len(known) == 1 < len(levels):
-                return f"only at {known[0]} of {factor} {', '.join(levels)} in {family.name}"
+                return f"only at {factor} {known[0]} in {family.name}, which measures {', '.join(levels)}"
     return ""
