@@ -154,7 +154,7 @@ def test_a_host_that_goes_away_for_ever_takes_no_other_with_it(struck, mended):
     assert len(struck.results("near")) == 4, "the other host's session is complete"
     far = struck.indexes["far"]
     assert far["problem"]
-    assert "could not be held" in struck.page.read_text()
+    assert "This session did not complete: " in struck.page.read_text()
     assert "aborted" in [trial["status"] for trial in far["trials"]]
     assert mended.returncode == 0, mended.output
     nothing_lost(struck.raw, good=12, page=mended.page, says="aborted: ")

@@ -141,7 +141,7 @@ def test_a_load_without_a_warm_up_and_a_ceiling_of_milliseconds_are_read_and_nev
     with pytest.raises(StudyError) as refused:
         study.require_fit()
     said = str(refused.value).splitlines()
-    assert [line.partition(": say")[0] for line in said[:2]] == [
+    assert [line.partition(": give")[0] for line in said[:2]] == [
         f"families.{FAMILY}: generator wrk: warm_up",
         f"families.{FAMILY}: generator k6: warm_up",
     ]
@@ -376,7 +376,7 @@ def trials(session: Session) -> list[StoredTrial]:
 
 
 def test_wrong_answers_are_named_before_any_load_is_sent(everything: Session):
-    assert "answered 404 Not Found" in (missing := everything.cause("odd missing small ab"))
+    assert "returned 404 Not Found" in (missing := everything.cause("odd missing small ab"))
     assert "the study expects status 200, 1000 bytes (is the path right?)" in missing
     page = everything.cause("odd login-page small ab")
     assert page.startswith("no right answer before the load: login-page of odd: GET http://127.0.0.1")

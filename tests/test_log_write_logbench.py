@@ -192,7 +192,7 @@ def test_a_log_that_loses_leaves_is_found_out(programs, tmp_path):
     lost = result.proofs.lost[0]
     assert lost.index % 7 == 6
     assert "does not lead to the root of the checkpoint of 1000 leaves" in lost.why
-    assert told(next(of_logbench(result))).startswith(f"{result.proofs.lost_count} leaves")
+    assert told(next(of_logbench(result))).startswith(f"the log lost {result.proofs.lost_count} leaves")
 
 
 def test_front_ends_take_turns_and_must_be_of_one_log(programs, tmp_path):
