@@ -7,6 +7,7 @@ editor and on a Git server.
 import os
 import posixpath
 import re
+import shutil
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,9 @@ PAGES = (
     "envs/*/README.md",
     "data/published/README.md",
 )
-ASSETS = ("docs/images/*",)
+# Reports are copied as they are. Pages may link to those that count as assets, too.
+REPORTS = "docs/gallery/*/report"
+ASSETS = ("docs/images/*", "docs/gallery/*/study.yaml", f"{REPORTS}/*/index.html")
 # What notebooks and packages with a family, a lint or a statistic of their own call.
 PYTHON = {
     "Pages of a report": [
@@ -65,7 +68,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     found = [
         File.generated(config, path.relative_to(ROOT).as_posix(), abs_src_path=str(path))
         for pattern in (*PAGES, *ASSETS)
-        for path in sorted(ROOT.glob(pattern))
+        for path in sorted({*ROOT.glob(pattern)} - ({*ROOT.glob(f"{REPORTS}/**/*.md")}))
     ]
     made = [File.generated(config, f"docs/reference/{name}", content=text) for name, text in _reference().items()]
     return Files([*theme, *found, *made])
@@ -86,6 +89,12 @@ def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: 
     parts = _FENCE.split(_LINK.sub(text_of_what_is_elsewhere, markdown))
     parts[::2] = [_LIST_BEHIND_TEXT.sub(r"\1\n\n", part) for part in parts[::2]]
     return "".join(parts)
+
+
+def on_post_build(*, config: MkDocsConfig) -> None:
+    """Copy the reports of the gallery."""
+    for report in ROOT.glob(REPORTS):
+        shutil.copytree(report, Path(config.site_dir, report.relative_to(ROOT)), dirs_exist_ok=True)
 
 
 def _is_below(path: str, folder: str) -> bool:

@@ -5,6 +5,7 @@ import re
 from contextlib import chdir
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import browser
 import polars as pl
@@ -173,6 +174,17 @@ def test_the_table_can_be_sorted_and_filtered_and_is_whole_without_scripts(made)
     assert all("files" in text and "s3" in text and "worse" in text for text in seen["shown"])
     plain = index.read_text(encoding="utf-8")
     assert '<form class="filter" hidden>' in plain and plain.count("<tr data-verdicts=") == seen["all"]
+
+
+@pytest.mark.parametrize(
+    ("verdict", "why", "said"), [("inconclusive", "", False), ("none", "disturbed in 2 of 6 trials", True)]
+)
+def test_verdicts_are_called_withheld_only_if_disturbed_trials_took_one(tmp_path, verdict, why, said):
+    found = {"verdict": verdict, "low": None, "why": why}
+    notes = {"findings": {"sizes": {"aside": False, "found": [found]}}}
+    results = SimpleNamespace(disturbed={"a trial of another case"})
+    family = SimpleNamespace(name="fio", title="fio", page="", exports=tmp_path, notes=notes, results=results)
+    assert ("Verdicts are withheld" in headline(family).detail) is said
 
 
 # -- all studies -------------------------------------------------------------------------------------------------------

@@ -5,9 +5,8 @@ from pathlib import Path
 
 import pytest
 from conftest import CHECKOUT
+from documents import TEXTS
 
-TEXTS = [CHECKOUT / "README.md", CHECKOUT / "SECURITY.md", *sorted((CHECKOUT / "docs").rglob("*.md"))]
-TEXTS += [CHECKOUT / "benchmarks" / "README.md", *sorted((CHECKOUT / "envs").glob("*/README.md"))]
 # What is counted, then "a", then the unit of the rate.
 RATE = re.compile(
     r"\b(requests|operations|entries|leaves|samples|files|calls|bytes|events|users|lines|writes|reads|times|[KMG]?i?B|"

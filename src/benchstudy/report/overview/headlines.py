@@ -13,6 +13,7 @@ from typing import Any
 
 from benchstudy.report import human
 from benchstudy.report.exhibits.exhibitfiles import ANSWER
+from benchstudy.report.scrutiny import disturbed
 from benchstudy.report.study.studyfacts import FamilyFacts
 from benchstudy.report.tables.tables import anchor
 from benchstudy.statistics.comparisons import Verdict
@@ -57,7 +58,9 @@ def headline(family: FamilyFacts) -> Headline:
         if of_kind:
             name, strongest = max(of_kind, key=lambda one: one[1]["strength"] or 0.0)
             return _compared(family, name, strongest, _counted(f for _, f in compared))
-    return _absolute(family, _counted(f for _, f in compared))
+    counted = _counted(f for _, f in compared)
+    withheld = any(disturbed.withheld(f["why"]) for _, f in compared)
+    return _absolute(family, f"{counted} {_DISTURBED}" if withheld else counted)
 
 
 def compared_on(family: FamilyFacts) -> Iterator[tuple[str, bool, Mapping[str, Any]]]:
@@ -101,10 +104,7 @@ def _absolute(family: FamilyFacts, counted: str) -> Headline:
     before, number, after = said[0] if said else ("Its page gives no answer", "", "")
     if len(after) < _LONG_EVIDENCE:
         after += "".join(f"; {human.noun(b)}{n}{a}" for b, n, a in said[1:])
-    disturbed = f" {_DISTURBED}" if family.results.disturbed else ""
-    return Headline(
-        family.name, family.title, before, number, after, "", Verdict.NONE.value, counted + disturbed, family.page
-    )
+    return Headline(family.name, family.title, before, number, after, "", Verdict.NONE.value, counted, family.page)
 
 
 def numbers(found: Mapping[str, Any]) -> str:
