@@ -178,7 +178,7 @@ def slope_of(points: Sequence[tuple[float, float]]) -> float | None:
 
 
 def bracket(checks: Sequence[Check]) -> Bracket:
-    """Find where alerts begin, from a window's checks. They come and go late, so the two bounds may overlap."""
+    """Find where alerts begin in a window. Alerts start and end late, so users with and without them overlap."""
     alerting = [active for _, active, alerts in checks if alerts]
     quiet = [active for _, active, alerts in checks if not alerts]
     lowest_alert, highest_quiet = min(alerting, default=None), max(quiet, default=None)

@@ -145,7 +145,7 @@ def quit_once(runner):
 
 
 def await_workers(runner):
-    """Wait for the workers. Locust checks once per second whether they are connected."""
+    """Wait for the workers here, because Locust itself checks for them only once per second."""
     deadline = time.monotonic() + _WORKERS_WAIT_S
     while len(runner.clients.ready) < PLAN.workers and time.monotonic() < deadline:
         gevent.sleep(0.02)

@@ -120,7 +120,7 @@ class Recorder:
         self.websockets = 0
 
     def report(self) -> dict[str, Any]:
-        """Report what is new to the master. `cpu_s`: CPU time of this process since its start."""
+        """Return what is new for the master since the last call. `cpu_s`: CPU time of this process since its start."""
         records, self.records = self.records, Records()
         return {
             "records": records.message(),
