@@ -115,7 +115,7 @@ def options(command: str) -> dict[str, list[str]]:
     try:
         words = shlex.split(command.replace("…", ""))
     except ValueError:
-        words = command.split()  # a page may have cut off a quotation mark
+        words = command.split()  # a page may have cut off the closing quotation mark
     found: dict[str, list[str]] = {}
     rest = iter(words[1:])
     for word in rest:
