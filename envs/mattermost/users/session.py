@@ -27,7 +27,7 @@ _RETRY_S = (1.0, 5.0)  # between attempts to reopen a broken websocket
 _EVERY_S = 60.0  # at this interval a client asks for the statuses of shown users, and reports
 _STATUSES_OF = 60  # posts that a client shows
 _OF_ITS_RELEASE, _OLDER, _NEWER = "server", "v1.19.0", "v1.23.0"  # values of `like`, see the study's Behaviour
-_NEWER_SINCE = 10  # major release of the server that has the newer behaviour
+_NEWER_SINCE = 10  # first major release of the server with the newer behaviour
 _PAGES_S = (1.0, 10.0)  # to read a page before the next one
 _LETTERS_S = (0.1, 0.3)
 
@@ -164,7 +164,7 @@ class Session:
             self.recorder.records.fail("event/client", recording.UNEXPECTED, f"{type(error).__name__}: {error}")
 
     def tell(self, action: str, data: dict[str, Any]) -> None:
-        """Send by websocket, if there is one. A broken one is noticed by its reader."""
+        """Send by websocket, if there is one. Errors are ignored, because its reader notices them, too."""
         if self._socket is not None:
             with suppress(SocketBroken):
                 self._socket.tell(action, data)
@@ -175,7 +175,7 @@ class Session:
             self.tell("presence", shown)
 
     def tell_thread_shown(self, channel: str) -> None:
-        """Tell that a thread is shown, both beside its channel and in the list, as in the original. None is ""."""
+        """Tell that a thread is shown, beside its channel and in the list, as in the original. No channel is ""."""
         for in_list in (True, False):
             self.tell_shown(thread_channel_id=channel, is_thread_view=in_list)
 
@@ -246,7 +246,7 @@ class Session:
         self.memory.joined.update(member["channel_id"] for member in found)
 
     def learn_channel(self, channel: str) -> Channel:
-        """Ask for a user that the client does not know yet."""
+        """Return a channel, and load it if the client does not know it yet."""
         if channel not in self.memory.channels:
             self.memory.learn_channels([self.get("channel", f"/channels/{channel}")])
         return self.memory.channels[channel]
