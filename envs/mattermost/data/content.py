@@ -1,7 +1,7 @@
-"""What a data set holds, line by line as Mattermost's bulk import reads it; the same for the same sizes and seed.
+"""Makes the lines of a data set for Mattermost's bulk import. The same sizes and seed give the same lines.
 
-On a host: Python 3.9, standard library only. Of `random` only `random()` is used, which gives the same numbers in every
-version of Python.
+It runs on hosts with Python 3.9 and the standard library only. Of `random` it only uses `random()`, which returns the
+same numbers in all versions of Python.
 """
 
 from __future__ import annotations
@@ -12,22 +12,22 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-EVERYBODYS_CHANNELS = ("town-square", "off-topic")  # each team has them from its beginning
+EVERYBODYS_CHANNELS = ("town-square", "off-topic")  # every team has them from its creation on
 _EMOJIS = ("+1", "heart", "tada", "eyes", "white_check_mark")
-# Posts lie in this time, in milliseconds since 1970: the first of June to the last of August 2024.
+# Posts are from this period, 1 June to 31 August 2024, in milliseconds since 1970.
 _BEGIN_MS, _END_MS = 1_717_200_000_000, 1_725_148_800_000
 _WORDS = 2000
-_JOINED_CHANNELS = 8  # of its team's own, a user is in so many
-_SECOND_TEAM = 0.3  # so many users are in two teams
-_THREADS = 0.2  # so many posts have answers, up to _ANSWERS
+_JOINED_CHANNELS = 8  # number of its team's own channels that a user is in
+_SECOND_TEAM = 0.3  # share of the users that are in two teams
+_THREADS = 0.2  # share of the posts that have answers, up to _ANSWERS
 _ANSWERS = 5
-_REACTED = 0.1  # so many posts have reactions
-_FRIENDS = 3  # a user has begun so many direct conversations
+_REACTED = 0.1  # share of the posts that have reactions
+_FRIENDS = 3  # number of direct conversations that a user has begun
 
 
 @dataclass(frozen=True)
 class Size:
-    """How much there is. `channels`: of each team, beside those that every team has. `posts`: answers included."""
+    """Size of a data set. `channels`: per team, in addition to those of every team. `posts`: answers included."""
 
     users: int
     teams: int
@@ -47,12 +47,12 @@ def username(number: int) -> str:
 
 
 def password(seed: int) -> str:
-    """Everybody's, as the seed has it: a random one would make every session's import another file."""
+    """All users' password, made from the seed. A random one would change the import file in each session."""
     return "Pw-" + hashlib.sha256(f"password {seed}".encode()).hexdigest()[:20]
 
 
 def vocabulary(seed: int) -> list[str]:
-    """The words of all posts, the most frequent first."""
+    """The words of all posts, most frequent first."""
     dice = _Dice(seed)
     syllables = [a + b for a in "bdfghklmnprstvw" for b in ("a", "e", "i", "o", "u", "an", "er", "in", "or", "us")]
     words: dict[str, None] = {}
@@ -62,7 +62,7 @@ def vocabulary(seed: int) -> list[str]:
 
 
 def lines(size: Size) -> Iterator[dict]:
-    """The import's lines, in the order it wants them."""
+    """The import's lines, in the order that it requires."""
     dice = _Dice(size.seed)
     words = vocabulary(size.seed)
     teams = [f"team-{number}" for number in range(1, size.teams + 1)]
@@ -76,7 +76,7 @@ def lines(size: Size) -> Iterator[dict]:
     members: dict[tuple[str, str], list[str]] = {}
     for number in range(1, size.users + 1):
         yield _user(number, size, dice, teams, own_channels, members)
-    # The more members a channel has, the more is said there.
+    # Channels with more members have more posts.
     places = sorted(place for place in members if members[place])
     yield from _posts(size, dice, words, places, members)
     pairs = _pairs(size, dice)
@@ -96,7 +96,7 @@ def _user(
     own_channels: list[str],
     members: dict[tuple[str, str], list[str]],
 ) -> dict:
-    """A user and where it is a member, which is added to `members`."""
+    """Make the line of a user and its memberships, which are also added to `members`."""
     name = username(number)
     joined = [teams[(number - 1) % len(teams)]]
     if len(teams) > 1 and dice.happens(_SECOND_TEAM):
@@ -158,12 +158,12 @@ def _pairs(size: Size, dice: _Dice) -> list[tuple[str, str]]:
 
 
 def _times(count: int) -> Iterator[int]:
-    """So many moments, evenly over the whole time, each later than the one before: a list of posts has one order."""
+    """Yield `count` evenly spaced times. They strictly increase, so that the order of posts is unique."""
     return (_BEGIN_MS + index * (_END_MS - _BEGIN_MS) // max(count, 1) for index in range(count))
 
 
 def _message(dice: _Dice, words: list[str]) -> str:
-    """From 3 to some 40 words, short ones mostly; a few words are frequent and most are rare, as in a language."""
+    """Make a mostly short message of 3 to some 40 words. As in a language, few words are frequent and most are rare."""
     length = 3 + int(38 * dice.random() ** 3)
     return " ".join(words[int(len(words) * dice.random() ** 3)] for _ in range(length))
 
@@ -186,7 +186,7 @@ class _Dice:
         return choices[self.below(len(choices))]
 
     def some_of(self, choices: list[str], count: int) -> list[str]:
-        """So many different ones, in their order; all when there are no more."""
+        """Choose `count` different ones, in their order; all if there are no more."""
         if count >= len(choices):
             return list(choices)
         picked: set[int] = set()

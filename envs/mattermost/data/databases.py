@@ -1,4 +1,4 @@
-"""Database servers on a host, as a data set is made in them: set up, asked, ended.
+"""Database servers on a host that hold a data set: sets them up, queries and stops them.
 
 Python 3.9, standard library only.
 """
@@ -20,11 +20,11 @@ _TAIL = 1500
 
 
 class Failed(Exception):
-    """A step failed; the message names it and has the end of its output."""
+    """A step failed; the message names it and contains the end of its output."""
 
 
 class Postgres:
-    """A cluster in `data`, which is made here. What a trial restores is a copy of it."""
+    """A cluster in the folder `data`, which it creates. Trials restore a copy of the folder."""
 
     name = "postgres"
 
@@ -67,7 +67,7 @@ class Postgres:
         return self
 
     def __exit__(self, *_) -> None:
-        end(self.process, signal.SIGINT)  # "fast": it does not wait for clients
+        end(self.process, signal.SIGINT)  # fast shutdown: does not wait for clients
 
     def _answers(self) -> bool:
         return _succeeds(self._client("postgres", "SELECT 1"), self.environment)
@@ -77,7 +77,7 @@ class Postgres:
         return ["sh", _UNPRIVILEGED, "psql", "-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", *where, "-c", sql]
 
     def ask(self, database: str, sql: str) -> list[str]:
-        """Lines of the answer."""
+        """Run SQL and return the lines of the answer."""
         return run(self._client(database, sql), "psql", self.environment).splitlines()
 
     def version(self) -> str:
@@ -88,11 +88,11 @@ class Postgres:
         self.ask("postgres", f"CREATE DATABASE {name}{template}")
 
     def finish(self, database: str) -> None:
-        """Statistics, and all that vacuuming would do during a trial."""
+        """Collect statistics, and vacuum, so that this does not happen during a trial."""
         self.ask(database, "VACUUM (FREEZE, ANALYZE)")
 
     def source(self, database: str) -> dict[str, str]:
-        """How the server under test reaches the database."""
+        """Environment variables by which the server under test reaches the database."""
         password = self.environment["PGPASSWORD"]
         address = f"postgres://{USER}:{password}@{self.address}:{self.port}/{database}"
         return {
@@ -102,7 +102,7 @@ class Postgres:
 
 
 class MariaDB:
-    """Like Postgres. MariaDB is not MySQL, whatever a server under test calls it."""
+    """A MariaDB server, with Postgres' interface. It is not MySQL, even if a server under test calls it so."""
 
     name = "mariadb"
 
@@ -194,7 +194,7 @@ def _succeeds(argv: list[str], environment: dict[str, str]) -> bool:
 
 
 def run(argv: list[str], title: str, environment: dict | None = None, stdout=None, stdin=None) -> str:
-    """What it printed. Raises Failed."""
+    """Run a command and return its output. Raises Failed."""
     try:
         done = subprocess.run(
             argv,
@@ -213,7 +213,7 @@ def run(argv: list[str], title: str, environment: dict | None = None, stdout=Non
 
 
 def start(argv: list[str], log: Path, environment: dict | None = None, folder: Path | None = None) -> subprocess.Popen:
-    """A server in the background. Raises Failed when there is no such program."""
+    """Start a server in the background. Raises Failed if the program does not exist."""
     with log.open("ab") as said:
         try:
             return subprocess.Popen(
@@ -224,7 +224,7 @@ def start(argv: list[str], log: Path, environment: dict | None = None, folder: P
 
 
 def wait_for(answers, process: subprocess.Popen, log: Path, name: str) -> None:
-    """Until `answers()`. Raises Failed, with the end of its log, when it ends before or takes too long."""
+    """Wait until `answers()`. Raises Failed with the log's end if the process ends before or takes too long."""
     deadline = time.monotonic() + _READY_S
     while not answers():
         ended = process.poll()

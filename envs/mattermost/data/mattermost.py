@@ -1,4 +1,4 @@
-"""A Mattermost server of one release, as a data set is put in by it. Python 3.9, standard library only."""
+"""A Mattermost server of one release that imports a data set. Python 3.9, standard library only."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from databases import Failed
 ADMIN = "admin"
 _PARTS = ("i18n", "templates", "fonts")
 _IMPORT_S = 24 * 3600.0
-# No proxy: an http_proxy in the environment would be asked for our own server.
+# Ignore proxies: an http_proxy in the environment must not apply to our own server.
 _OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
 class Release:
-    """`text`: NAME=PROGRAM. What the program reads lies beside it, or in the `share` that provisioning has made."""
+    """A release. `text`: NAME=PROGRAM. The program's files are beside it, or in the `share` made by provisioning."""
 
     def __init__(self, text: str, work: Path, url: str):
         self.name, _, program = text.partition("=")
@@ -37,7 +37,7 @@ class Release:
         self.url = url.rstrip("/") + "/api/v4"
 
     def prepare(self) -> None:
-        """Its own folder: from there it takes what it reads, and there it writes."""
+        """Make the release's own folder, from which it reads and to which it writes."""
         for folder in ("client/plugins", "config", "data/import"):
             (self.folder / folder).mkdir(parents=True)
         (self.folder / "client" / "root.html").write_text("<!doctype html>\n")
@@ -47,9 +47,9 @@ class Release:
                 (self.folder / part).symlink_to(share / part)
 
     def import_by(self, importer: str, file: Path, source: dict[str, str]) -> None:
-        """By a program that is started as the server would be, and given the file and how many workers to use.
+        """Import with a program that is started like the server; its arguments are the file and the number of workers.
 
-        Raises Failed with its last words.
+        Raises Failed with the end of its output.
         """
         argv = [os.path.abspath(importer), str(file), str(os.cpu_count() or 1)]
         process = databases.start(argv, self.log, self._environment(source), self.folder)
@@ -61,14 +61,14 @@ class Release:
             raise Failed(f"{Path(importer).name} ended with status {status}: {databases.tail(self.log)}")
 
     def _environment(self, source: dict[str, str]) -> dict[str, str]:
-        # Without a name for its settings it takes the first folder `config` that it finds anywhere above it.
+        # Without MM_CONFIG the server uses the first folder `config` that it finds in a parent folder.
         return {**os.environ, **source, "MM_CONFIG": str(self.folder / "config" / "config.json")}
 
     @contextmanager
     def running(self, source: dict[str, str], jobs: bool) -> Iterator[None]:
-        """Up, on the database `source`. Its first start does all that no trial shall wait for, such as migrations.
+        """Run the server on the database `source`. The first start includes slow steps such as migrations.
 
-        Without `jobs` it ends at once; with them not before it has looked for some, up to 15 s after its start.
+        Without `jobs` it stops at once; with `jobs` only after it has looked for jobs, up to 15 s after its start.
         """
         environment = {**self._environment(source), "MM_JOBSETTINGS_RUNJOBS": "true" if jobs else "false"}
         process = databases.start([str(self.program), "server"], self.log, environment, self.folder)
@@ -86,11 +86,11 @@ class Release:
             return False
 
     def import_by_job(self, file: Path, password: str) -> None:
-        """By the running server's own job, which begins up to half a minute later.
+        """Import with the running server's own job, which starts up to half a minute later.
 
         Raises Failed with the server's reason.
         """
-        # The first account is the administrator's.
+        # The first account becomes the administrator.
         self._ask("users", {"username": ADMIN, "email": f"{ADMIN}@benchstudy.invalid", "password": password})
         _, token = self._ask("users/login", {"login_id": ADMIN, "password": password})
         package = self.folder / "data" / "import" / "data-set.zip"
@@ -109,7 +109,7 @@ class Release:
             raise Failed(f"{self.program.name}: its import ended with {job['status']}: {why}")
 
     def _ask(self, path: str, content: dict | None, token: str = "") -> tuple[dict, str]:
-        """(answer, token that it was given). Raises Failed."""
+        """Send a request, and return (answer, token received). Raises Failed."""
         request = urllib.request.Request(f"{self.url}/{path}")
         if token:
             request.add_header("Authorization", f"Bearer {token}")

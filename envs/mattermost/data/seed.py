@@ -1,12 +1,12 @@
 """Makes a data set in a database, once per session: `python3 seed.py FOLDER --database postgres …`, see --help.
 
-The oldest release fills its database by its own bulk import; each later one gets a copy of that and migrates it. So
-the rows are the same for all of them, and each finds its own tables. Below FOLDER:
+The oldest release fills its database with its own bulk import. Each later release gets a copy of it and migrates it.
+So all releases have the same rows, and each has its own tables. FOLDER contains:
 
-    data/            the database server's own folder, with a database for each release; what trials restore is a copy
-    accounts.json    who may log in, and what there is
+    data/            the database server's folder, with a database for each release; trials restore a copy of it
+    accounts.json    the accounts, and the numbers of rows
 
-On a host: Python 3.9, standard library only.
+It runs on hosts with Python 3.9 and the standard library only.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ import databases
 from databases import Failed
 from mattermost import ADMIN, Release
 
-# The environment of the service that runs this holds them.
+# The service that runs this has it in its environment.
 DATABASE_PASSWORD = "DATABASE_PASSWORD"
 _SETTLE_S = 600.0
 _UNDONE = "SELECT count(*) FROM {jobs} WHERE status IN ('pending', 'in_progress')"
@@ -93,7 +93,7 @@ def _make(options: argparse.Namespace, folder: Path) -> None:
         for release in releases:
             database.finish(release.database)
         version = database.version()
-    # What is not on the disk yet would be written while trials run.
+    # Flush to disk now, so that nothing is written while trials run.
     os.sync()
     clock.lap("completion")
     accounts = {
@@ -114,7 +114,7 @@ def _make(options: argparse.Namespace, folder: Path) -> None:
 
 
 def _settle(options: argparse.Namespace, database, release: Release) -> None:
-    """With --settle: wait for what a release does on its own after it was started for the first time."""
+    """With --settle: wait for the jobs that a release runs by itself after its first start."""
     deadline = time.monotonic() + _SETTLE_S
     while options.settle and _number(database, release.database, _UNDONE) > 0:
         if time.monotonic() > deadline:
@@ -137,13 +137,13 @@ def _counts(database, name: str) -> dict[str, int]:
 
 
 def _number(database, name: str, sql: str) -> int:
-    """The answer to a question with tables in braces: MariaDB tells `Users` from `users`, and Postgres does not."""
+    """Query a number. Tables are in braces, because `Users` and `users` differ in MariaDB, but not in Postgres."""
     tables = {table.lower(): table for table in ("Users", "Teams", "Channels", "Posts", "Reactions", "Jobs")}
     return int(database.ask(name, sql.format(**tables))[0])
 
 
 def _require_same(size: content.Size, found: dict[str, dict[str, int]]) -> None:
-    """Raise Failed when a release has something else than was asked for, or than the first one."""
+    """Raise Failed if a release's counts differ from the requested ones or from the first release's."""
     wanted = {"users": size.users, "teams": size.teams, "posts": size.posts, "direct_posts": size.direct_posts}
     for release, counts in found.items():
         expected = {**next(iter(found.values())), **wanted}

@@ -1,6 +1,6 @@
-"""How users of Mattermost act: what `load_users.users` asks of the system that a plan names.
+"""The behaviour of Mattermost's users: what `load_users.users` requires of a plan's system.
 
-Sent to load hosts as the package `load_users.mattermost`; what it imports of `load_users` lies in
+It is shipped to load hosts as the package `load_users.mattermost`. The modules of `load_users` that it imports are in
 src/benchstudy/families/load_test/users/on_host.
 """
 

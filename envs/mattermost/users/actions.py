@@ -1,5 +1,6 @@
-"""What users do with channels and posts: one function per action, named as the study names it. Each raises Refused when
-a request fails.
+"""Actions on channels and posts: one function per action, with the study's name for it.
+
+Each raises Refused if a request fails.
 """
 
 from __future__ import annotations
@@ -19,15 +20,15 @@ from .threads import THREADS, learn_thread
 from .writing import attach, compose, tell_typing
 
 _EMOJIS = ("grinning", "smile", "thinking", "innocent", "sunglasses", "relieved")
-_TO_A_GROUP = 2  # others in a new conversation of several
+_TO_A_GROUP = 2  # other users in a new group conversation
 _PAGE = 30  # posts that a client loads at once, in either direction
 _MOST_PAGES = 5
-_WITH_FILES = 0.01  # of the visits to a channel its files are counted, too
-_LINK, _ID = "/pl/", 26  # a link to a post, and the letters of its id
+_WITH_FILES = 0.01  # share of the visits to a channel that also count its files
+_LINK, _ID = "/pl/", 26  # a link to a post, and the length of its id
 
 
 def log_in(session: Session) -> None:
-    """Arrive: log in, connect, load all, look at a channel. Raises LookupError for a member of none."""
+    """Log in, connect, load everything, and view a channel. Raises LookupError for a user without channels."""
     session.disconnect()
     _enter(session)
     session.tell_thread_shown("")
@@ -71,7 +72,7 @@ def _load(session: Session) -> None:
 
 
 def reconnect(session: Session) -> None:
-    """Ask for what may have changed while the websocket was away."""
+    """Ask for what may have changed while the websocket was disconnected."""
     session.learn_channels(session.team, deleted=False)
     session.learn_memberships(session.team)
     posts = session.memory.posts_of(session.channel)
@@ -89,7 +90,7 @@ def reconnect(session: Session) -> None:
 
 
 def view_channel(session: Session) -> None:
-    """Look at another channel of the team."""
+    """View another channel of the team."""
     found = [c for c in _joined(session) if c.team == session.team and c.kind in (OPEN, PRIVATE)]
     if not found:
         return
@@ -102,20 +103,20 @@ def view_channel(session: Session) -> None:
 
 
 def open_direct(session: Session) -> None:
-    """A conversation with one or a few others, where the user has one. The user writes to its channel as before."""
+    """Open a conversation with one or a few others, if the user has one. Posts still go to the current channel."""
     found = [channel for channel in _joined(session) if channel.is_direct]
     if found:
         _view(session, session.chance.choice(found))
 
 
 def _joined(session: Session) -> list[Channel]:
-    """Where the user is a member, but for the current channel."""
+    """Channels of which the user is a member, except for the current one."""
     known = session.memory.channels
     return [known[name] for name in sorted(session.memory.joined & known.keys()) if known[name] is not session.channel]
 
 
 def _view(session: Session, channel: Channel) -> None:
-    """Look at a channel: its new posts, who wrote them, and that the user has seen it."""
+    """View a channel: load its new posts and their writers, and mark it as viewed."""
     before = session.channel
     if before is not None:
         session.mark_viewed("leave", before)
@@ -142,7 +143,7 @@ def _posts_since(session: Session, channel: Channel, since_ms: int) -> list[Post
 
 
 def _keep_shown(session: Session, channel: Channel) -> None:
-    """In the list of conversations, and when it was opened."""
+    """Save that the conversation is in the list, and when it was opened."""
     shown = DIRECT_SHOWN if channel.kind == DIRECT else GROUP_SHOWN
     opened = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     values = {shown: "true", "channel_open_time": opened}
@@ -154,8 +155,8 @@ def _keep_shown(session: Session, channel: Channel) -> None:
 
 
 def read_older(session: Session) -> None:
-    """Scroll back a few pages. As in the original, the first one is before what the client knows, all others before
-    the newest post, which the client knows already.
+    """Scroll back a few pages. As in the original, the first page ends before the oldest known post, and all others
+    end before the newest post, so the client knows them already.
     """
     posts = session.memory.posts_of(session.channel)
     if not posts or session.channel is None:
@@ -170,7 +171,7 @@ def read_older(session: Session) -> None:
 
 
 def check_unread(session: Session) -> None:
-    """Ask what a client asks when its window gets the focus again."""
+    """Send the requests that a client sends when its window gets the focus again."""
     session.learn_channels(session.team)
     session.learn_memberships(session.team)
     if session.channel is not None:
@@ -208,7 +209,7 @@ def _go_to_team(session: Session, team: str) -> None:
 
 
 def start_direct(session: Session) -> None:
-    """Look whom one could write to, begin a conversation with one of them, and write to the channel as before."""
+    """List users, begin a conversation with one of them, and post to the same channel as before."""
     session.show_pictures(session.list_users())
     others = _others(session)
     if others:
@@ -221,7 +222,7 @@ def start_direct(session: Session) -> None:
 
 
 def start_group(session: Session) -> None:
-    """Do as in `start_direct`, with two others at once."""
+    """Do the same as `start_direct`, with two other users."""
     session.show_pictures(session.list_users())
     others = _others(session)
     if len(others) >= _TO_A_GROUP:
@@ -283,7 +284,7 @@ def react(session: Session) -> None:
 
 
 def view_profile(session: Session) -> None:
-    """Look at the profile of the writer of a post."""
+    """View the profile of the writer of a post."""
     found = session.choose_post()
     if found is not None:
         session.get("channel_member", f"/channels/{found.channel}/members/{found.user}")
@@ -291,7 +292,7 @@ def view_profile(session: Session) -> None:
 
 
 def open_permalink(session: Session) -> None:
-    """Follow a link to a post, if the post that the user looks at has one: its thread, then its channel."""
+    """Follow a link in a post, if it has one to another post: load that post's thread, then its channel."""
     found = session.choose_post()
     if found is None or _LINK not in found.message:
         return
@@ -304,7 +305,7 @@ def open_permalink(session: Session) -> None:
         try:
             session.get("channel_member", f"/channels/{channel.id}/members/{session.user}")
             session.memory.joined.add(channel.id)
-        except Refused:  # it is no member yet
+        except Refused:  # the user is not a member yet
             if channel.kind != PRIVATE:
                 _join(session, channel.id)
     session.learn_channels(session.team, deleted=False)

@@ -1,4 +1,4 @@
-"""Files that users attach to posts: a screenshot, a small picture, a film and a log. The same bytes in every load."""
+"""Files that users attach to posts: a screenshot, a small picture, a film and a log. All loads use the same bytes."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from .wording import sentence
 
 _SCREEN, _SMALL = (1280, 720), (320, 240)
 _LINE_PX, _TEXT_PX, _MARGIN_PX = 24, 12, 80
-_INK = 0.35  # of the pixels of a line of text
+_INK = 0.35  # share of the pixels of a line of text
 _LOG_LINES = 50
 _FILM_BYTES = 432_000
 
 
 def _picture(width: int, height: int) -> bytes:
-    """A PNG as a screen has them: flat areas and fine text. The server makes a preview and a thumbnail of it."""
+    """Make a PNG like a screenshot: flat areas and fine text. The server makes a preview and a thumbnail of it."""
     chance = random.Random(width)
     rows = bytearray()
     for y in range(height):
@@ -44,6 +44,6 @@ def _log() -> bytes:
 FILES: tuple[tuple[str, bytes, str], ...] = (
     ("screenshot.png", _picture(*_SCREEN), "image/png"),
     ("drawing.png", _picture(*_SMALL), "image/png"),
-    ("clip.mp4", random.Random(_FILM_BYTES).randbytes(_FILM_BYTES), "video/mp4"),  # nobody looks into it
+    ("clip.mp4", random.Random(_FILM_BYTES).randbytes(_FILM_BYTES), "video/mp4"),  # its content does not matter
     ("server.log", _log(), "text/plain"),
 )

@@ -1,4 +1,4 @@
-"""The websocket that a user holds open, by which the server tells it what happens."""
+"""The websocket that a user keeps open, on which the server sends events."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ import websocket
 
 _HELLO = b'"hello"'
 _POSTED = b'"posted"'
-EVENT_NAME_WITHIN = 40  # bytes: the name of an event stands first
+EVENT_NAME_WITHIN = 40  # bytes; an event begins with its name
 _PATH = "/api/v4/websocket"
 Delivered = Callable[[float], None]
 
 
 class SocketBroken(Exception):
-    """The server, or what lies between, ended the connection."""
+    """The server or something on the way to it ended the connection."""
 
 
 class Socket:
@@ -33,14 +33,14 @@ class Socket:
         on_event: Callable[[bytes], None],
         on_broken: Callable[[str], None],
     ):
-        """Connects, logs in, and waits for the server's greeting. Raises SocketBroken."""
+        """Connect, log in, and wait for the server's greeting. Raises SocketBroken."""
         self._on_event, self._on_broken = on_event, on_broken
         self._awaited: dict[bytes, tuple[float, Delivered]] = {}
         self._sequence = 0
         self._closing = False
         address = "ws" + url.removeprefix("http") + _PATH
         try:
-            # No proxy of the environment stands between a load host and the study's own server.
+            # Proxies of the environment must not come between a load host and the study's own server.
             self._ws = websocket.create_connection(address, timeout=timeout_s, http_no_proxy=["*"])
             self._send("authentication_challenge", {"token": token})
             self._await_greeting(timeout_s)
@@ -57,18 +57,18 @@ class Socket:
         self._on_event(message)
 
     def tell(self, action: str, data: dict[str, Any]) -> None:
-        """Send the server a message, such as that the user types. Raises SocketBroken."""
+        """Send the server a message, such as that the user is typing. Raises SocketBroken."""
         try:
             self._send(action, data)
         except (websocket.WebSocketException, OSError) as error:
             raise SocketBroken(f"{type(error).__name__}: {error}") from error
 
     def await_post(self, pending_id: str, delivered: Delivered) -> None:
-        """`delivered` gets the seconds from now until the server tells of the post."""
+        """Call `delivered` with the seconds from now until the server announces the post."""
         self._awaited[pending_id.encode()] = (time.perf_counter(), delivered)
 
     def overdue(self, timeout_s: float) -> int:
-        """How many posts were not told of within that time; they are not awaited any longer."""
+        """Stop waiting for posts that were not announced within `timeout_s`, and return their number."""
         now = time.perf_counter()
         late = [pending for pending, (since, _) in self._awaited.items() if now - since > timeout_s]
         for pending in late:
@@ -77,7 +77,7 @@ class Socket:
 
     def close(self) -> None:
         self._closing = True
-        with suppress(websocket.WebSocketException, OSError):  # it may be closed already
+        with suppress(websocket.WebSocketException, OSError):  # the connection may be closed already
             self._ws.send_close()
         self._ws.shutdown()
         self._reader.kill(block=False)
@@ -87,7 +87,7 @@ class Socket:
         self._ws.send(json.dumps({"seq": self._sequence, "action": action, "data": data}))
 
     def _next(self) -> bytes:
-        opcode, data = self._ws.recv_data()  # pings are answered in there
+        opcode, data = self._ws.recv_data()  # recv_data answers pings
         if opcode == websocket.ABNF.OPCODE_CLOSE:
             raise websocket.WebSocketConnectionClosedException(
                 f"closed by the server: {data[2:].decode('utf-8', 'replace')}"
@@ -99,7 +99,7 @@ class Socket:
             while True:
                 message = self._next()
                 if b'"event"' not in message[:EVENT_NAME_WITHIN]:
-                    continue  # the answer to something this user sent
+                    continue  # the answer to a message of this user
                 self._on_event(message)
                 if self._awaited and _POSTED in message[:EVENT_NAME_WITHIN]:
                     self._tell_of_post(message)

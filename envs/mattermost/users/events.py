@@ -1,4 +1,4 @@
-"""What a client does about what the server tells it by websocket, whatever its user is doing."""
+"""Reactions of a client to events of the websocket, independent of what its user is doing."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from .memory import Post
 if TYPE_CHECKING:
     from .session import Session
 
-_CHANNEL = b'"channel_id":"'  # quotes within a post are escaped: this one is of the event
+_CHANNEL = b'"channel_id":"'  # quotation marks within a post are escaped, so this is the event's own field
 _ID = 26  # letters
 
 
 def heard(session: Session, message: bytes) -> None:
-    """Take in an event. What it makes the client ask for is asked beside what the user does."""
+    """Handle an event. Requests that it causes run in parallel to the user's actions."""
     name = message[:EVENT_NAME_WITHIN]
     if b'"posted"' in name or b'"post_edited"' in name:
         channel = _channel(message)

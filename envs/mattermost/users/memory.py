@@ -1,4 +1,4 @@
-"""What a user's client remembers: the latest posts, users, statuses and threads, up to a maximum of each."""
+"""The memory of a user's client: the latest posts, users, statuses and threads, up to a maximum of each."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeVar
 OPEN, PRIVATE, DIRECT, GROUP = "O", "P", "D", "G"
 DIRECT_SHOWN, GROUP_SHOWN = "direct_channel_show", "group_channel_show"  # categories of preferences
 _POSTS, _USERS, _STATUSES, _THREADS = 250, 500, 500, 250
-_MESSAGE = 200  # letters that are kept: a mention and a link stand at the beginning
+_MESSAGE = 200  # letters to keep; mentions and links are at the beginning
 _SHOWN = ("png", "jpg")
 _MENTION = re.compile(r"@([a-z0-9_.-]+)")
 
@@ -19,7 +19,7 @@ V = TypeVar("V")
 
 
 class Recent(Generic[V]):
-    """By id, what was told last. What is told again takes one more place, so that there may be fewer than `most`."""
+    """The latest values by id. A value that is put again uses another place, so there may be fewer than `most`."""
 
     def __init__(self, most: int):
         self._most, self._number = most, 0
@@ -57,7 +57,7 @@ class Recent(Generic[V]):
 
 @dataclass(frozen=True)
 class Post:
-    """`pictures`: ids of attached ones, and whether each has a preview. `kind`: of a message of the system."""
+    """A post. `pictures`: (id, has a preview) of attached ones. `kind`: the type of a system message, else empty."""
 
     id: str
     channel: str
@@ -87,14 +87,14 @@ class Post:
 
     @property
     def mentions(self) -> str:
-        """Who is mentioned first, if anybody is."""
+        """The name that is mentioned first, if there is one."""
         found = _MENTION.search(self.message)
         return found[1] if found else ""
 
 
 @dataclass(frozen=True)
 class Thread:
-    """`id`: of the post it began with, which was made at `made_ms` in `channel`."""
+    """A thread. `id`: that of its first post, which was created at `made_ms` in `channel`."""
 
     id: str
     channel: str
@@ -110,7 +110,7 @@ class Thread:
 
 @dataclass
 class Channel:
-    """`seen_ms`: when it was viewed last, by the load host's clock; 0: not yet. `members`: their number, once known."""
+    """A channel. `seen_ms`: last viewed, on the load host's clock; 0: never. `members`: number of members, if known."""
 
     id: str
     kind: str
@@ -125,9 +125,9 @@ class Channel:
 
 
 class Memory:
-    """Of a client. `joined`: channels that the user is a member of. `preferences`: (category, name).
+    """A client's memory. `joined`: channels that the user is a member of. `preferences`: (category, name).
 
-    `drafts`: by team, the posts that they answer, or their channels.
+    `drafts`: for each team, the ids of the posts that drafts answer, or of their channels.
     """
 
     def __init__(self) -> None:
@@ -135,7 +135,7 @@ class Memory:
         self.users: Recent[str] = Recent(_USERS)  # names
         self.statuses: Recent[str] = Recent(_STATUSES)
         self.threads: Recent[Thread] = Recent(_THREADS)
-        self.teams: dict[str, str] = {}  # names of those that the user is in
+        self.teams: dict[str, str] = {}  # names of the user's teams
         self.channels: dict[str, Channel] = {}
         self.joined: set[str] = set()
         self.preferences: list[tuple[str, str]] = []
@@ -159,7 +159,7 @@ class Memory:
         return threads
 
     def learn_posts(self, told: dict[str, Any]) -> list[Post]:
-        """Those of an answer, in its order, but for deleted ones: who asks for what is new is told of these, too."""
+        """Learn an answer's posts, in its order, without deleted ones, which answers about new posts include."""
         ordered = [told["posts"][post] for post in told.get("order") or ()]
         posts = [Post.of(raw) for raw in ordered if not raw["delete_at"]]
         for post in posts:
@@ -167,6 +167,6 @@ class Memory:
         return posts
 
     def posts_of(self, channel: Channel | None) -> list[Post]:
-        """The oldest first."""
+        """Known posts of a channel, the oldest first."""
         found = [post for post in self.posts.values() if channel is not None and post.channel == channel.id]
         return sorted(found, key=lambda post: post.made_ms)

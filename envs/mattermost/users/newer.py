@@ -1,4 +1,4 @@
-"""What only users of the newer load test do: drafts, and a channel's bookmarks. See actions.py."""
+"""Actions that only the newer load test has: drafts, and a channel's bookmarks. See actions.py."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from .memory import Channel
 from .session import Session
 from .writing import attach, compose, tell_typing
 
-_OF_ANSWERS = 0.87  # of the drafts
+_OF_ANSWERS = 0.87  # share of the drafts
 
 
 def learn_bookmarks(session: Session, channel: Channel) -> None:
-    """Where there are such. A server without a licence would answer 501 to each visit of a channel."""
+    """Load bookmarks if the server has them. Without a licence it would answer 501 on each visit to a channel."""
     if session.is_newer and session.has_bookmarks:
         session.get("bookmarks", f"/channels/{channel.id}/bookmarks?bookmarks_since=0")
 
 
 def write_draft(session: Session) -> None:
-    """Begin a post, or more often an answer, and leave it."""
+    """Begin a post, or more often an answer, and leave it as a draft."""
     channel, root = session.channel, ""
     if channel is None or not _are_kept(session):
         return
@@ -48,7 +48,7 @@ def list_drafts(session: Session) -> None:
 
 
 def delete_draft(session: Session) -> None:
-    """One that was written or listed. As the original's, the client goes on to know it."""
+    """Delete a draft that was written or listed. As in the original, the client does not forget it."""
     known = session.memory.drafts.get(session.team)
     if known and session.channel is not None and _are_kept(session):
         chosen = session.chance.choice(sorted(known))

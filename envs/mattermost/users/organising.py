@@ -1,4 +1,4 @@
-"""What users do seldom: with their sidebar, their status, and new channels. See actions.py."""
+"""Rare actions: on the sidebar, the status, and new channels. See actions.py."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def clear_custom_status(session: Session) -> None:
 
 
 def create_category(session: Session) -> None:
-    """Of channels, in the sidebar, which is loaded again."""
+    """Create a category of channels in the sidebar, and reload the sidebar."""
     name = f"category {session.chance.choice(WORDS)}"
     made = {"user_id": session.user, "team_id": session.team, "display_name": name}
     session.post("create", _categories(session), made)
@@ -42,7 +42,7 @@ def create_category(session: Session) -> None:
 
 
 def move_channel(session: Session) -> None:
-    """From one category of the sidebar to another one, if the first that comes to mind has several."""
+    """Move a channel between two random categories of the sidebar, if the first one has several channels."""
     known = session.memory.categories[session.team]
     source, target = session.chance.choice(known), session.chance.choice(known)
     if source is target or len(source["channel_ids"]) <= 1:
@@ -55,7 +55,7 @@ def move_channel(session: Session) -> None:
 
 
 def create_private_channel(session: Session) -> None:
-    """With a few members."""
+    """Create a private channel and add a few members."""
     made, others = _create_channel(session, PRIVATE)
     count = session.chance.randint(1, _MOST_ADDED)
     for other in session.chance.sample(others, count) if len(others) >= count else ():
@@ -67,9 +67,9 @@ def create_public_channel(session: Session) -> None:
 
 
 def _create_channel(session: Session, kind: str) -> tuple[str, list[str]]:
-    """Its id, and who could be added: the client lists them at once."""
+    """Create a channel, and return its id and the users who could be added, whom the client lists at once."""
     team = session.chance.choice(sorted(session.memory.teams))
-    # No two channels of a team have the same name.
+    # Names of channels are unique in a team.
     name = f"{session.chance.choice(WORDS)}-{session.account.username}-{time.time_ns()}"[:64].lower()
     wanted = {"team_id": team, "name": name, "display_name": f"Channel {name}"[:64], "type": kind}
     raw = session.post("create", "/channels", wanted)

@@ -1,4 +1,4 @@
-"""What the newer load test's client reports of itself every minute: how long what the user saw took."""
+"""The report that the newer load test's client sends every minute: durations that its user experienced."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Report:
 
     @contextmanager
     def timed(self, metric: str) -> Iterator[None]:
-        """What is done in it, however it ends."""
+        """Time the block, even if it raises."""
         begun = time.perf_counter()
         try:
             yield
@@ -33,7 +33,7 @@ class Report:
             self._seen.append({"metric": metric, "value": took_ms, "timestamp": _now_ms()})
 
     def taken(self) -> dict[str, Any]:
-        """What was seen since the last report."""
+        """Return what was timed since the last report."""
         report: dict[str, Any] = {"version": _VERSION, "client_id": self._client, "labels": _KIND}
         report |= {"start": self._since_ms, "end": _now_ms(), "histograms": self._seen, "counters": []}
         self._begin()

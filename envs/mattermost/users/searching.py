@@ -1,4 +1,4 @@
-"""What users look for: posts, people, channels, and conversations. See actions.py."""
+"""Searches for posts, people, channels and conversations. See actions.py."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from .session import Session
 from .wording import WORDS, typed
 
 _MOST_WORDS = 4
-_FEW_LETTERS = 4  # of a channel's or a user's name
-_NARROWED = 0.2  # so often to a writer, and to a channel, a time, without a word, as a phrase
+_FEW_LETTERS = 4  # of a channel's or user's name
+_NARROWED = 0.2  # probability of each restriction: writer, channel, time, excluded word, phrase
 _DAYS = 7
 _USERS_AT_ONCE, _COMPLETED = 100, 25
 _DAY_S = 86_400
 
 
 def search_posts(session: Session) -> None:
-    """By a few words that the user has read, now and then narrowed."""
+    """Search posts by a few words that the user has read, sometimes with restrictions."""
     chance = session.chance
     terms = []
     if chance.random() < _NARROWED:
@@ -38,7 +38,7 @@ def search_posts(session: Session) -> None:
 
 
 def _complete_writer(session: Session) -> str:
-    """A name that is typed until it is the only one; pictures of all that are offered."""
+    """Type a name until it is the only match, and load the pictures of all matches."""
     name, letters_s = _a_user(session), session.letters_s()
     for part in typed(session.chance, name):
         if not session.types(letters_s):
@@ -69,7 +69,7 @@ def search_users(session: Session) -> None:
 
 
 def search_channels(session: Session) -> None:
-    """Of all teams, by the first letters of a name."""
+    """Search channels of all teams by the first letters of a name."""
     team = session.chance.choice(sorted(session.memory.teams))
     known = [c for c in session.memory.channels.values() if c.team == team or c.kind not in (OPEN, PRIVATE)]
     letters_s = session.letters_s()
@@ -80,7 +80,7 @@ def search_channels(session: Session) -> None:
 
 
 def search_conversations(session: Session) -> None:
-    """Of several users, by the name of one. As the original's, each letter asks for the whole name."""
+    """Search group conversations by a user's name. As in the original, each letter searches for the whole name."""
     name, letters_s = _a_user(session), session.letters_s()
     for _ in typed(session.chance, _beginning(session, name)):
         if not session.types(letters_s):
@@ -93,13 +93,13 @@ def _beginning(session: Session, name: str) -> str:
 
 
 def _a_user(session: Session) -> str:
-    """The name of one whom the client knows."""
+    """A name of a user whom the client knows."""
     others = sorted(set(session.memory.users) - {session.user})
     return (session.memory.users.get(session.chance.choice(others)) if others else None) or session.account.username
 
 
 def _a_word(session: Session) -> str:
-    """One that stands in a post which the user has read, if there is one."""
+    """A word of a post that the user has read, if there is one."""
     found = session.choose_post()
     words = [word for word in found.message.split() if word.isalpha()] if found else []
     return session.chance.choice(words or WORDS)

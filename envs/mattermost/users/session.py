@@ -23,19 +23,19 @@ from .reporting import Report
 
 _API = "/api/v4"
 _NOT_MODIFIED = 304
-_RETRY_S = (1.0, 5.0)  # between attempts to get a broken websocket back
-_EVERY_S = 60.0  # a client asks for the statuses of those it shows, and reports
+_RETRY_S = (1.0, 5.0)  # between attempts to reopen a broken websocket
+_EVERY_S = 60.0  # at this interval a client asks for the statuses of shown users, and reports
 _STATUSES_OF = 60  # posts that a client shows
-_OF_ITS_RELEASE, _OLDER, _NEWER = "server", "v1.19.0", "v1.23.0"  # whose users, see the study's Behaviour
-_NEWER_SINCE = 10  # releases of the server
+_OF_ITS_RELEASE, _OLDER, _NEWER = "server", "v1.19.0", "v1.23.0"  # values of `like`, see the study's Behaviour
+_NEWER_SINCE = 10  # first major release of the server with the newer behaviour
 _PAGES_S = (1.0, 10.0)  # to read a page before the next one
 _LETTERS_S = (0.1, 0.3)
 
 
 class Session:
-    """`http` is Locust's client; it reports each request to Locust by itself. Not logged in yet.
+    """A user's session, not logged in at first. `http`: Locust's client, which reports each request to Locust.
 
-    `leaving` is set once the user has to go.
+    `leaving`: set when the user must leave.
     """
 
     def __init__(
@@ -52,13 +52,13 @@ class Session:
         self.channel: Channel | None = None
         self.memory = Memory()
         self.report = Report()
-        self.settings: dict[str, str] = {}  # of the server, as it tells its clients
+        self.settings: dict[str, str] = {}  # of the server, as it sends them to clients
         self._pictures: dict[str, str] = {}  # ETags, by user
 
     # --- requests --------------------------------------------------------------------------------------------
 
     def get(self, part: str, path: str) -> Any:
-        """The answer, from JSON. `part` names the request within the action, or action/part. Raises Refused."""
+        """Return the answer from JSON. `part`: the request's name within the action, or action/part. Raises Refused."""
         return self._parsed(part, path, self._ask("GET", part, path))
 
     def post(self, part: str, path: str, body: Any) -> Any:
@@ -71,7 +71,7 @@ class Session:
         self._ask("DELETE", part, path)
 
     def upload(self, part: str, path: str, content: bytes, kind: str) -> Any:
-        """The answer, from JSON, to a body that is a file of the media type `kind`. Raises Refused."""
+        """Send a file of the media type `kind`, and return the answer, parsed from JSON. Raises Refused."""
         return self._parsed(part, path, self._ask("POST", part, path, {"Content-Type": kind}, data=content))
 
     def _ask(self, method: str, part: str, path: str, headers: dict[str, str] | None = None, **sent: Any) -> Any:
@@ -89,7 +89,7 @@ class Session:
             self.recorder.records.fail(f"{self.action}/{part}", recording.NO_ANSWER, f"{path}: no JSON: {error}")
             raise Refused(f"{path}: no JSON") from error
 
-    # --- coming and going ------------------------------------------------------------------------------------
+    # --- login and logout ------------------------------------------------------------------------------------
 
     def log_in(self) -> None:
         """Log in, and learn which teams and channels there are."""
@@ -110,16 +110,16 @@ class Session:
         self._token = ""
 
     def forget(self) -> None:
-        """What the client knows, as when its page is loaded anew; but not where the user is, nor pictures."""
+        """Forget what a reload of the page forgets. The user's team and channel, and pictures, are kept."""
         self.memory = Memory()
         if self.channel is not None:
             self.channel.seen_ms = 0
-            self.memory.channels[self.channel.id] = self.channel  # else it would be loaded as another one
+            self.memory.channels[self.channel.id] = self.channel  # otherwise it would be loaded as another object
 
     def connect(self) -> None:
-        """Open the websocket, which is timed as a whole: connection, login, greeting. Raises Refused.
+        """Open the websocket, and time connection, login and greeting as a whole. Raises Refused.
 
-        One that breaks is opened again, as a client does by itself, whatever its user is doing.
+        If it breaks, it is reopened in the background, as real clients do.
         """
         begun = time.perf_counter()
         label = f"{self.action}/websocket"
@@ -164,29 +164,29 @@ class Session:
             self.recorder.records.fail("event/client", recording.UNEXPECTED, f"{type(error).__name__}: {error}")
 
     def tell(self, action: str, data: dict[str, Any]) -> None:
-        """By websocket, if there is one. Whoever reads from it notices as well when it broke."""
+        """Send by websocket, if there is one. Errors are ignored, because its reader notices them, too."""
         if self._socket is not None:
             with suppress(SocketBroken):
                 self._socket.tell(action, data)
 
     def tell_shown(self, **shown: Any) -> None:
-        """What the user looks at from now on, where the server sends some events by that: who types, and reactions."""
+        """Tell the server what the user views, if it limits events (typing, reactions) to that."""
         if self.settings.get("FeatureFlagWebSocketEventScope") == "true":
             self.tell("presence", shown)
 
     def tell_thread_shown(self, channel: str) -> None:
-        """Beside its channel and in the list of threads at once, as the original's; of no channel: ""."""
+        """Tell that a thread is shown, beside its channel and in the list, as in the original. No channel is ""."""
         for in_list in (True, False):
             self.tell_shown(thread_channel_id=channel, is_thread_view=in_list)
 
     # --- time ------------------------------------------------------------------------------------------------
 
     def looks(self) -> bool:
-        """Look at a page before the next one. Whether the user stays for that."""
+        """Look at a page. Return whether the user stays for the next one."""
         return self._pauses(_PAGES_S)
 
     def letters_s(self) -> tuple[float, float]:
-        """How long each letter of a word takes: one who types fast does so to its end."""
+        """The time per letter of a word, as a range in s. It is constant within a word."""
         each_s = self.chance.uniform(*_LETTERS_S)
         return each_s, each_s
 
@@ -198,7 +198,7 @@ class Session:
         return not self._leaving.is_set()
 
     def arrived(self) -> None:
-        """The user is logged in and sees a channel: from the first time on its client does things by itself."""
+        """Start the client's own tasks when the user first is logged in and sees a channel."""
         if not self._due_at:
             self._due_at = dict.fromkeys(("statuses", "report"), time.monotonic() + _EVERY_S)
 
@@ -213,7 +213,7 @@ class Session:
         return None
 
     def _ask_statuses(self) -> None:
-        """Of those whose posts are shown, and of who is in the conversations that are."""
+        """Ask for the statuses of the writers of shown posts, and of the members of shown conversations."""
         writers = dict.fromkeys(post.user for post in reversed(self.memory.posts_of(self.channel)[-_STATUSES_OF:]))
         self.learn_statuses("statuses", dict.fromkeys([self.user, *writers, *self.direct_shown()]))
 
@@ -225,7 +225,7 @@ class Session:
 
     @property
     def is_newer(self) -> bool:
-        """Whether the user does what users of the newer load test do."""
+        """Whether the user acts like users of the newer load test."""
         if self.plan.like == _OF_ITS_RELEASE:
             return int(self.settings.get("Version", "0").partition(".")[0]) >= _NEWER_SINCE
         return self.plan.like == _NEWER
@@ -246,7 +246,7 @@ class Session:
         self.memory.joined.update(member["channel_id"] for member in found)
 
     def learn_channel(self, channel: str) -> Channel:
-        """Ask for a user that the client does not know yet."""
+        """Return a channel, and load it if the client does not know it yet."""
         if channel not in self.memory.channels:
             self.memory.learn_channels([self.get("channel", f"/channels/{channel}")])
         return self.memory.channels[channel]
@@ -255,11 +255,11 @@ class Session:
         self.get("unread", "/users/me/teams/unread" + ("?include_collapsed_threads=true" if threads else ""))
 
     def list_users(self) -> list[str]:
-        """The first hundred, as where one looks whom one could write to."""
+        """List the first hundred users, as the dialogue for new conversations does."""
         return self.memory.learn_users(self.get("users", "/users?page=0&per_page=100"))
 
     def complete_user(self, part: str, where: str, typed: str, most: int) -> list[str]:
-        """Ids of those whose name begins with what is `typed`, whose pictures are shown."""
+        """Return the ids of users whose names begin with `typed`, and load their pictures."""
         path = f"/users/autocomplete?{where}&name={quote(typed)}&limit={most}"
         found = self.get(part, path)
         users = [user["id"] for user in (*(found["users"] or ()), *(found.get("out_of_channel") or ()))]
@@ -274,12 +274,13 @@ class Session:
             self.memory.statuses.put(status["user_id"], status["status"])
 
     def direct_shown(self) -> list[str]:
-        """Conversations that were to be shown when the client was loaded."""
+        """Conversations that were marked as shown when the client was loaded."""
         return [name for category, name in self.memory.preferences if category == DIRECT_SHOWN]
 
     def load(self) -> None:
-        """Ask for all that a client loads when it starts or its page is reloaded. Raises Refused; LookupError for a
-        user without a team.
+        """Load everything that a client loads when it starts or its page is reloaded.
+
+        Raises Refused, and LookupError for a user without a team.
         """
         self.list_users()
         found = self.get("preferences", "/users/me/preferences")
@@ -334,8 +335,8 @@ class Session:
         channel.seen_ms = int(time.time()) * 1000
 
     def learn(self, posts: Sequence[Post]) -> None:
-        """Ask for what a client shows beside posts: attached pictures, then what it does not know of the writers, the
-        pictures of all of them, and who is mentioned. Raises Refused.
+        """Load what a client shows with posts: attached pictures, what it does not know about the writers, all writers'
+        pictures, and mentioned users. Raises Refused.
         """
         for file, has_preview in [picture for post in posts for picture in post.pictures]:
             self._ask("GET", "thumbnails", f"/files/{file}/thumbnail")
@@ -354,22 +355,22 @@ class Session:
             self.memory.learn_users(self.post("mentioned", "/users/usernames", mentioned))
 
     def show_pictures(self, users: Iterable[str]) -> None:
-        """Of users, each time: the server is told which one the client has, and mostly answers that it is the same."""
+        """Request users' pictures with the ETags that the client has; mostly they have not changed."""
         for user in users:
             have = {"If-None-Match": self._pictures.get(user, "0")}
             response = self._ask("GET", "pictures", f"/users/{user}/image", have)
             self._pictures[user] = response.headers.get("Etag") or "0"
 
     def choose_post(self, *, own: bool = False) -> Post | None:
-        """One of the current channel's that the client knows, and that a user wrote."""
+        """Choose a known post of the current channel that a user wrote."""
         posts = self.memory.posts_of(self.channel)
         found = [post for post in posts if not post.kind and (not own or post.user == self.user)]
         return self.chance.choice(found) if found else None
 
-    # --- posts that are written ------------------------------------------------------------------------------
+    # --- the user's own posts --------------------------------------------------------------------------------
 
     def await_delivery(self, pending: str) -> None:
-        """From now until the websocket tells of a post of the user's own."""
+        """Time from now until the websocket announces the user's own post."""
         if self._socket is not None:
             self._socket.await_post(pending, self._delivered)
 
@@ -377,7 +378,7 @@ class Session:
         self.recorder.records.add("post/delivery", recording.EVENT, seconds)
 
     def _count_overdue(self) -> None:
-        """Posts that the websocket should have told of, and did not."""
+        """Record posts that the websocket did not announce in time."""
         if self._socket is not None:
             for _ in range(self._socket.overdue(self.plan.request_timeout_s)):
                 self.recorder.records.fail("post/delivery", recording.TIMEOUT, "no event told of a post")

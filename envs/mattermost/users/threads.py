@@ -1,4 +1,4 @@
-"""What users do with threads: see actions.py. A client asks which there are only while it knows of none."""
+"""Actions on threads; see actions.py. A client lists threads only if it knows none."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ _MOST_PAGES = 3
 
 
 def view_threads(session: Session) -> None:
-    """The user's threads and some older pages; then the same of those with unread answers."""
+    """View the user's threads and some older pages; then do the same with unread threads."""
     if not _scroll(session, unread=False):
         return
     _scroll(session, unread=True)
 
 
 def _scroll(session: Session, *, unread: bool) -> bool:
-    """Whether there are any, and the user is still there."""
+    """View threads and some older pages. Return whether there are any and the user is still there."""
     known = [thread for thread in session.memory.threads.values() if thread.unread or not unread]
     threads = sorted(known, key=lambda thread: -thread.answered_ms) or _list(session, unread=unread)
     if not threads:
@@ -36,7 +36,7 @@ def _scroll(session: Session, *, unread: bool) -> bool:
 
 
 def _list(session: Session, *, unread: bool = False, before: str = "", totals: bool = False) -> list[Thread]:
-    """`totals`: with the numbers of all and of unread ones, which the server counts for it."""
+    """List threads. `totals`: let the server also count all and unread ones."""
     wanted = {"before": before, "per_page": str(_PAGE)}
     wanted |= {"unread": "true"} if unread else {}
     wanted |= {} if totals else {"threadsOnly": "true"}
@@ -46,7 +46,7 @@ def _list(session: Session, *, unread: bool = False, before: str = "", totals: b
 
 
 def read_thread(session: Session) -> None:
-    """One that is known, from its beginning on, some pages."""
+    """Read some pages of a known thread, from its beginning."""
     known = session.memory.threads.values()
     if not known:
         known = _list(session)[:1]
@@ -66,7 +66,7 @@ def read_thread(session: Session) -> None:
 
 
 def learn_thread(session: Session, thread: str, after: Post | None = None) -> tuple[list[Post], bool]:
-    """The posts of a page of it, and whether more follow."""
+    """Load a page of a thread. Return its posts, and whether more follow."""
     path = f"/posts/{thread}/thread?collapsedThreads=true&perPage={_PAGE}&direction=down"
     if after is not None:
         path += f"&fromPost={after.id}&fromCreateAt={after.made_ms}"
@@ -75,7 +75,7 @@ def learn_thread(session: Session, thread: str, after: Post | None = None) -> tu
 
 
 def mark_thread_read(session: Session) -> None:
-    """One that is known, up to the post it began with: the server counts what is unread anew."""
+    """Mark a known thread as read up to its first post, so that the server recounts unread posts."""
     if not len(session.memory.threads):
         _list(session, totals=True)
     known = session.memory.threads.values()
@@ -91,7 +91,7 @@ def mark_all_threads_read(session: Session) -> None:
 
 
 def follow_thread(session: Session) -> None:
-    """Of the current channel, one with answers if there is any."""
+    """Follow a thread of the current channel, one with answers if there is any."""
     posts = [post for post in session.memory.posts_of(session.channel) if not post.kind]
     found = [post for post in posts if post.root] or posts
     if found:

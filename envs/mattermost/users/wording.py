@@ -1,4 +1,4 @@
-"""Words that users write, and what they type letter by letter."""
+"""The words that users write, and how they type them letter by letter."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ simple small start status step still system team test thanks think thread time t
 where which while working
 """
 WORDS = _TEXT.split()
-_WORDS_OF_A_POST, _WORDS_OF_AN_ANSWER = 68, 46  # at most, and at least one
-_MISTYPED = 0.15  # of the letters but the last
+_WORDS_OF_A_POST, _WORDS_OF_AN_ANSWER = 68, 46  # maximum; the minimum is one
+_MISTYPED = 0.15  # share of the letters, except for the last
 
 
 def sentence(chance: random.Random, *, answer: bool = False) -> str:
@@ -22,7 +22,7 @@ def sentence(chance: random.Random, *, answer: bool = False) -> str:
 
 
 def typed(chance: random.Random, word: str) -> Iterator[str]:
-    """What stands there after each letter of a word; now and then a wrong one follows, which the next one replaces."""
+    """Yield the text after each letter of a word. Sometimes a wrong letter follows, which the next one replaces."""
     for end in range(1, len(word) + 1):
         yield word[:end]
         if end < len(word) and chance.random() < _MISTYPED:

@@ -1,4 +1,4 @@
-"""What goes into a post or a draft: words, whom it mentions, links, attached files; and that somebody writes it."""
+"""The content of posts and drafts: words, mentions, links and attached files; and notices that a user is typing."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from .session import Session
 from .wording import WORDS, sentence, typed
 
 _MENTIONS, _LINKS, _PERMALINKS = 0.10, 0.10, 0.01  # shares of the posts
-_NUMBER = re.compile(r"\d+$")  # at the end of a name: what goes before is not typed
-_FEW_LETTERS = 2  # and up to half of the rest: so much of a name is typed at most
+_NUMBER = re.compile(r"\d+$")  # at the end of a name; the part before it is not typed
+_FEW_LETTERS = 2  # most letters typed of a name, in addition to up to half of the rest
 _NAMES_AT_ONCE = 100
 
 
 def tell_typing(session: Session, channel: Channel) -> None:
-    """To a channel that is small enough for that, by what the server says."""
+    """Tell a channel that the user is typing, if it is small enough by the server's settings."""
     most = int(session.settings["MaxNotificationsPerChannel"])
     is_small = channel.members is not None and channel.members < most
     if is_small and session.settings["EnableUserTypingMessages"] == "true":
@@ -41,7 +41,7 @@ def compose(session: Session, channel: Channel, *, is_answer: bool = False) -> s
 
 
 def _look_up(session: Session, channel: Channel, name: str) -> None:
-    """As it is typed, until one name is left or a few letters stand there; with pictures of all that were found."""
+    """Look up a name while typing it, until one match or a few letters. Pictures of all matches are loaded."""
     number = _NUMBER.search(name)
     rest = number[0] if number else name
     prefix = name.removesuffix(rest) if number else ""
@@ -59,7 +59,7 @@ def _look_up(session: Session, channel: Channel, name: str) -> None:
 
 
 def attach(session: Session, channel: Channel) -> list[str]:
-    """Upload files with a share of the posts: one of them at least, and each of the others every second time. Ids."""
+    """For a share of the posts, upload at least one file, each other one with probability 1/2. Returns their ids."""
     chance = session.chance
     if chance.random() >= session.plan.uploads:
         return []

@@ -1,8 +1,8 @@
-"""fio's JSON and JSON+, versions 2.x and 3.x.
+"""Parses fio's JSON and JSON+, versions 2.x and 3.x.
 
 The formats differ in units: 2.x gives latencies in µs (`clat`) and, up to 2.20, totals in KiB; 3.x gives ns
 (`clat_ns`) and bytes. JSON+ adds the histogram: until 2.19 by bin number, later by the middle of the bin.
-With `--status-interval` fio writes a document every so often, each of the run so far: the last one is the result.
+With `--status-interval` fio writes several documents, each for the run so far; the last one is the result.
 """
 
 import json
@@ -18,13 +18,13 @@ from benchstudy.families.fio.fio_result import Bin, Direction, FioJob, FioRun, L
 from benchstudy.families.shared.files import damaged
 from benchstudy.model.family import ParseError
 
-# At the beginning of a line, or where a note of another process of fio's was cut by it.
+# A document starts on a new line, or in the middle of a note from another process of fio.
 _DOCUMENT = re.compile(r'^\{|\{(?=\s*"fio version")', re.MULTILINE)
-# A power of two is cut into 64 equal bins, and below 128 each value has its own (see fio's stat.h).
+# Each power of two is divided into 64 equal bins; below 128 each value has its own bin (see fio's stat.h).
 _BIN_BITS = 6
 # Divisors, not factors: 128000 / 1e9 is the float nearest to 128 µs, 128000 * 1e-9 is not.
 _LATENCY_UNITS = (("_ns", 1e9), ("", 1e6))
-# fio's clock may have whole seconds only, and the first of its documents comes after an interval of one at least.
+# fio's clock may have whole seconds only, and its first document comes after an interval of 1 s or more.
 _SURELY_BEFORE_S = 0.5
 # fio counts in 64 bits.
 _LARGEST = 2.0**64
@@ -33,9 +33,9 @@ _SHORT, _MORE_THAN_ONCE = 0.9, 1.01
 
 @damaged("fio's JSON is damaged")
 def parse_fio_json(text: str) -> FioRun:
-    """The run in fio's JSON output; fio's own notes before and after the document are passed over.
+    """Parse the run in fio's JSON output. Notes of fio before and after the document are ignored.
 
-    Raises ParseError for what is truncated, inconsistent or not fio's, and for several runs in one text.
+    Raises ParseError if the text is truncated, inconsistent or not fio's, or has several runs.
     """
     runs = [_run(document) for _, _, document in _documents(text)]
     later = next((run for run, before in zip(runs[1:], runs, strict=False) if not _goes_on(before, run)), None)
@@ -47,7 +47,7 @@ def parse_fio_json(text: str) -> FioRun:
 
 @damaged("fio's JSON is damaged")
 def split_fio_json(text: str) -> list[str]:
-    """The text cut into runs, with nothing left out; the documents of one run stay together. Raises ParseError."""
+    """Split the text into runs without leaving anything out; a run's documents stay together. Raises ParseError."""
     cuts = [0]
     for (_, end, before), (_, _, after) in pairwise(_documents(text)):
         if not _goes_on(_run(before), _run(after)):
@@ -56,7 +56,7 @@ def split_fio_json(text: str) -> list[str]:
 
 
 def _documents(text: str) -> list[tuple[int, int, dict[str, Any]]]:
-    """Each JSON document with where it begins and ends."""
+    """Find each JSON document, with its start and end in the text."""
     found: list[tuple[int, int, dict[str, Any]]] = []
     start = _DOCUMENT.search(text)
     if start is None:
@@ -84,7 +84,7 @@ def _run(document: Mapping[str, Any]) -> FioRun:
     if not isinstance(jobs, list) or not jobs:
         raise ParseError("fio's output holds no job")
     common = document.get("global options") or {}
-    # Versions before 2.14 do not write options; rounded to what their JSON prints.
+    # Versions before 2.14 do not write options. Rounding follows the digits of the JSON.
     step = 0.01 if version.startswith("fio-2") else 1e-6
     ended = document.get("timestamp_ms", 1000 * document.get("timestamp", 0)) / 1000
     return FioRun(
@@ -97,9 +97,9 @@ def _run(document: Mapping[str, Any]) -> FioRun:
 
 
 def _goes_on(before: FioRun, after: FioRun) -> bool:
-    """Whether the second document is of the same run as the first, some time later (`--status-interval`).
+    """Whether the second document is a later one of the same run as the first (`--status-interval`).
 
-    Each counts from the run's beginning, so the second began before the first was written.
+    Each covers the run from its start, so the second one's start must precede the time at which the first was written.
     """
     if [(j.name, j.group, j.options) for j in before.jobs] != [(j.name, j.group, j.options) for j in after.jobs]:
         return False
@@ -113,12 +113,12 @@ def _goes_on(before: FioRun, after: FioRun) -> bool:
 
 
 def _cut_short(run: FioRun) -> str | None:
-    """Whether it was to run on over its file for some time, and did not: fio says so outside of the document only."""
+    """Why a run that should loop over its file for a time ended early. fio says so only outside of the document."""
     for job in run.jobs:
         asked, size = seconds(job.options.get("runtime", "")), amount(job.options.get("size", ""))
         ran = max((d.runtime for d in job.directions.values()), default=0.0)
         done = sum(d.bytes for d in job.directions.values())
-        # That it went over its file again shows that it had to go on until its time was over.
+        # A job that processed its file repeatedly was meant to run until its time was over.
         if asked and size and ran < _SHORT * asked and done > _MORE_THAN_ONCE * size * job.processes:
             return f"it ran for {ran:g} s of {asked:g} s"
     return None
@@ -159,7 +159,7 @@ def _job(job: Any, common: Mapping[str, str], step: float) -> FioJob:
         cpu_user=_number(job, "usr_cpu", where) / 100,
         cpu_system=_number(job, "sys_cpu", where) / 100,
         io_errors=int(job.get("total_err", 0)),
-        # With group_reporting one job stands for all of its processes.
+        # With group_reporting one job combines all its processes.
         processes=int(options.get("numjobs", "1")) if "group_reporting" in options else 1,
         options=options,
         failed=_failed(job, where),
@@ -167,7 +167,7 @@ def _job(job: Any, common: Mapping[str, str], step: float) -> FioJob:
 
 
 def _failed(job: Mapping[str, Any], where: str) -> str | None:
-    """None also of one that went on after errors (`continue_on_error`): these are counted."""
+    """The error of a job; None also if it continued after errors (`continue_on_error`), which are counted."""
     error = int(_number(job, "error", where))
     went_on = bool(job.get("total_err")) and job.get("first_error") == error and error in GOES_ON_AFTER
     return f"ended in error {error}: {os.strerror(error)}" if error and not went_on else None
@@ -178,10 +178,10 @@ def _direction(values: Mapping[str, Any], where: str, step: float) -> Direction:
     if not milliseconds:
         raise ParseError(f"{where}: I/O was done in a run time of 0 ms: too short for fio's clock")
     runtime = milliseconds / 1000
-    # `io_kbytes` came in the same change that turned `io_bytes` from KiB into bytes.
+    # The change that added `io_kbytes` also turned `io_bytes` from KiB into bytes.
     unit = 1 if "io_kbytes" in values else 1024
     total = _number(values, "io_bytes", where) * unit
-    # fio cuts these off, so each may lack almost one of what it counts in; totals in KiB lack up to one themselves.
+    # fio rounds these down, so each may be low by almost one unit; totals in KiB may be low by up to one, too.
     for key, size in (("bw", 1024), ("bw_bytes", 1)):
         if key in values:
             same(f"{where}: {key}", _number(values, key, where) * size, size, total / runtime, unit / runtime, "B/s")
@@ -211,7 +211,7 @@ def _sync(values: Any, where: str) -> Latency | None:
 
 
 def _latency(parent: Mapping[str, Any], kind: str, where: str, ios: int | None) -> Latency | None:
-    """None when fio did not measure it: it then writes zeros, which must not become latencies of zero.
+    """Parse a latency. None if fio did not measure it: its zeros must not become latencies of zero.
 
     `ios` stands in for the number of samples, which fio 2.x does not write.
     """
@@ -237,7 +237,7 @@ def _latency(parent: Mapping[str, Any], kind: str, where: str, ios: int | None) 
 
 
 def _percentiles(values: Any, per_second: float, where: str) -> dict[float, float]:
-    """Keys come as "99.900000"; "0.00" fills the unused places of fio 2.x."""
+    """Parse percentiles. Keys look like "99.900000"; fio 2.x fills unused places with "0.00"."""
     if not isinstance(values, dict):
         return {}
     return {float(key): _number(values, key, where) / per_second for key in values if key != "0.00"}

@@ -1,8 +1,8 @@
-"""fio's plain-text output ("normal"), versions 2.x and 3.x.
+"""Parses fio's plain-text output ("normal"), versions 2.x and 3.x.
 
-It is rounded for people, so what can be is recomputed from the exact totals it also prints: operations a
-second are `issued` / run time. In 2.x "KB" is 1024 bytes (fio's kb_base), in 3.x it is spelt KiB.
-What it prints twice has to agree, as far as its digits go.
+Its figures are rounded for people, so they are recomputed from exact totals if it prints those: operations per second
+are `issued` / run time. In 2.x "KB" is 1024 bytes (fio's kb_base), which 3.x spells KiB.
+Figures that it prints twice must agree within their digits.
 """
 
 import re
@@ -15,9 +15,9 @@ from benchstudy.families.fio.fio_result import Direction, FioJob, FioRun, Latenc
 from benchstudy.families.shared.files import damaged
 from benchstudy.model.family import ParseError
 
-# Blanks in front of a line are none of other lines: else a file of empty lines takes a time that grows with its square.
+# Leading blanks must not match line breaks, or the time for a file of empty lines grows with the square of its size.
 _VERSION = re.compile(r"^[^\S\n]*(fio-\d+\.\S+)[^\S\n]*$", re.MULTILINE)
-# What stands in front of the version: the command, as a transcript has it, and the jobs as they were understood.
+# Before the version a transcript may have the command, and fio prints the jobs as it understood them.
 _COMMAND = re.compile(r"^[ \t\r`$#>]*((?:\S*/)?fio\s+-[^\n`]*)`?[^\S\n]*$", re.MULTILINE)
 _HEADER = re.compile(
     r"^[^\S\n]*(?P<name>\S.*): \(g=\d+\): rw=(?P<rw>[^,]+), bs=(?P<bs>.+?), ioengine=(?P<engine>[^,]+), "
@@ -60,7 +60,7 @@ _ALIASES = {"readwrite": "rw", "blocksize": "bs"}
 
 @dataclass(frozen=True)
 class _Figure:
-    """A printed number with the step of its last digit, in the same unit."""
+    """A printed number, and the step of its last digit in the same unit."""
 
     value: float
     step: float
@@ -68,7 +68,7 @@ class _Figure:
 
 @dataclass
 class _Pending:
-    """A job of which not every line was seen yet."""
+    """A job whose lines are not all read yet."""
 
     name: str
     group: int
@@ -77,18 +77,18 @@ class _Pending:
     when: str | None
     error: tuple[int, str]
     rates: dict[str, tuple[_Figure, _Figure, _Figure, float]] = field(default_factory=dict)  # iops, B/s, B, s
-    # By direction, or "sync", and kind: seconds.
+    # by direction (or "sync") and kind: s
     moments: dict[tuple[str, str], tuple[float, float, float, float]] = field(default_factory=dict)
     percentiles: dict[tuple[str, str], dict[float, float]] = field(default_factory=dict)
     cpu: tuple[float, float] | None = None
     issued: dict[str, dict[str, int]] = field(default_factory=dict)
-    errors: tuple[int, int] = (0, 0)  # how many, and the first one's number
+    errors: tuple[int, int] = (0, 0)  # their number, and the first one's code
     op: str = ""
 
 
 @dataclass
 class _Report:
-    """What fio prints of all jobs; with `--status-interval` every so often, each time of the run so far."""
+    """fio's output for all jobs. With `--status-interval` fio repeats it, each time for the run so far."""
 
     jobs: list[_Pending] = field(default_factory=list)
     totals: dict[tuple[int, str], tuple[_Figure, float]] = field(default_factory=dict)  # by group and op: B, s
@@ -97,9 +97,9 @@ class _Report:
 
 @damaged("fio's text output is damaged")
 def parse_fio_text(text: str) -> FioRun:
-    """The run in a plain-text output.
+    """Parse the run in a plain-text output.
 
-    Raises ParseError when it is cut off, inconsistent, not fio's, or of several runs.
+    Raises ParseError if it is truncated, inconsistent, not fio's, or has several runs.
     """
     versions = _VERSION.findall(text)
     if not versions:
@@ -136,7 +136,7 @@ def parse_fio_text(text: str) -> FioRun:
 
 @damaged("fio's text output is damaged")
 def split_fio_text(text: str) -> list[str]:
-    """The text cut into runs, with nothing left out: each with what fio prints before its version."""
+    """Split the text into runs without leaving anything out, each with what fio prints before its version."""
     begins = [0]
     ended = 0
     for version in _VERSION.finditer(text):
@@ -151,7 +151,7 @@ def split_fio_text(text: str) -> list[str]:
 
 def _reports(text: str, *, pow2: bool) -> list[_Report]:
     reports = [_Report()]
-    reading: tuple[str, str, float] | None = None  # the percentiles that continue on this line
+    reading: tuple[str, str, float] | None = None  # what percentiles on this line belong to
     for raw in text.splitlines():
         line = raw.strip()
         report = reports[-1]
@@ -179,7 +179,7 @@ def _reports(text: str, *, pow2: bool) -> list[_Report]:
 
 
 def _options(text: str, name: str) -> dict[str, str]:
-    """What fio says in front of a job of how it understood it. Block sizes are of reads, writes and trims."""
+    """The options of a job as fio prints them before it. Block sizes are of reads, writes and trims."""
     for match in _HEADER.finditer(text):
         if match["name"].strip() == name:
             sizes = [(m["least"], m["most"]) for m in _BLOCKS.finditer(match["bs"])]
@@ -190,7 +190,7 @@ def _options(text: str, name: str) -> dict[str, str]:
 
 
 def _options_of(command: str) -> dict[str, str] | None:
-    """The options of a command line; None for one with a job file, which is not there to be read."""
+    """The options of a command line; None if it has a job file, which is not available."""
     try:
         words = shlex.split(command)[1:]
     except ValueError:
@@ -207,7 +207,7 @@ def _options_of(command: str) -> dict[str, str] | None:
 
 
 def _check_totals(report: _Report) -> None:
-    """Raises ParseError when a group's line is not what its jobs' lines make it."""
+    """Raise ParseError if a group's totals do not match those of its jobs."""
     for (group, op), (total, runtime) in report.totals.items():
         parts = [job.rates[op] for job in report.jobs if job.group == group and op in job.rates]
         where = f"fio's group {group}, {op}"
@@ -219,7 +219,7 @@ def _check_totals(report: _Report) -> None:
 
 
 def _read(line: str, job: _Pending, *, pow2: bool) -> tuple[str, str, float] | None:
-    """Take in one line of a job; returns what the percentiles on the lines after it belong to."""
+    """Take in one line of a job; return what the percentiles on the next lines belong to."""
     if match := _RATES_2.match(line) or _RATES_3.match(line):
         if match["op"] not in _OPS:
             raise ParseError(f"fio job {job.name}: {match['op']!r} hides which operation is meant")
@@ -305,12 +305,12 @@ def _latency(job: _Pending, op: str, kind: str, ios: int | None) -> Latency:
 
 
 def _plain(text: str) -> _Figure:
-    """A number with fio's decimal prefix: "66.2k", "2765.9k"."""
+    """Parse a number with fio's decimal prefix: "66.2k", "2765.9k"."""
     return _figure(text, "a number", pow2=False)
 
 
 def _bytes(text: str, pow2: bool) -> _Figure:
-    """Bytes of "784996KB" (2.x: binary) or "11.9MiB", "95.4Mibit" (3.x)."""
+    """Parse bytes of "784996KB" (2.x: binary) or "11.9MiB", "95.4Mibit" (3.x)."""
     return _figure(text, "an amount of data", pow2=pow2)
 
 

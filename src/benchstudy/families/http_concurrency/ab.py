@@ -1,6 +1,6 @@
-"""ab (ApacheBench): its report, what is inconsistent in one, and its files of -e (percentiles) and -g (requests).
+"""Parses ab (ApacheBench): its report, and its files of -e (percentiles) and -g (requests).
 
-ab rounds what it prints about latencies to whole milliseconds and counts a kilobyte as 1024 bytes.
+ab rounds latencies to whole milliseconds, and a kilobyte has 1024 bytes.
 """
 
 import math
@@ -30,7 +30,7 @@ __all__ = [
 
 _PHASES = {"Connect": "connect", "Processing": "processing", "Waiting": "waiting", "Total": "total"}
 _VERSION = re.compile(r"^This is ApacheBench, Version (?P<version>\S+)", re.M)
-# Also as a page or a shell shows it: in backquotes, or after a prompt.
+# The command may be in backquotes, as on a page, or after a shell's prompt.
 _COMMAND = re.compile(r"^[ \t\r`$#>]*((?:\S*/)?ab\s+-[^\n`]*)`?", re.M)
 _FIELD = re.compile(r"^(?P<name>[A-Z][A-Za-z/0-9 -]+?):[ \t]*+(?P<value>(?:.*\S)?)[ \t]*+$")
 _FAILURES = re.compile(r"^\s+\(Connect: (\d+), (?:Receive: (\d+), )?Length: (\d+), Exceptions: (\d+)\)\s*$")
@@ -42,7 +42,7 @@ _SAID = re.compile(r"^(?:ab|apr_\w+|SSL \w+|[\w/.-]*ab): .+$|^.+\(\d{2,6}\)\s*$|
 
 
 def recognise_ab(text: str) -> bool:
-    """Whether this is a report of ab, whole or damaged, wherever in the text it begins."""
+    """Whether the text contains a report of ab, whole or damaged."""
     if _VERSION.search(text):
         return True
     return all(re.search(rf"^{name}:", text, re.M) for name in ("Document Path", "Concurrency Level"))
@@ -50,10 +50,10 @@ def recognise_ab(text: str) -> bool:
 
 @damaged("ab's report is damaged")
 def parse_ab(text: str, stderr: str = "") -> AbResult:
-    """The report in a text, in which a command, notes or a page's own words may stand before and after.
+    """Parse the report in a text, which may have a command, notes or other text before and after the report.
 
-    `stderr` is only read for ab's reason when there is no report. Raises ParseError when the report is cut off, when
-    ab gave up, or when the text is not ab's or holds two reports.
+    `stderr` is only read for ab's reason if there is no report. Raises ParseError if the report is truncated, if ab
+    gave up, or if the text has no report or two of them.
     """
     if not recognise_ab(text):
         raise ParseError(f"ab left no report; {_reason(text, stderr)}")
@@ -66,7 +66,7 @@ def parse_ab(text: str, stderr: str = "") -> AbResult:
 
 
 def split_ab(text: str) -> list[str]:
-    """The text cut into reports, with nothing left out: each with the command in front of it."""
+    """Split the text into reports without leaving anything out, each with the command before it."""
     reports = len(re.findall(r"^Document Path:", text, re.M))
     starts = [match.start() for match in _VERSION.finditer(text)]
     if len(starts) != reports:  # a transcript may lack ab's first lines
@@ -88,7 +88,7 @@ def _reason(text: str, stderr: str) -> str:
 
 
 class _Report:
-    """The lines of one report, by name."""
+    """Parses the lines of one report, by name."""
 
     def __init__(self, text: str, stderr: str):
         self._text, self._stderr = text, stderr
@@ -148,13 +148,13 @@ class _Report:
         )
 
     def _require_whole(self, complete: int, command: str | None) -> None:
-        """ab ends with its tables; where it completed nothing it has none."""
+        """Raise ParseError if the tables at the report's end are missing. ab prints none if it completed nothing."""
         if not complete:
             raise ParseError(f"ab completed no request; {_reason(self._text, self._stderr)}")
         missing = [f"the row {row} of its times" for row, name in _PHASES.items() if name not in self._times]
         if "Requests per second" in self._fields and len(self._fields.get("Time per request", [])) != 2:
             missing.insert(0, "its time per request")
-        # It prints percentiles from the second request on, ending with the longest, unless told not to.
+        # Unless -d is given, ab prints percentiles if there are two requests or more; the longest comes last.
         switched_off = command is not None and "d" in options(command) and not self._percentiles
         if complete > 1 and 100 not in self._percentiles and not switched_off:
             missing.append("the end of its percentiles")
@@ -199,7 +199,7 @@ class _Report:
 
 
 def _leading(value: str) -> float:
-    """The number that a value begins with: "5845.90 [#/sec] (mean)"."""
+    """The number at the beginning of a value: "5845.90 [#/sec] (mean)"."""
     match = re.match(r"-?\d+(?:\.\d+)?", value)
     if match is None:
         raise ParseError(f"ab's report is truncated or damaged: {value!r} does not begin with a number")
@@ -223,7 +223,7 @@ def _times_1024(number: float | None) -> float | None:
 
 @damaged("ab's percentiles are damaged")
 def parse_ab_percentiles(csv: str) -> list[tuple[float, float]]:
-    """The file of -e: (percent, seconds) for 0 to 100, resolved to a microsecond. Raises ParseError when cut off."""
+    """Parse the file of -e: (percent, seconds) for 0 to 100, exact to 1 µs. Raises ParseError if it is truncated."""
     lines = csv.splitlines()
     if not lines or lines[0] != "Percentage served,Time in ms":
         raise ParseError("this is not a file of ab -e: its first line is not 'Percentage served,Time in ms'")
@@ -240,12 +240,13 @@ def parse_ab_percentiles(csv: str) -> list[tuple[float, float]]:
 
 @damaged("ab's list of requests is damaged")
 def histogram_of_gnuplot(path: Path, *, expected: int | None = None) -> "pl.DataFrame":
-    """The file of -g (plain or gzip) as counts of total times: low_s, high_s (Float64), count (Int64), sorted.
+    """Read the file of -g (plain or gzip) as counts of total times: low_s, high_s (Float64), count (Int64), sorted.
 
-    ab rounds a time to the nearest millisecond, so a bin reaches half a millisecond to both sides of what it wrote, and
-    the first from 0. `expected`: rows there must be. Raises ParseError when the file is cut off or not of -g.
+    ab rounds times to the nearest millisecond, so a bin extends half a millisecond to both sides of the printed value,
+    and the first one begins at 0. `expected`: required number of rows. Raises ParseError if the file is truncated or
+    not of -g.
     """
-    import polars as pl  # only where it is needed: measuring sessions load this module too
+    import polars as pl  # imported here, because measuring sessions load this module, too
 
     header = "starttime\tseconds\tctime\tdtime\tttime\twait"
     try:
@@ -253,7 +254,7 @@ def histogram_of_gnuplot(path: Path, *, expected: int | None = None) -> "pl.Data
         scanned = pl.scan_csv(path, separator="\t", quote_char=None, schema_overrides=types)
         if "\t".join(scanned.collect_schema().names()) != header:
             raise ParseError(f"{path.name} is not a file of ab -g: its first line is not {header!r}")
-        # A line that is cut off lacks its last columns, which polars reads as null.
+        # A truncated line lacks its last columns, which polars reads as null.
         rows = pl.len().cast(pl.Int64).alias("count")
         counts = scanned.group_by("ttime").agg(rows, pl.col("wait").null_count()).collect()
     except (pl.exceptions.PolarsError, OSError) as error:

@@ -1,4 +1,4 @@
-"""What one report of ab says, and what it cannot mean although ab prints it as a success."""
+"""The content of one report of ab, and contradictions in it although ab prints it as a success."""
 
 import re
 import shlex
@@ -16,7 +16,7 @@ _FLAGS_WITH_VALUE = "ncstbpuTwxyzCHAPXgemfEIZBR"
 
 @dataclass(frozen=True)
 class Times:
-    """Seconds, of all requests. `sd` and `median` are None when ab was told to leave them out (-S)."""
+    """Times of all requests in s. `sd` and `median` are None if ab was told to omit them (-S)."""
 
     min: float
     mean: float
@@ -27,24 +27,24 @@ class Times:
 
 @dataclass(frozen=True)
 class AbResult:
-    """Everything one report says. Times in s, rates in 1/s and B/s, sizes in B; None is what it does not say."""
+    """All values of one report. Times in s, rates in 1/s and B/s, sizes in B; None for values that it lacks."""
 
     document_length: int | None  # None: "Variable" (-l)
     concurrency: int
     duration: float
     complete: int
-    failed: int  # ab's sum, in which one request can be counted up to three times
-    keepalive_requests: int | None  # None: keep-alive was not asked for
+    failed: int  # ab's sum, which can count one request up to three times
+    keepalive_requests: int | None  # None: keep-alive was not requested
     transferred: int
     html_transferred: int
-    requests_per_second: float | None  # None, like the next three, when nothing was completed
+    requests_per_second: float | None  # None, like the next three, if no request was completed
     time_per_request: float | None
     time_per_request_across: float | None
     transfer_rate: float | None
     times: Mapping[str, Times]  # connect, processing, waiting, total
     percentiles: Mapping[int, float]
     version: str | None = None
-    command: str | None = None  # as found in front of the report
+    command: str | None = None  # as found before the report
     server_software: str = ""
     hostname: str = ""
     port: int = 0
@@ -56,12 +56,14 @@ class AbResult:
     failed_exceptions: int = 0
     write_errors: int = 0
     non_2xx: int = 0
-    warnings: tuple[str, ...] = ()  # what ab itself says of mean and median
+    warnings: tuple[str, ...] = ()  # ab's own, about mean and median
 
     def errors(self) -> Errors:
-        """Failures with overlaps taken out, so at least this many, each under what it shows first: no whole answer,
-        not a 2xx, another length than the first answer had. ab counts a broken connection under Receive, Length and
-        Exceptions, and a short 404 under Length and Non-2xx; it has no timeouts, because it gives up.
+        """Count failures once each, as a lower bound. ab's counters overlap.
+
+        Each failure counts under the first that applies: no whole answer, not a 2xx, another length than the first
+        answer. ab counts a broken connection under Receive, Length and Exceptions, and a short 404 under Length and
+        Non-2xx. It counts no timeouts, because it gives up.
         """
         broken = max(self.failed_connect + self.failed_receive + self.write_errors, self.failed_exceptions)
         broken = min(broken, self.complete)
@@ -71,17 +73,17 @@ class AbResult:
 
     @property
     def good(self) -> int:
-        """Completed requests that were answered with a 2xx of the first answer's length."""
+        """Completed requests with a 2xx answer of the first answer's length."""
         return self.complete - self.errors().total
 
     @property
     def throughput(self) -> float:
-        """Successful responses per second; exactly what ab prints if all succeed."""
+        """Successful responses per second; equal to ab's figure if all succeed."""
         return (self.requests_per_second or 0.0) * self.good / self.complete
 
     @property
     def latency_resolution(self) -> float:
-        """Latencies in the report are whole multiples of this many seconds."""
+        """Resolution of the report's latencies in s; they are whole multiples of it."""
         return _RESOLUTION_S
 
     @property
@@ -92,10 +94,11 @@ class AbResult:
     def problems(
         self, command: str | None = None, percentiles: Sequence[tuple[float, float]] | None = None
     ) -> list[str]:
-        """What is inconsistent in it or with the command (the one found in front of it when None), each by name:
+        """List inconsistencies in the report, or with the command (None: the one found before the report), by name:
         concurrency, keep-alive, status, length, connection, incomplete, little, arithmetic, percentiles, summary.
 
-        With `percentiles` (of -e) Little's law is judged from them, where whole milliseconds would say nothing.
+        If `percentiles` (of -e) are given, they serve to check Little's law, because whole milliseconds can be too
+        coarse.
         """
         return find_problems(self, self.command if command is None else command, percentiles)
 
@@ -103,21 +106,21 @@ class AbResult:
 def find_problems(
     result: AbResult, command: str | None, percentiles: Sequence[tuple[float, float]] | None
 ) -> list[str]:
-    """Each problem as "name: what does not fit"; see `AbResult.problems`."""
+    """List problems as "name: inconsistency"; see `AbResult.problems`."""
     return [*_against(result, command), *_failures(result), *_little(result, percentiles), *_arithmetic(result)]
 
 
 def options(command: str) -> dict[str, list[str]]:
-    """The options of a command line of ab by letter, with their values ("" for a switch), in ab's own grammar."""
+    """Parse the options of a command line of ab by letter, with their values ("" for a switch)."""
     try:
         words = shlex.split(command.replace("…", ""))
     except ValueError:
-        words = command.split()  # a quote that a page cut off
+        words = command.split()  # a page may have cut off the closing quotation mark
     found: dict[str, list[str]] = {}
     rest = iter(words[1:])
     for word in rest:
         if not word.startswith("-"):
-            break  # the URL is last
+            break  # the URL comes last
         letters = word[1:]
         while letters:
             letter, letters = letters[0], letters[1:]
@@ -129,11 +132,11 @@ def options(command: str) -> dict[str, list[str]]:
 
 
 def _against(result: AbResult, command: str | None) -> Iterator[str]:
-    """The report beside the command that is said to have made it."""
+    """Compare the report with the command that is said to have made it."""
     asked = options(command) if command else {}
     if (concurrency := _number(asked, "c")) is not None and concurrency != result.concurrency:
         yield f"concurrency: the command says -c {concurrency}, but ab reports a level of {result.concurrency}"
-    # With -t the number is an upper bound only.
+    # With -t the number is only an upper bound.
     requests = None if "t" in asked else _number(asked, "n")
     if requests is not None and result.complete < requests:
         yield f"incomplete: {result.complete} of {requests} requests were completed"
@@ -151,7 +154,7 @@ def _against(result: AbResult, command: str | None) -> Iterator[str]:
 
 
 def _number(asked: dict[str, list[str]], letter: str) -> int | None:
-    """ab takes the last of repeated options."""
+    """Return an option's number. Of repeated options ab uses the last one."""
     values = asked.get(letter)
     return int(values[-1]) if values and re.fullmatch(r"\d+", values[-1]) else None
 
@@ -176,14 +179,14 @@ def _failures(result: AbResult) -> Iterator[str]:
 
 
 def _little(result: AbResult, percentiles: Sequence[tuple[float, float]] | None) -> Iterator[str]:
-    """Throughput × mean latency is how many requests were under way: in a closed loop as many as connections."""
+    """Check Little's law: in a closed loop, throughput × mean latency equals the number of connections."""
     rate = result.requests_per_second
     if rate is None:
         return
     if percentiles is not None:
         low, high = (rate * mean for mean in mean_between(percentiles))
     else:
-        # The mean is rounded to a millisecond, which at small latencies says nothing at all.
+        # The mean is rounded to a millisecond, which is too coarse for small latencies.
         mean, half = result.times["total"].mean, result.latency_resolution / 2
         low, high = rate * max(0.0, mean - half), rate * (mean + half)
     asked, slack = result.concurrency, LITTLE * result.concurrency
@@ -195,7 +198,7 @@ def _little(result: AbResult, percentiles: Sequence[tuple[float, float]] | None)
 
 
 def mean_between(percentiles: Sequence[tuple[float, float]]) -> tuple[float, float]:
-    """The least and the greatest mean, in seconds, that requests with these percentiles (0 to 100) can have."""
+    """The smallest and largest possible mean, in s, of requests with these percentiles (0 to 100)."""
     steps = list(pairwise(percentiles))
     low = sum((above[0] - below[0]) * below[1] for below, above in steps) / 100
     high = sum((above[0] - below[0]) * above[1] for below, above in steps) / 100
@@ -203,14 +206,14 @@ def mean_between(percentiles: Sequence[tuple[float, float]]) -> tuple[float, flo
 
 
 def _arithmetic(result: AbResult) -> Iterator[str]:
-    """What ab computes from its other figures; whoever edits a transcript by hand forgets these."""
+    """Check the figures that ab computes from others. People who edit a transcript by hand forget these."""
     if result.duration and result.requests_per_second is not None:
         shown = [
             ("Requests per second", result.requests_per_second, result.complete / result.duration, 0.005),
             ("Transfer rate", result.transfer_rate, result.transferred / result.duration, 5.12),
             ("Time per request", result.time_per_request, result.concurrency * result.duration / result.complete, 5e-7),
         ]
-        # The duration is printed to a millisecond, its quotients from the microsecond.
+        # The duration is printed in milliseconds, but its quotients are computed from microseconds.
         blur = 0.0005 / result.duration
         for name, printed, derived, digit in shown:
             if printed is not None and abs(printed - derived) > 1.1 * (blur * derived + digit):
@@ -218,7 +221,7 @@ def _arithmetic(result: AbResult) -> Iterator[str]:
     if result.html_transferred > result.transferred:
         yield f"arithmetic: HTML transferred {result.html_transferred} B is more than in total {result.transferred} B"
     length = result.document_length
-    # ab reads on in requests that it does not count any more, so a little more than the product is no contradiction.
+    # ab also reads parts of requests that it no longer counts, so slightly more than the product is consistent.
     if length and not result.failed and result.html_transferred < length * (result.complete - result.non_2xx):
         yield f"arithmetic: HTML transferred {result.html_transferred} B is less than {result.complete} × {length} B"
     values = [seconds for _, seconds in sorted(result.percentiles.items())]

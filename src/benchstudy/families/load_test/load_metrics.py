@@ -1,6 +1,6 @@
 """Computes what a load test's report needs from raw samples of a Prometheus: totals by label, panels, faults. Pure.
 
-`Names` says which metrics these are; the default is Mattermost's.
+`Names` names the metrics; the defaults are Mattermost's.
 """
 
 import math
@@ -32,16 +32,16 @@ from benchstudy.model.family import ParseError
 S = TypeVar("S", bound=Sink)
 TAIL = 0.99
 GROUPS = ("api", "store")
-_MOST_STEPS = 400  # per panel: no screen shows more
+_MOST_STEPS = 400  # per panel; no screen shows more
 _MOST_INSTANTS = 8192  # samples of a gauge for its mean, so that memory does not grow with the duration
 _NICE_S = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 1800, 3600)
 _EVER_MS = math.inf
-_LOOKBACK = 2.5  # intervals that a gauge's value holds
+_LOOKBACK = 2.5  # intervals for which a gauge's value stays valid
 
 
 @dataclass(frozen=True)
 class Window:
-    """Times in ms: panels cover all of the window, totals the steady part. `width_ms`: rate window of the panels."""
+    """A window in ms. Panels cover all of it, totals the steady part. `width_ms`: rate window of the panels."""
 
     start_ms: int
     end_ms: int
@@ -52,14 +52,14 @@ class Window:
 
     @property
     def steps_ms(self) -> np.ndarray:
-        """Moments of a panel's points."""
+        """Times of a panel's points."""
         least_s = max((self.end_ms - self.start_ms) / 1000 / _MOST_STEPS, self.interval_ms / 1000)
         step_s = next((nice for nice in _NICE_S if nice >= least_s), least_s)
         return np.arange(self.start_ms, self.end_ms + 1, max(1, round(1000 * step_s)), dtype=np.int64)
 
     @property
     def instants_ms(self) -> np.ndarray:
-        """Moments of the steady part at which gauges are looked at."""
+        """Times in the steady part at which gauges are sampled."""
         length = self.steady_end_ms - self.steady_start_ms
         step = max(self.interval_ms, math.ceil(length / _MOST_INSTANTS))
         return np.arange(self.steady_start_ms, self.steady_end_ms + 1, step, dtype=np.int64)
@@ -67,10 +67,10 @@ class Window:
 
 @dataclass(frozen=True)
 class Histogram:
-    """One histogram over the steady window, summed over instances, of one label value or of all of them.
+    """A histogram of one label value or of all of them, over the steady window and summed over instances.
 
-    `count`, `sum_s`: increase. `rate`: calls per second as PromQL computes it. `edges`, `cumulative`: buckets that
-    increased. `p99` as PromQL computes it, with its bucket's edges (high is inf in the last); NaN without a call.
+    `count`, `sum_s`: increases. `rate`: calls per second as PromQL computes it. `edges`, `cumulative`: the buckets'
+    increases. `p99`: as PromQL computes it, with its bucket's edges (high is inf in the last); NaN without calls.
     """
 
     count: float
@@ -88,7 +88,7 @@ class Histogram:
 
 
 class Panel(NamedTuple):
-    """Points of one of the panels; NaN where there is no value. low, high: edges of a quantile's bucket."""
+    """Points of one panel; NaN where there is no value. low, high: edges of a quantile's bucket."""
 
     times_ms: np.ndarray
     value: np.ndarray
@@ -104,10 +104,10 @@ class Event(NamedTuple):
 
 @dataclass
 class LoadMetrics:
-    """Results of one window. A metric that the server does not have is in `missing` only; it is never zero.
+    """Results of one window. A metric that the server does not have is only in `missing`; it is never zero.
 
-    `labels`: by group and label. `whole`: by group, all labels together. `values`: {name: number} in base units.
-    `samples`: how many were read. `events`: of the whole window, by time.
+    `labels`: by group and label. `whole`: by group, all labels combined. `values`: {name: number} in base units.
+    `samples`: number of samples read. `events`: of the whole window, sorted by time.
     """
 
     section: Section
@@ -124,7 +124,7 @@ class LoadMetrics:
 
 @damaged("the samples of Prometheus are damaged")
 def read_metrics(path: Path, window: Window, names: Names = DEFAULT_NAMES) -> LoadMetrics:
-    """One pass over the file. Raises ParseError for a damaged file, or one that does not hold the window."""
+    """Compute the results in one pass over the file. Raises ParseError if it is damaged or does not hold the window."""
     held = sections(path)
     if len(held) != 1:
         raise ParseError(f"{path.name} holds {len(held)} windows, but a trial has one: cut it out")
@@ -138,7 +138,7 @@ def read_metrics(path: Path, window: Window, names: Names = DEFAULT_NAMES) -> Lo
 
 
 def scrape_interval_s(path: Path) -> float | None:
-    """As the samples show it: the median distance in the first page that has any. None: no series has two samples."""
+    """The median interval between samples in the first page that has one; None if no series has two samples."""
     for page in pages(path):
         distances = [np.diff(series.times_ms) for series in page.series[:100]]
         together = np.concatenate(distances) if distances else np.empty(0)
@@ -159,7 +159,7 @@ class _Reader:
         self._memory = {name: self._add(name, self._levels(window.instants_ms)) for name in _MEMORY}
         times = window.start_ms, window.end_ms, window.interval_ms
         self._up = self._add("up", Scrapes(*times, lambda values: values == 1))
-        # Where nobody kept `up`, what every program of the kind tells stands for it.
+        # If `up` was not kept, a metric that every such program exports replaces it.
         self._seen = self._add(names.goroutines, Scrapes(*times, lambda values: ~np.isnan(values)))
         self._started = self._add(names.started, Changes())
 
@@ -179,7 +179,7 @@ class _Reader:
         self._faults(found)
         return found
 
-    # --- what looks at which metric -----------------------------------------------------------------------------
+    # --- sinks of each metric -----------------------------------------------------------------------------------
 
     def _add(self, metric: str, sink: S) -> S:
         self._sinks.setdefault(metric, []).append(sink)
@@ -213,7 +213,7 @@ class _Reader:
             self._counter(f"{metric}_count"),
         )
 
-    # --- what it comes to ---------------------------------------------------------------------------------------
+    # --- results ------------------------------------------------------------------------------------------------
 
     def _of_group(self, group: str, found: LoadMetrics) -> None:
         sinks, label = self._histograms[group], self._names.of_group(group)[1]
@@ -246,7 +246,7 @@ class _Reader:
         found.events += self._appeared(group, sinks.counts.totals, label)
 
     def _appeared(self, group: str, totals: Totals, label: str) -> Iterator[Event]:
-        """Labels whose counting began within the window: what they had by then, no rate can see."""
+        """Report labels first counted within the window. No rate includes the calls before their first scrape."""
         late = self._window.steady_start_ms + LATE * self._window.interval_ms
         begun: dict[str, float] = {}
         first = _EVER_MS
@@ -282,7 +282,7 @@ class _Reader:
             found.values["server_error_share"] = share
 
     def _error_share(self) -> float | None:
-        """Of the requests, those that the server answered 5xx; 0 when it answered requests and none so."""
+        """The share of requests that the server answered with 5xx; 0 if it answered none so, None without requests."""
         status = self._names.status_label
         counts = self._histograms["api"].counts.totals
         if any(status in labels for labels in counts.labels):
@@ -296,7 +296,7 @@ class _Reader:
         cpu = self._node[_NODE_CPU]
         modes = [labels.get("mode", "") for labels in cpu.labels]
         idle = float(cpu.increase[[mode in _IDLE for mode in modes]].sum())
-        # The kernel counts time of guests as the user's too.
+        # The kernel counts the time of guests as user time, too.
         everything = float(cpu.increase[[not mode.startswith("guest") for mode in modes]].sum())
         sent, again = (float(self._node[name].increase.sum()) for name in _TCP)
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -329,7 +329,7 @@ class _Reader:
         found.resets_ms.sort()
 
     def _began_anew(self) -> Iterator[Event]:
-        """An event for all counters of an instance together; those that are seldom counted are seen to fall later."""
+        """Merge the resets of all counters of an instance into events. Rarely changed counters show a reset later."""
         falls: dict[str, list[tuple[int, int, str]]] = {}
         for metric, sinks in self._sinks.items():
             for reset in (reset for sink in sinks if isinstance(sink, Totals) for reset in sink.resets):
@@ -344,10 +344,10 @@ class _Reader:
                 left = [fall for fall in left[1:] if fall[1] >= at_ms]
 
 
-# --- small parts ------------------------------------------------------------------------------------------------
+# --- helpers ----------------------------------------------------------------------------------------------------
 
 _GAUGES = ("goroutines", "heap", "stack", "devices")
-_AVERAGED = ("heap", "stack")  # over instances; the others are summed, as on the seed's dashboard
+_AVERAGED = ("heap", "stack")  # over instances; the others are summed, as on the published dashboard
 _NODE_CPU = "node_cpu_seconds_total"
 _IDLE = ("idle", "iowait")
 _MEMORY = ("node_memory_MemTotal_bytes", "node_memory_MemAvailable_bytes")
@@ -372,7 +372,7 @@ class _HistogramSinks(NamedTuple):
 
 
 class _Edges:
-    """Numbers of the buckets' upper edges, in the order in which they are met."""
+    """Numbers the buckets' upper edges in the order in which they appear."""
 
     def __init__(self) -> None:
         self.values: list[float] = []
@@ -385,7 +385,7 @@ class _Edges:
 
 
 class _Sums:
-    """A histogram's parts, added up over series."""
+    """Sums a histogram's parts over series."""
 
     def __init__(self) -> None:
         self._increase = {"sum": 0.0, "count": 0.0}
@@ -412,7 +412,7 @@ class _Sums:
 
 
 def _one(matrix: np.ndarray, times_ms: np.ndarray) -> np.ndarray:
-    """The only group's row; NaN when there is no series."""
+    """The row of the only group; NaN if there is no series."""
     return matrix[0] if len(matrix) else np.full(len(times_ms), np.nan)
 
 

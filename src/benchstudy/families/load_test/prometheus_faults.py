@@ -1,5 +1,5 @@
-"""What went wrong while a Prometheus scraped: programs started anew, and instances that nobody asked or that did not
-answer. Times in ms, pure.
+"""Finds what went wrong while a Prometheus scraped: restarted programs, and instances that were not scraped or did not
+answer. Times are in ms. Pure.
 """
 
 from collections.abc import Callable
@@ -9,11 +9,11 @@ import numpy as np
 
 from benchstudy.families.load_test.prometheus_rates import Batch, Labels
 
-LATE = 1.8  # intervals between two scrapes from which on one is missing
+LATE = 1.8  # intervals; two scrapes that are further apart have a missing one between them
 
 
 class Changes:
-    """When a gauge that stays as it is did not, such as the time at which a process was started."""
+    """Find changes of a gauge that should be constant, such as the time at which a process started."""
 
     reach_ms = 0
 
@@ -31,7 +31,7 @@ class Changes:
 
 
 class Gap(NamedTuple):
-    """Between two samples of an instance; `failed`: scrapes that it did not answer meanwhile."""
+    """A gap between two samples of an instance. `failed`: number of scrapes in the gap that it did not answer."""
 
     instance: str
     start_ms: int
@@ -40,7 +40,7 @@ class Gap(NamedTuple):
 
 
 class Scrapes:
-    """Where instances were not scraped in a window. `answered`: which values say that one was."""
+    """Find gaps in the scrapes of a window. `answered`: tells which values show that an instance answered."""
 
     reach_ms = 0
 
@@ -80,7 +80,7 @@ class Scrapes:
             self._failed[row] = int((~answered[times > good[-1]]).sum())
 
     def gaps(self) -> list[Gap]:
-        """After the last sample, also those that reach to the window's end."""
+        """Return all gaps, with those that last until the window's end. Call it after the last sample."""
         for row, last_ms in enumerate(self._last_ms):
             if self._end_ms - last_ms > self._longest_ms:
                 self._note(row, last_ms, self._end_ms, self._failed[row])

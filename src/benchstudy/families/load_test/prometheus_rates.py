@@ -1,8 +1,8 @@
-"""Prometheus' arithmetic on raw samples: rates, gauges at moments, quantiles from buckets. Times in ms, pure.
+"""Computes what PromQL does, from raw samples: rates, gauges at moments, quantiles from buckets. Times are in ms. Pure.
 
 The numbers equal PromQL's: a counter that falls has restarted at zero, a rate is extrapolated to the edges of its
-window, and a quantile is interpolated within its bucket. Samples come page by page, and are dropped once no window
-reaches back to them.
+window, and a quantile is interpolated within its bucket. Samples arrive page by page, and are dropped when no window
+reaches back to them anymore.
 """
 
 import math
@@ -26,7 +26,7 @@ def one_group(labels: Labels) -> int:
 class Batch(NamedTuple):
     """Series of one metric with samples at the same times: numbers of the series (S,), times (n,), values (S, n).
 
-    The first `fresh` columns were there before, and are here because windows reach back to them.
+    The first `fresh` columns are from earlier batches; they are repeated because windows reach back to them.
     """
 
     rows: np.ndarray
@@ -36,25 +36,25 @@ class Batch(NamedTuple):
 
 
 class Sink(Protocol):
-    """Takes the samples of a metric."""
+    """Consumes the samples of a metric."""
 
     reach_ms: int  # how far its windows reach back
 
     def meet(self, labels: Labels) -> None:
-        """Add a series; its number is the number of series met before."""
+        """Add a series. Series are numbered from 0 in the order in which they are added."""
 
     def take(self, batch: Batch, after_ms: int, until_ms: int) -> None:
-        """Take samples that are complete until `until_ms`; times until `after_ms` are done already."""
+        """Take samples that are complete until `until_ms`. Times until `after_ms` were handled before."""
 
 
 class Stream:
-    """Brings the pages of one metric to its sinks, the series that were scraped together at once."""
+    """Passes the pages of one metric to its sinks. Series that were scraped together go in one batch."""
 
     def __init__(self, *sinks: Sink):
         self._sinks = sinks
         self._reach_ms = max(sink.reach_ms for sink in sinks)
         self._rows: dict[bytes, int] = {}
-        self._kept: dict[int, tuple[_Kept, int]] = {}  # by series: what windows still reach, and its row there
+        self._kept: dict[int, tuple[_Kept, int]] = {}  # by series: samples that windows still reach, and its row there
 
     def add(self, page: Page) -> None:
         together: dict[tuple[int, bytes], list[tuple[int, int, np.ndarray, np.ndarray]]] = {}
@@ -68,7 +68,7 @@ class Stream:
             kept, place = self._kept.get(row, (kept_by_id[0], 0))
             times, values = series.times_ms, series.values
             if len(kept.times_ms) and times[0] <= kept.times_ms[-1]:
-                # Prometheus 2 tells a sample on the border of two pages twice.
+                # Prometheus 2 returns a sample on the border of two pages in both.
                 seen = int(np.searchsorted(times, kept.times_ms[-1], "right"))
                 times, values = times[seen:], values[seen:]
             if len(times):
@@ -79,7 +79,7 @@ class Stream:
             self._bring(kept_by_id[number], members, page.end_ms)
 
     def finish(self) -> None:
-        """There are no more pages: the last windows, and those of series that ended early."""
+        """Complete the last windows after the last page, and the windows of series that ended early."""
         ended = {id(kept): kept for kept, _ in self._kept.values()}
         rows: dict[int, list[tuple[int, int]]] = {}
         for row, (kept, place) in self._kept.items():
@@ -101,7 +101,7 @@ class Stream:
         batch = Batch(rows, times, values, fresh)
         for sink in self._sinks:
             sink.take(batch, kept.done_ms, until_ms)
-        # One sample more than windows reach, so that the next one has something before it.
+        # Keep one sample more than windows reach, so that the next sample has a predecessor.
         first = max(0, min(int(np.searchsorted(times, until_ms - self._reach_ms)), len(times) - 1))
         rest = _Kept(times[first:].copy(), values[:, first:].copy(), until_ms)
         for place, row in enumerate(rows.tolist()):
@@ -118,7 +118,7 @@ _NEVER, _EVER = -(1 << 62), 1 << 62
 
 
 class Moments:
-    """`sum by (group)` and `avg by (group)` over series, at the moments `times_ms`."""
+    """Compute `sum by (group)` and `avg by (group)` over series, at the moments `times_ms`."""
 
     def __init__(self, times_ms: np.ndarray, group_of: GroupOf):
         self.times_ms = times_ms
@@ -136,7 +136,7 @@ class Moments:
 
     @property
     def sums(self) -> np.ndarray:
-        """(groups, moments), NaN where no series has a value."""
+        """Sums, shape (groups, moments); NaN where no series has a value."""
         return np.where(self._present > 0, self._sums, np.nan)
 
     @property
@@ -144,20 +144,20 @@ class Moments:
         return self.sums / np.maximum(self._present, 1)
 
     def _between(self, batch: Batch, after_ms: int, until_ms: int, reach_ms: int) -> slice:
-        """The moments to work out now that can have a value."""
+        """Return the moments to compute now, without those that cannot have a value."""
         first = np.searchsorted(self.times_ms, max(after_ms + 1, batch.times_ms[0]))
         last = np.searchsorted(self.times_ms, min(until_ms, batch.times_ms[-1] + reach_ms), "right")
         return slice(int(first), max(int(first), int(last)))
 
     def _add(self, rows: np.ndarray, moments: slice, values: np.ndarray, there: np.ndarray) -> None:
-        """values (S, k) at the moments that are `there` (k,)."""
+        """Add values (S, k) at the moments for which `there` (k,) is true."""
         groups = np.array([self._groups[row] for row in rows.tolist()])
         np.add.at(self._sums[:, moments], groups, np.where(there, values, 0.0))
         np.add.at(self._present[:, moments], groups, np.broadcast_to(there, values.shape))
 
 
 class Rates(Moments):
-    """`rate(counter[width])` at each moment."""
+    """Compute `rate(counter[width])` at each moment."""
 
     def __init__(self, times_ms: np.ndarray, width_ms: int, group_of: GroupOf = one_group, dialect: Dialect = OLDEST):
         super().__init__(times_ms, group_of)
@@ -191,10 +191,9 @@ class Rates(Moments):
 
 
 class Levels(Moments):
-    """A gauge's latest value at each moment, if it is not older than `lookback_ms`.
+    """Find a gauge's latest value at each moment, if it is not older than `lookback_ms`.
 
-    Prometheus looks back 5 minutes, but marks the end of a series that is gone; here a short look back stands for the
-    mark.
+    Prometheus looks back 5 minutes, but marks the end of a series that disappears. A short lookback replaces that mark.
     """
 
     def __init__(self, times_ms: np.ndarray, lookback_ms: int, group_of: GroupOf = one_group):
@@ -212,7 +211,7 @@ class Levels(Moments):
 
 
 class Reset(NamedTuple):
-    """A counter fell between two samples."""
+    """A fall of a counter between two samples."""
 
     before_ms: int
     t_ms: int
@@ -220,11 +219,11 @@ class Reset(NamedTuple):
 
 
 class Totals:
-    """How much each series of a counter grew between two moments, and where any of them began anew.
+    """Compute how much each series of a counter grew between two moments, and find its resets.
 
-    After the stream's end: `labels`, one mapping a series; arrays over the series: `increase` (sum of positive
-    increments, as counted), `samples`, `first_ms`, `first_value`, `rate` (1/s, as PromQL's over the whole window; NaN
-    with fewer than two samples).
+    Results after the stream's end: `labels`, one mapping per series, and arrays over the series: `increase` (sum of
+    positive increments, not extrapolated), `samples`, `first_ms`, `first_value`, `rate` (1/s, as PromQL computes it
+    over the whole window; NaN with fewer than two samples).
     """
 
     reach_ms = 0
@@ -253,7 +252,7 @@ class Totals:
         if first >= last:
             return
         inside = batch.values[:, first:last]
-        # What a series says first is no increment: nobody knows since when it counts.
+        # The first value of a series is not an increment, because it is unknown when counting began.
         state = self._state[:, batch.rows]
         samples, increase, first_ms, first_value, _, last_value = state
         new = samples == 0
@@ -298,7 +297,7 @@ class Totals:
 
 
 def _grown(values: np.ndarray) -> np.ndarray:
-    """Counters (S, n) as they would be had they never begun anew."""
+    """Return counters (S, n) with their resets removed."""
     steps = np.diff(values, axis=1)
     falls = steps < 0
     if not falls.any():
@@ -318,10 +317,11 @@ def extrapolated_rate(
     end_ms: np.ndarray | int,
     half_first: bool = False,
 ) -> np.ndarray:
-    """PromQL's rate, 1/s: the growth between the first and the last sample, drawn out to the edges of the window.
+    """Compute PromQL's rate in 1/s: the growth between the first and the last sample, extrapolated towards the edges.
 
-    Up to an edge that is nearer than 1.1 intervals, else by half an interval; never to before the counter was zero.
-    What the last part is applied to differs with Prometheus' release: see Dialect.half_first.
+    It is extrapolated to an edge of the window that is nearer than 1.1 intervals, else by half an interval, and never
+    to before the counter was zero. What that last limit applies to depends on Prometheus' release: see
+    Dialect.half_first.
     """
     sampled = (last_ms - first_ms).astype(float)
     to_start, to_end = (first_ms - start_ms).astype(float), (end_ms - last_ms).astype(float)
@@ -338,14 +338,14 @@ def extrapolated_rate(
 
 
 def _near(distance: np.ndarray, interval: np.ndarray) -> np.ndarray:
-    """As far as an edge that is where the next sample is expected, else by half an interval."""
+    """Return the distance to an edge that is nearer than 1.1 intervals, else half an interval."""
     return np.where(distance < 1.1 * interval, distance, interval / 2)
 
 
 class Quantile(NamedTuple):
-    """As PromQL interpolates it, and the edges of the bucket that it lies in; each (k,).
+    """A quantile as PromQL interpolates it, and the edges of its bucket; each has shape (k,).
 
-    high is inf in the last bucket, where the value is the last finite edge: nothing is known but that it is more.
+    In the last bucket `high` is inf and `value` is the last finite edge, which is only a lower bound.
     """
 
     value: np.ndarray
@@ -354,14 +354,15 @@ class Quantile(NamedTuple):
 
 
 def histogram_quantile(quantile: float, edges: Sequence[float], cumulative: np.ndarray) -> Quantile:
-    """Of k histograms: `edges` (n,) ascending, the last inf; `cumulative` (n, k), counts or rates at or below each.
+    """Compute a quantile of k histograms as PromQL does.
 
-    NaN where there is nothing to tell it from, as with PromQL: no observation, or no bucket up to infinity.
+    `edges` (n,): ascending, the last one inf. `cumulative` (n, k): counts or rates at or below each edge. The result is
+    NaN for histograms without observations or without a bucket up to infinity.
     """
     nothing = np.full(cumulative.shape[1], np.nan)
     if len(edges) < 2 or not math.isinf(edges[-1]):
         return Quantile(nothing, nothing, nothing)
-    # Buckets are summed from floats, and scraped while they are written: a fall between two of them is no count.
+    # Sums of floats, and scrapes during a write, can make a bucket smaller than the one below it: no count is negative.
     upto = np.maximum.accumulate(np.nan_to_num(cumulative), axis=0)
     total = upto[-1]
     rank = quantile * total

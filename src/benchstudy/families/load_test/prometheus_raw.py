@@ -1,4 +1,4 @@
-"""The file that the agent's `prometheus-fetch` writes: its lines, what it holds, and one window of it.
+"""Reads the file that the agent's `prometheus-fetch` writes, and cuts windows out of it.
 
 Only one answer at a time is in memory, whatever the duration. docs/prometheus.md describes the file.
 """
@@ -21,7 +21,7 @@ _SCHEMA = 1
 
 
 class RawLine(NamedTuple):
-    """`head`: what stands before the answer, see docs; `answer`: as the server gave it; `text`: the whole line."""
+    """`head`: the fields before the answer, see the docs; `answer`: the server's bytes; `text`: the whole line."""
 
     head: dict[str, Any]
     answer: bytes | None
@@ -29,11 +29,11 @@ class RawLine(NamedTuple):
 
 
 class Dialect(NamedTuple):
-    """What Prometheus' releases compute differently.
+    """Differences between the computations of Prometheus' releases.
 
-    `left_open`: whether `[1m]` leaves out a sample of exactly a minute ago (from 3.0 on). `half_first`: whether a
-    series that begins within a window is drawn out by half an interval at most, and not as far as to where it would
-    have been zero (from 2.51 on).
+    `left_open`: whether `[1m]` excludes a sample of exactly a minute ago (since 3.0). `half_first`: whether a series
+    that begins within a window is extrapolated backwards by half an interval at most, and not to the moment at which
+    it would have been zero (since 2.51).
     """
 
     left_open: bool = False
@@ -42,10 +42,10 @@ class Dialect(NamedTuple):
 
 @dataclass(frozen=True)
 class Section:
-    """One window that was fetched.
+    """A window that was fetched.
 
-    `clock`: {"offset_s": the server's minus the asking host's, "uncertainty_s", "asked_wall_s"}, None when unknown.
-    `metrics`: name to its number of series, 0 for one that the server did not have in the window.
+    `clock`: {"offset_s": the server's minus the querying host's, "uncertainty_s", "asked_wall_s"}, None if unknown.
+    `metrics`: maps names to numbers of series, 0 for a metric that the server did not have in the window.
     """
 
     url: str
@@ -69,14 +69,14 @@ class Section:
 
     @property
     def dialect(self) -> Dialect:
-        """That of the server; of one that does not tell its version, as of the oldest."""
+        """The server's dialect; that of the oldest release if the server does not report its version."""
         found = _RELEASE.match(self.version or "")
         release = (int(found[1]), int(found[2])) if found else (0, 0)
         return Dialect(left_open=release >= (3, 0), half_first=release >= (2, 51))
 
 
 def raw_lines(path: Path) -> Iterator[RawLine]:
-    """Raises ParseError when the file is damaged, cut off, or another kind of file."""
+    """Iterate over the lines of a file. Raises ParseError if it is damaged, truncated, or another kind of file."""
     known = ended = False
     try:
         with gzip.open(path, "rb") as file:
@@ -106,7 +106,7 @@ def raw_lines(path: Path) -> Iterator[RawLine]:
 
 
 def sections(path: Path) -> list[Section]:
-    """What a file holds, window by window. Raises ParseError."""
+    """List the windows that a file holds. Raises ParseError."""
     found: list[dict[str, Any]] = []
     for head, _, _ in raw_lines(path):
         kind = head["kind"]
@@ -125,10 +125,10 @@ def sections(path: Path) -> list[Section]:
 
 
 def cut(path: Path, start_s: float, end_s: float, into: Path, margin_s: float = 0.0) -> Section:
-    """Copy of an export only what a window needs, as the answers stand there: of the first fetch that holds it all.
+    """Copy the part of an export that a window needs, unchanged, from the first fetch that holds the whole window.
 
-    margin_s: what to take before the start too, as far as it is there.
-    Raises ParseError when none holds the whole window.
+    margin_s: extra time before the start to copy, as far as the export has it.
+    Raises ParseError if no fetch holds the whole window.
     """
     held = sections(path)
     number = next((n for n, part in enumerate(held) if part.holds(start_s, end_s)), None)

@@ -1,4 +1,4 @@
-"""The samples in a file that the agent's `prometheus-fetch` wrote, one answer at a time."""
+"""Reads the samples in a file that the agent's `prometheus-fetch` wrote, one answer at a time."""
 
 from collections.abc import Collection, Iterator
 from pathlib import Path
@@ -11,12 +11,12 @@ from benchstudy.families.load_test.prometheus_raw import raw_lines
 from benchstudy.families.shared.files import damaged
 from benchstudy.model.family import ParseError
 
-_LATEST_S = 1e12  # in Unix time, beyond all clocks
+_LATEST_S = 1e12  # Unix time, later than any clock shows
 _PARTS = (b'"result":[', b'{"metric":', b'"values":[[')
 
 
 class Series(NamedTuple):
-    """Samples of one series: times in ms, ascending, and values, both (n,). `key`: its labels as JSON text."""
+    """Samples of one series: ascending times in ms, and values, both (n,). `key`: its labels as JSON text."""
 
     key: bytes
     times_ms: np.ndarray
@@ -28,7 +28,7 @@ class Series(NamedTuple):
 
 
 class Page(NamedTuple):
-    """Samples of a metric with start < time <= end, ms; some of its series, or all."""
+    """Samples with start < time <= end, in ms, of some or all series of a metric."""
 
     metric: str
     start_ms: int
@@ -37,7 +37,7 @@ class Page(NamedTuple):
 
 
 def pages(path: Path, metrics: Collection[str] | None = None) -> Iterator[Page]:
-    """The samples, in the file's order: metric by metric, forward in time. Raises ParseError."""
+    """Iterate over the samples in the file's order: by metric, then forward in time. Raises ParseError."""
     for head, answer, _ in raw_lines(path):
         if head["kind"] == "page" and (metrics is None or head["metric"] in metrics):
             with damaged(f"{path.name}: the answer to {head['query']}"):
@@ -47,7 +47,7 @@ def pages(path: Path, metrics: Collection[str] | None = None) -> Iterator[Page]:
 
 @damaged("the answer of Prometheus is damaged")
 def read_matrix(answer: bytes) -> list[Series]:
-    """The series in an answer to a range selector. Raises ParseError for what is none."""
+    """Parse the series in an answer to a range selector. Raises ParseError if it is not one."""
     if b'"histograms":' in answer:
         raise ValueError("it has native histograms, which are not read; expose classic buckets as well")
     found = _cut_matrix(answer)
@@ -59,9 +59,9 @@ def read_matrix(answer: bytes) -> list[Series]:
 
 
 def _cut_matrix(answer: bytes) -> list[Series] | None:
-    """As Prometheus writes it, all numbers are read in one go, seven million a second; None: it is written otherwise.
+    """Parse all numbers of an answer in one pass, seven million per second; None if Prometheus formats it differently.
 
-    None of the separators can stand within a JSON string, where a quotation mark has a backslash before it.
+    No separator can occur in a JSON string, because quotation marks in strings are escaped.
     """
     result, metric, values = _PARTS
     _, found, text = answer.partition(result)
@@ -85,7 +85,7 @@ def _cut_matrix(answer: bytes) -> list[Series] | None:
     numbers = np.fromstring(b",".join(chunks).translate(None, b'[]"'), sep=",")
     if len(numbers) != 2 * sum(counts):
         return None
-    if not (np.abs(numbers[0::2]) < _LATEST_S).all():  # also of NaN, which would become some whole number
+    if not (np.abs(numbers[0::2]) < _LATEST_S).all():  # also catches NaN, which would become an arbitrary integer
         raise ParseError("a sample has no time")
     times = np.rint(numbers[0::2] * 1000).astype(np.int64)
     levels = numbers[1::2]

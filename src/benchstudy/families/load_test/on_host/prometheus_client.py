@@ -85,7 +85,7 @@ class Client:
             return json.loads(body), bytes(body)
 
     def understood(self, path: str) -> AbstractContextManager[None]:
-        """Where its answer to `path` is read."""
+        """Return the block in which to read the answer to `path`; it turns malformed answers into readable errors."""
         return wire.understood(f"Prometheus at {self.url}: what it answered to {path} is none of its answers")
 
     def stream(self, path: str, parameters: dict, take, again) -> None:

@@ -1,4 +1,4 @@
-"""The file that answers of a Prometheus are kept in: gzip, a member a line, so that a cut-off end is cut at a line."""
+"""Stores answers of a Prometheus in a gzip file, one member per line, so that a truncated file can be cut at a line."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from typing import BinaryIO, NamedTuple
 
 from prometheus_client import TooMuch
 
-# A sample's value ends so. In a label a quotation mark before a bracket has a backslash before it.
+# The end of a sample's value. In a label, the quotation mark before a bracket is escaped.
 _SAMPLE_END = re.compile(rb'[0-9fN]"\]')
 _ANSWER = b',"answer":'
 
 
 class Spool:
-    """Lines appended to `path`; `lines` are the whole ones that are in it, of this run and of one that was ended."""
+    """Appends lines to `path`. `lines` are its complete lines, from this run and from an interrupted one."""
 
     def __init__(self, path: str):
         self.path = path
@@ -34,7 +34,7 @@ class Spool:
         self._file.close()
 
     def keep(self, lines: int) -> None:
-        """Forget all after the first `lines` lines."""
+        """Remove everything after the first `lines` lines."""
         del self.lines[lines:]
         self._file.truncate(self.size)
         self._file.seek(0, os.SEEK_END)
@@ -46,7 +46,7 @@ class Spool:
 
     @contextmanager
     def line(self, head: dict, with_answer: bool = True, most_bytes: int | None = None) -> Iterator[LineWriter]:
-        """A line in the making; nothing of it stays when the block raises."""
+        """Write a line in a block. If the block raises, nothing of the line stays."""
         writer = LineWriter(self._file, head, with_answer, most_bytes)
         try:
             yield writer
@@ -61,7 +61,7 @@ class Spool:
 
 
 class Line(NamedTuple):
-    """What is before a line's answer, where the line ends in the file, and how many samples the answer holds."""
+    """The part of a line before its answer, where the line ends in the file, and the answer's number of samples."""
 
     head: dict
     end: int
@@ -75,16 +75,16 @@ class LineWriter:
         self._open()
 
     def take(self, data: bytes) -> None:
-        """A piece of the answer. Raises TooMuch when there is more than is wanted."""
+        """Append a piece of the answer. Raises TooMuch if the answer exceeds the limit."""
         self._bytes += len(data)
         if self._most is not None and self._bytes > self._most:
             raise TooMuch(f"an answer has more than {self._most} bytes")
         self._count.add(data)
-        # JSON has no line breaks inside of strings; between its parts they mean nothing.
+        # JSON strings contain no line breaks, and between the parts of JSON they mean nothing.
         self._gzip.write(data.replace(b"\n", b" "))
 
     def again(self) -> None:
-        """The answer comes once more from its beginning."""
+        """Restart the answer from its beginning."""
         self.drop()
         self._open()
 
@@ -100,7 +100,7 @@ class LineWriter:
         return Line(self._head, self._file.tell(), self._count.samples)
 
     def says(self, words: bytes) -> bool:
-        """Whether the end of the answer holds the words."""
+        """Whether the end of the answer contains the words."""
         return words in self._count.tail
 
     def _open(self) -> None:
@@ -111,7 +111,7 @@ class LineWriter:
 
 
 class _Count:
-    """Samples in an answer that comes in pieces, and its last bytes."""
+    """Counts the samples in an answer that arrives in pieces, and keeps its last bytes."""
 
     def __init__(self) -> None:
         self.samples, self.tail = 0, b""

@@ -1,4 +1,4 @@
-"""The command lines of Locust, and the plan that it reads from standard input."""
+"""Builds the command lines of Locust, and the plan that it reads from standard input."""
 
 import json
 import threading
@@ -14,19 +14,19 @@ from benchstudy.model.criteria import USERS_SWING
 
 TOOL = "locust"
 MASTER, WORKER = "load", "load-worker"  # labels of the commands
-_SHORT_S = 600.0  # up to this long, what was measured is written down every second
+_SHORT_S = 600.0  # loads up to this length record their measurements every second
 _INTERVALS_S = (1.0, 10.0)
-_FILES_FOR_A_USER = 4  # websocket, request, and the same while they are replaced
+_FILES_FOR_A_USER = 4  # websocket, request, and one more of each while they are replaced
 _SPARE_FILES = 256
-# Its own configuration files are looked for in the home: none of a user's may change a measurement.
+# Locust reads configuration files from the home folder. A user's own must not change a measurement.
 _ENVIRONMENT = {"HOME": "/nonexistent", "LC_ALL": "C.UTF-8"}
 
 
 @dataclass(frozen=True)
 class Started:
-    """One load as it is started. `accounts`: (username, password). `hosts`: how many there are for workers.
+    """The parameters of one load. `accounts`: (username, password). `hosts`: number of hosts for workers.
 
-    `address`, `port`: where the master listens for workers, and with `metrics_port` for Prometheus.
+    `address`: where the master listens, on `port` for workers and on `metrics_port` for Prometheus.
     """
 
     load: Load
@@ -47,11 +47,11 @@ class Started:
 
     @property
     def accounts_needed(self) -> int:
-        """Each worker has its own, and as many users as any other, or one more."""
+        """Number of accounts needed. Each worker has its own; workers' numbers of users differ by one at most."""
         return -(-self.load.most_users // self.workers) * self.workers
 
     def master(self, program: str, folder: str, stop_when: threading.Event) -> Command:
-        """`folder`: of the shipped library on the host."""
+        """The command of the master. `folder`: the shipped library on the host."""
         argv = [
             *_common(program, folder),
             "--master",
@@ -63,7 +63,7 @@ class Started:
         return self._command(argv, MASTER, stop_when, _SPARE_FILES)
 
     def worker(self, program: str, folder: str, number: int, stop_when: threading.Event) -> Command:
-        """All worker processes of one host, which is the `number`-th from 1."""
+        """The command of all worker processes of a host. `number`: the host's, counted from 1."""
         argv = [
             *_common(program, folder),
             "--worker",
@@ -86,7 +86,7 @@ class Started:
         )
 
     def plan(self) -> dict[str, Any]:
-        """See on_host/plan.py."""
+        """The plan for Locust; on_host/plan.py describes it."""
         load, behaviour = self.load, self.behaviour
         return {
             "system": SYSTEM,
@@ -116,7 +116,7 @@ class Started:
 
 
 def _common(program: str, folder: str) -> list[str]:
-    # Failed requests are a result: how Locust ends says nothing of them.
+    # Failed requests are a result, so they must not change Locust's exit status.
     quiet = ["--headless", "--only-summary", "--exit-code-on-error=0", "--loglevel=INFO"]
     return [program, f"--locustfile={folder}/{LOCUSTFILE}", *quiet]
 

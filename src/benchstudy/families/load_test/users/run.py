@@ -1,4 +1,4 @@
-"""One load in a trial: Locust's master and its workers as supervised commands on the load hosts, until it is over."""
+"""Runs one load in a trial: Locust's master and workers as supervised commands on the load hosts."""
 
 import json
 import threading
@@ -19,18 +19,18 @@ from benchstudy.model.family import ParseError
 if TYPE_CHECKING:
     from benchstudy.measuring.trial import TrialContext
 
-_COME_AND_GO_S = 600.0  # that users may need to log in, and Locust to begin and end
-_WORKERS_END_S = 60.0  # after the master told them to
-_MASTER_ENDS_S = 30.0  # after its workers did
+_COME_AND_GO_S = 600.0  # for users to log in, and for Locust to start and end
+_WORKERS_END_S = 60.0  # after the master tells them to
+_MASTER_ENDS_S = 30.0  # after its workers end
 _LOOK_S = 0.2
 
 
 @dataclass(frozen=True)
 class Site:
-    """What is loaded, and from where. `accounts`: the content of accounts.json, which the data set's maker wrote.
+    """The site to load, and the addresses of the load. `accounts`: the content of accounts.json from the data set.
 
     `address`: where the load host listens and is reached; `port` (Locust's master) and `metrics_port` (Prometheus text)
-    are free ports of it. `cancelled`: once set, the load ends soon, and the trial with it.
+    are free ports of it. `cancelled`: if set, the load ends soon, and so does the trial.
     """
 
     url: str
@@ -44,10 +44,10 @@ class Site:
 
 @dataclass(frozen=True)
 class Loaded:
-    """A load that is over. Times in Unix seconds on the load host's wall clock.
+    """A completed load. Times are Unix seconds on the load host's wall clock.
 
     `phases`: (name, start, end): ramp and steady of a bounded load, search and stable of an unbounded one. `result`:
-    what load.json says, with the feedback rule's result.
+    the content of load.json, with the feedback rule's result.
     """
 
     started_s: float
@@ -57,10 +57,10 @@ class Loaded:
 
 
 def run_load(trial: "TrialContext", load: Load, behaviour: Behaviour, site: Site) -> Loaded:
-    """Load the site. Its files come to `<trial>/load/` (master) and `<trial>/load-worker-N/`.
+    """Load the site. The files are written to `<trial>/load/` (master) and `<trial>/load-worker-N/`.
 
-    Raises TrialFailed with the cause: too few accounts, a port that is taken, users that cannot log in, a rule that
-    sees nothing, a worker that ended.
+    Raises TrialFailed with the cause: too few accounts, a port in use, users that cannot log in, a rule without data,
+    a worker that ended.
     """
     roles = load_roles(trial.roles)
     started = Started(
@@ -85,7 +85,7 @@ def run_load(trial: "TrialContext", load: Load, behaviour: Behaviour, site: Site
 
 
 def accounts_of(content: bytes) -> list[tuple[str, str]]:
-    """(username, password) of accounts.json, in its order. Raises TrialFailed when it is none."""
+    """List (username, password) of accounts.json, in its order. Raises TrialFailed if the content is malformed."""
     try:
         document = json.loads(content)
         common = document.get("password")
@@ -97,8 +97,8 @@ def accounts_of(content: bytes) -> list[tuple[str, str]]:
 class _Run:
     def __init__(self, trial: "TrialContext", started: Started, roles: Sequence[str], cancelled: threading.Event):
         self.trial, self.started, self.roles, self.cancelled = trial, started, roles, cancelled
-        self.ending = threading.Event()  # of every command
-        self.over = threading.Event()  # the master ended, and workers are to
+        self.ending = threading.Event()  # of all commands
+        self.over = threading.Event()  # the master has ended, and workers must end
         self.problems: list[str] = []
 
     def to_its_end(self) -> Loaded:
@@ -122,7 +122,7 @@ class _Run:
             for patience_s in (_WORKERS_END_S if ended_well else 0.0, _WORKERS_END_S):
                 for worker in workers:
                     worker.join(timeout=patience_s)
-                self.ending.set()  # what has not ended by itself
+                self.ending.set()  # stops commands that have not ended by themselves
         if self.cancelled.is_set():
             raise TrialFailed("the load was ended early")
         if self.problems:
@@ -134,7 +134,7 @@ class _Run:
         return loaded(trial.files / MASTER / "files")
 
     def _work(self, number: int, role: str, program: str, folder: str) -> None:
-        """All workers of one host. They are told to end a moment before the master ends itself."""
+        """Run all workers of one host. They are told to end a moment before the master ends itself."""
         host = self.trial.roles[role]
         try:
             done = self.trial.execute(self.started.worker(program, folder, number, self.ending), role)
@@ -145,7 +145,7 @@ class _Run:
         except BenchstudyError as error:
             if not self.over.is_set():
                 self.problems.append(f"Locust's workers on {host}: {error}")
-                self.ending.set()  # the master has nothing to wait for
+                self.ending.set()  # the master has nothing left to wait for
 
     def _watch(self) -> None:
         while not self.ending.is_set():
@@ -153,15 +153,15 @@ class _Run:
                 self.ending.set()
 
     def _failure(self, folder: Path) -> str | None:
-        """Why the load itself says that it is no result."""
+        """The reason that the load itself gives for having no result."""
         try:
             return read_json(folder / RESULT).get("failure")
         except ParseError:
-            return None  # Locust did not come that far: how it ended says more
+            return None  # Locust ended too early to write it; its exit status says more
 
 
 def loaded(folder: Path) -> Loaded:
-    """What the master's files say. Raises TrialFailed when they are not those of a load that was completed."""
+    """Read the master's files. Raises TrialFailed if the load was not completed."""
     try:
         result = read_json(folder / RESULT)
         started = float(result["started_unix_s"])

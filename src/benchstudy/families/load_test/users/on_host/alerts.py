@@ -21,7 +21,7 @@ _WRONG_QUERY = (400, 422)
 
 @dataclass(frozen=True)
 class Alert:
-    """`query`: PromQL whose first value counts; None: the client's statistic of that name."""
+    """An upper bound. `query`: PromQL whose first value counts; None for the client statistic of that name."""
 
     name: str
     above: float
@@ -42,11 +42,11 @@ class PrometheusSilent(Exception):
 
 
 class QueryRefused(PrometheusSilent):
-    """Prometheus refuses the query; a retry does not help."""
+    """Prometheus refused the query; a retry does not help."""
 
 
 def ask_prometheus(url: str, query: str, timeout_s: float) -> float | None:
-    """The first value of an instant query now; None for an empty vector. Raises PrometheusSilent, QueryRefused."""
+    """Return an instant query's first value now; None for an empty vector. Raises PrometheusSilent, QueryRefused."""
     question = f"{url.rstrip('/')}/api/v1/query?" + urllib.parse.urlencode({"query": query})
     try:
         with _DIRECT.open(question, timeout=timeout_s) as response:
@@ -63,13 +63,13 @@ def ask_prometheus(url: str, query: str, timeout_s: float) -> float | None:
         raise PrometheusSilent(f"{url} gave no answer to {query!r}: {error}") from error
 
 
-# Proxies of the environment are ignored between a load host and the study's own Prometheus.
+# Proxies of the environment must not come between a load host and the study's own Prometheus.
 _DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
 @dataclass
 class Seen:
-    """What the users saw of HTTP in some time. `errors`: answered 5xx, timed out, or without an answer."""
+    """HTTP requests of the users in a period. `errors`: those answered with 5xx, timed out, or unanswered."""
 
     requests: int = 0
     sum_s: float = 0.0
@@ -84,7 +84,7 @@ class Seen:
 
 
 class RecentlySeen:
-    """What was seen within the last `window_s`, as far as reports tell."""
+    """Requests within the last `window_s`, as far as workers reported them."""
 
     def __init__(self, window_s: float):
         self.window_s = window_s
@@ -94,7 +94,7 @@ class RecentlySeen:
         self._reports.append((t_s, seen))
 
     def statistics(self, now_s: float) -> Mapping[str, float | None]:
-        """client_mean and client_p99 in s, client_errors as a share; None while there was no request."""
+        """client_mean and client_p99 in s, client_errors as a share; None if there was no request."""
         while self._reports and self._reports[0][0] <= now_s - self.window_s:
             self._reports.popleft()
         total = Seen()

@@ -1,4 +1,4 @@
-"""Number of users over time: the bounded load, and the unbounded load that follows alerts."""
+"""Controls the number of users over time: in a bounded load, and in an unbounded load that follows alerts."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from .feedback import SETTLED, FeedbackRule
 from .master import Collector
 from .plan import Plan, Rule
 
-_SILENT_CHECKS = 5  # a rule that sees nothing would add users for ever; a window has at least as many
-_AT_ONCE = 1000.0  # users/s: a step is one step
+_SILENT_CHECKS = 5  # without values a rule would add users forever; a window has at least this many checks
+_AT_ONCE = 1000.0  # users/s, so that Locust makes a step at once
 
 
 class LoadFailed(Exception):
-    """The load has no result; the text says why."""
+    """The load has no result; the message says why."""
 
 
 class Bounded:
-    """A fixed number of users who begin evenly; measured from when the last one is active."""
+    """A fixed number of users who start at an even rate. The measurement starts when all are active."""
 
     def __init__(self, plan: Plan, collector: Collector):
         self.plan, self.collector = plan, collector
         self._steady_from: float | None = None
 
     def adjust(self) -> tuple[int, float] | None:
-        """(users, users/s) wanted; None at the end. Raises LoadFailed when users cannot get in."""
+        """Return the wanted (users, users/s); None at the end. Raises LoadFailed if users cannot log in."""
         plan, now_s = self.plan, self.collector.now_s
         users = plan.users or 0
         if self._steady_from is None:
@@ -55,7 +55,7 @@ class Bounded:
 
 
 class Unbounded:
-    """The feedback rule, fed with alerts."""
+    """An unbounded load: feeds the feedback rule with alerts."""
 
     def __init__(self, plan: Plan, collector: Collector):
         assert plan.rule is not None
@@ -65,12 +65,12 @@ class Unbounded:
         self._next_s = 0.0
 
     def adjust(self) -> tuple[int, float] | None:
-        """As Bounded's. Raises LoadFailed when nothing is seen of the system."""
+        """Like Bounded.adjust. Raises LoadFailed if the system yields no values."""
         collector, constants = self.collector, self.rule_plan.constants
-        # A little early rather than a whole second late: this is asked about once a second.
+        # Locust calls this about once per second, so check a little early rather than a whole second late.
         if collector.now_s >= self._next_s - 0.1:
             self._next_s += constants.every_s
-            if collector.now_s >= self._next_s:  # fell behind
+            if collector.now_s >= self._next_s:  # the schedule fell behind
                 self._next_s = collector.now_s + constants.every_s
             if collector.wanted:
                 now_s, users = collector.now_s, collector.users
@@ -114,7 +114,7 @@ class Watch:
         self._heard = time.monotonic()
 
     def look(self, now_s: float) -> list[tuple[str, float | None, float, str]]:
-        """(alert, value, bound, state) of each. Raises LoadFailed when Prometheus has been silent for too long."""
+        """List (alert, value, bound, state). Raises LoadFailed if Prometheus has not answered for too long."""
         own = self.collector.recently.statistics(now_s)
         asked = [alert for alert in self.rule.alerts if alert.query is not None]
         answers = dict(zip((a.name for a in asked), self._ask(asked), strict=True)) if asked else {}
@@ -154,7 +154,7 @@ def _phase(name: str, start_s: float, end_s: float) -> Mapping[str, Any]:
 
 
 def _most_frequent(collector: Collector) -> str:
-    """What went wrong most often, as an ending of a cause."""
+    """The most frequent failure, as the ending of a cause."""
     failures = collector.total.failures
     if not failures:
         return ""

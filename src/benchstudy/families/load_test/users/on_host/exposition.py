@@ -1,4 +1,4 @@
-"""The users' statistics in Prometheus' text format, on the master's own port."""
+"""Writes the users' statistics in Prometheus' text format, for the master's own port."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from . import histogram
 from .recording import Measured, Records, Worker
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-# The server's own bounds, so that both sides of a request can be compared per bucket.
+# The server's bounds, so that both sides of a request can be compared per bucket.
 BUCKETS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
 
 def exposition(records: Records, workers: Iterable[Worker], wanted: int) -> str:
-    """`records`: since the load began."""
+    """Return the text. `records`: everything since the start of the load."""
     return "".join(f"{line}\n" for line in _lines(records, list(workers), wanted))
 
 
@@ -54,7 +54,7 @@ def _simple(name: str, kind: str, text: str, value: int) -> Iterator[str]:
 
 
 def _histogram(name: str, labels: Mapping[str, str], measured: Measured) -> Iterator[str]:
-    """Convert our buckets. A bucket that a bound cuts counts above the bound; it is less than 1 % wide."""
+    """Convert our buckets. A bucket that contains a bound counts as above it; it is less than 1 % wide."""
     uppers = [(histogram.edges_of(index)[1], count) for index, count in measured.counts.items()]
     for bound in BUCKETS_S:
         below = sum(count for upper, count in uppers if upper <= bound + 1e-9)

@@ -9,17 +9,17 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 SETTLED, AT_MAXIMUM, AT_MINIMUM, TOO_LONG = "settled", "at_maximum", "at_minimum", "too_long"
-# States of a window that is flat but gives no number of users; the load goes on.
+# States of a window that is flat but yields no number of users; the load continues.
 STARTING, SWINGING, UNBRACKETED = "starting", "swinging", "unbracketed"
-Check = tuple[float, float, tuple[str, ...]]  # when (s), how many users were active, which alerts there were
+Check = tuple[float, float, tuple[str, ...]]  # time in s, active users, alerts
 
 
 @dataclass(frozen=True)
 class Constants:
-    """Times in s, `slope` in users/s. See the study's `Rule`. The defaults are those of loads before there were such.
+    """Constants of the rule; see the study's `Rule`. Times in s, `slope` in users/s. Defaults are for older loads.
 
-    `start_up_s`: what comes before is no part of a window. `swing`: the most less the fewest users of a window, as a
-    share of their mean; more have no number.
+    `start_up_s`: windows begin no earlier. `swing`: most minus fewest users of a window, as a share of their mean; a
+    window that swings more yields no number of users.
     """
 
     max_users: int
@@ -34,7 +34,7 @@ class Constants:
 
 @dataclass(frozen=True)
 class Bracket:
-    """At up to `low` users nothing alerted, at `high` and more every check did; None where there is no such number."""
+    """With up to `low` users no check alerted, with `high` or more every check did; None if there is no such number."""
 
     low: float | None
     high: float | None
@@ -42,12 +42,11 @@ class Bracket:
 
 @dataclass(frozen=True)
 class Result:
-    """`supported`: mean active users of the window from `begin_s` to `end_s`, None when the load found no such number.
+    """Result of a load. `supported`: mean active users of the window from `begin_s` to `end_s`; None if not found.
 
-    `why`: SETTLED; AT_MAXIMUM: nothing alerted, the system supports at least as many; AT_MINIMUM: everything alerted,
-    however few there were; TOO_LONG: it did not settle. `slope` in users/s, `swing` as in Constants, `passed` and
-    `failed` as in `meeting`. `alerted`: share of the window's checks by alert, the most frequent first; `limited_by` is
-    that one.
+    `why`: SETTLED; AT_MAXIMUM: no alert, so the system supports at least as many; AT_MINIMUM: alerts even with the
+    fewest users; TOO_LONG: it did not settle. `slope` in users/s, `swing` as in Constants, `passed` and `failed` as in
+    `meeting`. `alerted`: share of the window's checks by alert, most frequent first; `limited_by` is the first one.
     """
 
     why: str
@@ -68,7 +67,7 @@ class Result:
 
 
 class FeedbackRule:
-    """Ask `decide` every `every_s`; it says how many users there should be, until there is a `result`."""
+    """Decides on the number of users. Call `decide` every `every_s` until there is a `result`."""
 
     def __init__(self, constants: Constants):
         self.constants = constants
@@ -76,12 +75,12 @@ class FeedbackRule:
         self.result: Result | None = None
         self._checks: list[Check] = []
         self._first_alert: str | None = None
-        self._counting_since: float | None = None  # the first alert, or since when there are as many as may be
+        self._counting_since: float | None = None  # time of the first alert, or of reaching max_users
 
     def decide(self, t_s: float, active: float, alerts: Collection[str]) -> int:
-        """Take in one check at `t_s` since the load began; the number of users wanted from now on.
+        """Take in a check at `t_s` after the start of the load, and return the number of users wanted from now on.
 
-        `active`: how many there are. Does not change any more once there is a result.
+        `active`: current number of users. The returned number stays the same after there is a result.
         """
         if self.result is not None:
             return self.wanted
@@ -89,15 +88,15 @@ class FeedbackRule:
         self._checks.append((t_s, active, tuple(alerts)))
         if alerts and self._first_alert is None:
             self._first_alert = next(iter(alerts))
-        # What was before the first alert is the way up, whatever its slope; and what alerts look back over must not be
-        # the start.
+        # The time before the first alert is the way up, whatever its slope. Alerts look back, and must not look back
+        # over the start.
         limited = bool(alerts) or active >= constants.max_users
         if self._counting_since is None and limited and t_s >= constants.start_up_s:
             self._counting_since = t_s
         self._conclude(t_s)
         if self.result is None:
             step = -constants.step if alerts else constants.step
-            # Without users there would be no alert either, whatever the system can do.
+            # Without users no alert would ever occur, whatever the system can do.
             self.wanted = min(max(self.wanted + step, 1), constants.max_users)
         return self.wanted
 
@@ -136,8 +135,10 @@ class FeedbackRule:
 
 
 def verdict(checks: Sequence[Check], window: Sequence[Check], most_swing: float) -> str:
-    """Why users of a window without a slope stay as they are: only between a load that passed and one that failed, and
-    without a swing, is it the system that decides. `checks`: the window, and the one check before it.
+    """Tell why the number of users in a flat window is stable.
+
+    The system determines it only if the window lies between loads that passed and failed, and does not swing.
+    `checks`: the window, and the check before it.
     """
     alerting = sum(bool(alerts) for _, _, alerts in window)
     if alerting in (0, len(window)):
@@ -155,9 +156,10 @@ def swing_of(window: Sequence[Check]) -> float:
 
 
 def meeting(checks: Sequence[Check]) -> tuple[float | None, float | None]:
-    """(passed, failed): the fewest users at which an alert began, and the most below it without one; None for none.
+    """Return (passed, failed): the most users without an alert below `failed`, and the fewest at which an alert began.
 
-    An alert that goes on says nothing of the users there are now: it looks back at more of them.
+    Either is None if there is none. An alert that continues says nothing about the current number of users, because it
+    looks back at more of them.
     """
     begun = [active for before, (_, active, alerts) in pairwise(checks) if alerts and not before[2]]
     failed = min(begun, default=None)
@@ -166,7 +168,7 @@ def meeting(checks: Sequence[Check]) -> tuple[float | None, float | None]:
 
 
 def slope_of(points: Sequence[tuple[float, float]]) -> float | None:
-    """Of the straight line by least squares through (x, y), in units of y per x; None where x does not vary."""
+    """Slope of the least-squares line through (x, y), in units of y per x; None if x does not vary."""
     if len(points) < 2:
         return None
     mean_x = sum(x for x, _ in points) / len(points)
@@ -176,7 +178,7 @@ def slope_of(points: Sequence[tuple[float, float]]) -> float | None:
 
 
 def bracket(checks: Sequence[Check]) -> Bracket:
-    """Where the alerts begin, from the checks of a window: alerts come late and go late, so that the two overlap."""
+    """Find where alerts begin in a window. Alerts start and end late, so users with and without them overlap."""
     alerting = [active for _, active, alerts in checks if alerts]
     quiet = [active for _, active, alerts in checks if not alerts]
     lowest_alert, highest_quiet = min(alerting, default=None), max(quiet, default=None)

@@ -1,7 +1,7 @@
-"""Histograms of times in buckets of HdrHistogram's layout, and its open log format, which any of its tools reads.
+"""Histograms of times with HdrHistogram's buckets, and its open log format, which all its tools read.
 
-Values are whole µs with two significant digits: a bucket is at most 1/128 as wide as its values. Equal buckets add up,
-so that histograms of workers, seconds and trials merge exactly.
+Values are whole µs with two significant digits: a bucket is at most 1/128 as wide as its values. All histograms share
+their buckets, so those of workers, seconds and trials merge exactly.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-_HALF, _HALF_BITS = 128, 7  # buckets to a power of two
+_HALF, _HALF_BITS = 128, 7  # buckets per power of two
 _DIGITS = 2
 _LARGEST_US = 3_600_000_000
-_COOKIE, _COMPRESSED_COOKIE = 0x1C849313, 0x1C849314  # of the encoding V2
+_COOKIE, _COMPRESSED_COOKIE = 0x1C849313, 0x1C849314  # of encoding V2
 _PAYLOAD = struct.Struct(">iiiiqqd")
 _OUTER = struct.Struct(">ii")
 _SECONDS_TO_US = 1e6
-Counts = dict[int, int]  # index of a bucket to how many values are in it
+Counts = dict[int, int]  # maps a bucket's index to its number of values
 
 
 def index_of(seconds: float) -> int:
-    """The bucket that holds a time in s; what is longer than an hour counts as an hour."""
+    """The bucket that holds a time in s. Times above an hour count as an hour."""
     value = min(max(round(seconds * _SECONDS_TO_US), 0), _LARGEST_US)
     shift = max(value.bit_length() - _HALF_BITS - 1, 0)
     return (shift << _HALF_BITS) + (value >> shift)
@@ -42,12 +42,12 @@ def merge(into: Counts, other: Mapping[int, int]) -> None:
 
 
 def quantile(counts: Mapping[int, int], share: float) -> float | None:
-    """The middle, in s, of the bucket that holds the quantile (nearest rank); None when there is nothing in them."""
+    """The middle, in s, of the bucket that holds the quantile (nearest rank); None without values."""
     total = sum(counts.values())
     seen = 0
     for index in sorted(counts):
         seen += counts[index]
-        # 1e-9 forgives rounding.
+        # 1e-9 allows for rounding.
         if seen and seen >= share * total - 1e-9:
             return sum(edges_of(index)) / 2
     return None
@@ -58,7 +58,7 @@ def quantile(counts: Mapping[int, int], share: float) -> float | None:
 
 @dataclass(frozen=True)
 class Line:
-    """One histogram of a log: of what, from when on (s, as the log counts) and how long."""
+    """One histogram of a log: its tag, start (s since the log's start), duration in s, and counts."""
 
     tag: str
     start_s: float
@@ -77,13 +77,13 @@ def log_head(start_unix_s: float, comment: str) -> str:
 
 
 def log_line(line: Line) -> str:
-    """`line.tag` may hold neither commas nor white space. The maximum is given in ms, as usual in these logs."""
+    """Format a line. `line.tag` must contain no commas or white space. The maximum is in ms, as usual in these logs."""
     largest_ms = edges_of(max(line.counts))[1] * 1e3 if line.counts else 0.0
     return f"Tag={line.tag},{line.start_s:.3f},{line.length_s:.3f},{largest_ms:.3f},{encode(line.counts)}\n"
 
 
 def read_log(lines: Iterable[str]) -> Iterator[Line]:
-    """The histograms of a log. Raises ValueError for what is none, such as a line that was cut off."""
+    """Read the histograms of a log. Raises ValueError for anything else, such as a truncated line."""
     for number, text in enumerate(lines, 1):
         if not text.strip() or text.startswith(("#", '"')):
             continue
@@ -97,12 +97,12 @@ def read_log(lines: Iterable[str]) -> Iterator[Line]:
 
 
 def encode(counts: Mapping[int, int]) -> str:
-    """HdrHistogram's encoding V2, compressed, as base64."""
+    """Encode counts in HdrHistogram's encoding V2, compressed, as base64."""
     body = bytearray()
     position = 0
     for index in sorted(index for index, count in counts.items() if count):
         if index > position:
-            _append(body, position - index)  # so many empty ones, as a negative number
+            _append(body, position - index)  # the number of empty buckets, negated
         _append(body, counts[index])
         position = index + 1
     head = _PAYLOAD.pack(_COOKIE, len(body), 0, _DIGITS, 1, _LARGEST_US, 1.0)
@@ -111,7 +111,7 @@ def encode(counts: Mapping[int, int]) -> str:
 
 
 def decode(text: str) -> Counts:
-    """Raises ValueError, struct.error or zlib.error for what `encode` cannot have written."""
+    """Decode what `encode` wrote. Raises ValueError, struct.error or zlib.error for anything else."""
     raw = base64.b64decode(text, validate=True)
     cookie, length = _OUTER.unpack_from(raw)
     if cookie != _COMPRESSED_COOKIE or len(raw) != _OUTER.size + length:
@@ -125,7 +125,7 @@ def decode(text: str) -> Counts:
     index = offset = 0
     while offset < length:
         byte = body[offset]
-        if byte < 0x80:  # nearly all of them
+        if byte < 0x80:  # nearly all values
             value, offset = (byte >> 1) ^ -(byte & 1), offset + 1
         else:
             value, offset = _number(body, offset)
@@ -139,7 +139,7 @@ def decode(text: str) -> Counts:
 
 
 def _append(body: bytearray, value: int) -> None:
-    """Zig-zag, then seven bits a byte, the lowest first; the ninth byte has eight."""
+    """Append a value in zig-zag encoding with seven bits per byte, lowest first; the ninth byte has eight."""
     rest = (value << 1) ^ (value >> 63)
     for _ in range(8):
         if rest < 0x80:

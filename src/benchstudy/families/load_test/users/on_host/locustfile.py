@@ -1,4 +1,4 @@
-"""The file that Locust is given: master and workers read the plan from standard input, and go by it."""
+"""The file that Locust loads. Master and workers read the plan from standard input and follow it."""
 
 import json
 import logging
@@ -35,7 +35,7 @@ SimulatedUser.concurrency = 1
 
 
 class Shape(LoadTestShape):
-    """Asked by Locust once a second, on the master."""
+    """The shape of the load. Locust asks for it once per second, on the master."""
 
     def __init__(self):
         super().__init__()
@@ -67,7 +67,7 @@ class Shape(LoadTestShape):
         STATE.collector, STATE.shape = collector, self
 
     def _require_workers(self):
-        """Users of a lost worker would silently be missing."""
+        """End the load if a worker is lost, because its users would be missing silently."""
         lost = self.runner.clients.missing
         if not lost:
             self._missing_since = None
@@ -77,7 +77,7 @@ class Shape(LoadTestShape):
             raise LoadFailed(f"{len(lost)} of {PLAN.workers} Locust workers do not answer any more")
 
     def end(self, failure=None):
-        """Write down what there is. `failure`: why it is no result."""
+        """Write the results. `failure`: why the load has no result."""
         gevent.killall(self._writers)
         STATE.collector = None
         outcome = self.control.outcome(self.collector.now_s)
@@ -86,7 +86,7 @@ class Shape(LoadTestShape):
             print(failure, file=sys.stderr, flush=True)
             self.runner.environment.process_exit_code = 1
         else:
-            # Failed requests are a result, and Locust's own exit status for them says nothing of the load.
+            # Failed requests are a result, so Locust's own exit status for them does not apply.
             self.runner.environment.process_exit_code = 0
 
 
@@ -97,11 +97,11 @@ def repeat(every_s, do):
 
 
 class State:
-    """What Locust's events have in common."""
+    """State that Locust's event handlers share."""
 
     runner: Any = None
     shape: Any = None
-    collector: Any = None  # the master's, while the load goes on
+    collector: Any = None  # the master's, during the load
     recorder = recording.Recorder()  # a worker's; each process has its own
 
 
@@ -111,7 +111,7 @@ STATE = State()
 @events.init.add_listener
 def begin(environment, runner, **_):
     STATE.runner = runner
-    environment.stop_timeout = 0.0  # users leave by themselves, see SimulatedUser
+    environment.stop_timeout = 0.0  # users stop by themselves, see SimulatedUser
     if isinstance(runner, MasterRunner):
         serve_metrics()
         quit_once(runner)
@@ -125,14 +125,14 @@ def begin(environment, runner, **_):
 
 @events.quitting.add_listener
 def end_early(environment, **_):
-    """Locust ends by itself when it has no workers any more, and when it is told to by a signal."""
+    """Record an early end: Locust ends by itself if it has lost all workers or receives a signal."""
     if STATE.collector is not None:
         gone = all(node.state == STATE_MISSING for node in STATE.runner.clients.values())
         STATE.shape.end(f"Locust lost all of its workers ({PLAN.workers})" if gone else "the load was told to end")
 
 
 def quit_once(runner):
-    """Locust tells its workers four times to quit, and waits for them each time."""
+    """Make Locust tell its workers to quit once, instead of four times with a wait after each."""
     quit_runner = runner.quit
     done: list[bool] = []
 
@@ -145,7 +145,7 @@ def quit_once(runner):
 
 
 def await_workers(runner):
-    """Locust looks once a second whether they are there."""
+    """Wait for the workers here, because Locust itself checks for them only once per second."""
     deadline = time.monotonic() + _WORKERS_WAIT_S
     while len(runner.clients.ready) < PLAN.workers and time.monotonic() < deadline:
         gevent.sleep(0.02)
@@ -168,7 +168,7 @@ def serve_metrics():
 
 
 def record(request_type, name, response_time, exception=None, response=None, **_):
-    """Every request of every user of this process."""
+    """Record each request of each user of this process."""
     failure, example = None, ""
     if exception is not None:
         status = getattr(response, "status_code", 0)

@@ -1,4 +1,4 @@
-"""The master's side: what workers report, in files and for Prometheus, and when the load is at an end."""
+"""The master's side: collects the workers' reports for files and Prometheus, and ends the load."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ MASTER = "master"
 
 
 class Collector:
-    """Takes the workers' reports in and writes files to the current folder, all times since `started_unix_s`.
+    """Collects the workers' reports and writes files to the current folder. Times count from `started_unix_s`.
 
-    A request counts at the time when its worker's report came, which is at most a report's interval after its end.
+    A request counts at the time of its worker's report, which is at most one report interval after its end.
     """
 
     def __init__(self, plan: Plan):
@@ -57,7 +57,7 @@ class Collector:
         self._files: dict[str, TextIO] = {}
         self._tables: dict[str, Any] = {}
         for name, columns in _COLUMNS.items():
-            self._files[name] = file = open(name, "w", newline="")  # noqa: SIM115 - open as long as the load lasts
+            self._files[name] = file = open(name, "w", newline="")  # noqa: SIM115 - open during the whole load
             self._tables[name] = csv.writer(file, lineterminator="\n")
             self._tables[name].writerow(columns)
         self._files[HISTOGRAMS] = log = open(HISTOGRAMS, "w")  # noqa: SIM115
@@ -65,13 +65,13 @@ class Collector:
 
     @property
     def now_s(self) -> float:
-        """Since the load began."""
+        """Seconds since the start of the load."""
         return time.monotonic() - self._started
 
-    # --- what comes in ---------------------------------------------------------------------------------------
+    # --- input -----------------------------------------------------------------------------------------------
 
     def take(self, worker: str, report: Mapping[str, Any], users: int) -> None:
-        """One report of a worker."""
+        """Take in a report of a worker."""
         known = self.workers.setdefault(worker, Worker(len(self.workers), report["host"]))
         known.users, known.rss_bytes = users, report["rss_bytes"]
         known.ready, known.websockets, known.cpu_s = report["ready"], report["websockets"], report["cpu_s"]
@@ -87,23 +87,23 @@ class Collector:
     def ready(self) -> int:
         return sum(worker.ready for worker in self.workers.values())
 
-    # --- what goes out ---------------------------------------------------------------------------------------
+    # --- output ----------------------------------------------------------------------------------------------
 
     def tell_users(self) -> None:
-        """A row of how many users there are now."""
+        """Write a row with the current number of users."""
         sockets = sum(worker.websockets for worker in self.workers.values())
         row = (self.users, self.wanted, self.ready, sockets, self.total.events + self._fresh.events)
         self._write(USERS, *row, "+".join(self.alerts))
         self._files[USERS].flush()
 
     def tell_check(self, t_s: float, users: int, rows: Sequence[tuple[str, float | None, float, str]]) -> None:
-        """What the rule decides from: (alert, value, bound, state) of each. `alerts` are now those that alert."""
+        """Write a check's rows (alert, value, bound, state), and set `alerts` to those that alert now."""
         for alert, value, above, state in rows:
             self._write(ALERTS, users, alert, "" if value is None else f"{value:.6g}", above, state, t_s=t_s)
         self.alerts = tuple(alert for alert, _, _, state in rows if state == ALERT)
 
     def write_interval(self) -> None:
-        """What came since the last time."""
+        """Write what was reported since the last call."""
         start_s, end_s, fresh, self._fresh = self._written_s, self.now_s, self._fresh, Records()
         self._written_s = end_s
         self.total.merge(fresh)
@@ -129,7 +129,7 @@ class Collector:
         return exposition(total, self.workers.values(), self.wanted)
 
     def _problems(self) -> list[str]:
-        """What a reader of any figure of this load must know."""
+        """Problems that a reader of this load's figures must know."""
         dropped = sum(count for (_, failure), count in self.total.failures.items() if failure == DROPPED)
         unexpected = {label: n for (label, failure), n in self.total.failures.items() if failure == UNEXPECTED}
         found = [f"{dropped} websockets broke while the load went on"] if dropped else []
@@ -143,7 +143,7 @@ class Collector:
         return found
 
     def close(self, outcome: Mapping[str, Any]) -> None:
-        """Write what is left, and `outcome` with what all files need to be read, as the last file."""
+        """Write the rest, and as the last file `outcome` with what readers of all files need."""
         self.write_interval()
         for file in self._files.values():
             file.close()

@@ -1,4 +1,4 @@
-"""What the load hosts are told, as a JSON document on standard input: it has passwords, and arguments are public."""
+"""The plan for the load hosts, a JSON document. It has passwords, so it is read from standard input."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ class Rule:
 
 @dataclass(frozen=True)
 class Plan:
-    """One load. Times in s. `users`, `ramp_s`, `duration_s` of a bounded one, `rule` of an unbounded one.
+    """One load. Times in s. A bounded load has `users`, `ramp_s` and `duration_s`, an unbounded one has `rule`.
 
-    `system`: whose users these are, the name of a package beside this module.
-    `like`: whose users they act like, see the study's Behaviour. `rates`: (factor of the think times, share of the
-    users). `pauses`: factor of the pauses within an action.
-    `workers`: Locust processes on all hosts together. `interval_s`: how often what was measured is written down.
+    `system`: the system of the users, the name of a package beside this module.
+    `like`: the load test whose users they imitate, see the study's Behaviour. `rates`: (factor of the think times,
+    share of the users). `pauses`: factor of the pauses within an action.
+    `workers`: total number of Locust processes on all hosts. `interval_s`: interval at which measurements are written.
     """
 
     system: str
@@ -61,7 +61,7 @@ class Plan:
 
     @classmethod
     def read(cls, document: Mapping[str, Any]) -> Plan:
-        """Raises KeyError or TypeError for a document that is none."""
+        """Read a plan. Raises KeyError or TypeError for a document that is not a plan."""
         values = dict(document)
         values["accounts"] = tuple(Account(*pair) for pair in values["accounts"])
         values["rates"] = tuple((factor, share) for factor, share in values["rates"])

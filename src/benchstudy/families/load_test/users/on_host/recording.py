@@ -1,4 +1,4 @@
-"""What workers record of their users, and what comes of it on the master. Only numbers travel, and they add up."""
+"""Records of the workers' users, and their sums on the master. Only numbers are sent, and they can be added."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 from . import histogram
 from .alerts import Seen
 
-HTTP, WEBSOCKET, EVENT = "http", "websocket", "event"  # kinds of what is timed
+HTTP, WEBSOCKET, EVENT = "http", "websocket", "event"  # kinds of timed operations
 SERVER_ERROR, CLIENT_ERROR, TIMEOUT, NO_ANSWER, DROPPED = "5xx", "4xx", "timeout", "no_answer", "dropped"
 UNEXPECTED = "unexpected"  # an answer that the simulated client could not use
 ERRORS = (SERVER_ERROR, TIMEOUT, NO_ANSWER)  # what the alert client_errors counts
@@ -19,12 +19,12 @@ _LONGEST_EXAMPLE = 300
 
 
 class Refused(Exception):
-    """A request failed. It is recorded already; the action that needed it is over."""
+    """A request failed. The failure is recorded already, and the action that needed the request is over."""
 
 
 @dataclass
 class Measured:
-    """Of one label, such as `view_channel/posts`: every request, failed ones too. Times in s."""
+    """All requests of one label, such as `view_channel/posts`, including failed ones. Times in s."""
 
     kind: str
     count: int = 0
@@ -51,7 +51,7 @@ class Measured:
 
 @dataclass
 class Records:
-    """All that was measured in some time. `failures`: (label, kind of failure) to number, `examples` to a text."""
+    """All measurements of a period. `failures` maps (label, kind of failure) to a number, `examples` to a text."""
 
     measured: dict[str, Measured] = field(default_factory=dict)
     failures: dict[tuple[str, str], int] = field(default_factory=dict)
@@ -64,7 +64,7 @@ class Records:
             self.fail(label, failure, example)
 
     def fail(self, label: str, failure: str, example: str = "") -> None:
-        """Count a failure that has no time of its own."""
+        """Count a failure that has no duration."""
         self.failures[label, failure] = self.failures.get((label, failure), 0) + 1
         self.examples.setdefault((label, failure), example[:_LONGEST_EXAMPLE])
 
@@ -78,7 +78,7 @@ class Records:
         self.events += other.events
 
     def seen(self) -> Seen:
-        """Of HTTP alone."""
+        """Summarize the HTTP requests."""
         total = Seen()
         for label, measured in self.measured.items():
             if measured.kind == HTTP:
@@ -89,7 +89,7 @@ class Records:
     # --- between processes -----------------------------------------------------------------------------------
 
     def message(self) -> dict[str, Any]:
-        """As plain data that msgpack takes."""
+        """Return plain data that msgpack accepts."""
         return {
             "measured": {
                 label: [m.kind, m.count, m.failures, m.sum_s, m.max_s, m.counts] for label, m in self.measured.items()
@@ -112,7 +112,7 @@ class Records:
 
 
 class Recorder:
-    """Of one worker process: what its users did since the last report, and how many of them there are."""
+    """Records what the users of one worker process did since the last report, and their number."""
 
     def __init__(self) -> None:
         self.records = Records()
@@ -120,7 +120,7 @@ class Recorder:
         self.websockets = 0
 
     def report(self) -> dict[str, Any]:
-        """What is new, for the master. `cpu_s`: of this process since its start."""
+        """Return what is new for the master since the last call. `cpu_s`: CPU time of this process since its start."""
         records, self.records = self.records, Records()
         return {
             "records": records.message(),
@@ -133,7 +133,7 @@ class Recorder:
 
 @dataclass
 class Worker:
-    """A worker as the master knows it."""
+    """The master's view of a worker."""
 
     number: int
     host: str

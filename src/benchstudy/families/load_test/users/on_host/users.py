@@ -1,4 +1,4 @@
-"""A simulated user, as Locust starts and stops it, and the accounts that the users of a worker go by."""
+"""A simulated user that Locust starts and stops, and the accounts of a worker's users."""
 
 from __future__ import annotations
 
@@ -27,23 +27,24 @@ log = logging.getLogger(__name__)
 
 
 class Session(Protocol):
-    """What one user knows of the system, and is connected by. Requests are called `action`/part."""
+    """One user's state and connections. Requests are named `action`/part."""
 
     action: str
 
     def due(self) -> tuple[str, Callable[[], None]] | None:
-        """What a client does by itself between two actions, and its name; None when nothing is due."""
+        """The next task of the client itself between two actions, and its name; None if nothing is due."""
 
     def disconnect(self) -> None:
-        """The user is gone."""
+        """Close the connections when the user has left."""
 
 
 def system_of(plan: Plan) -> Any:
-    """What users of the plan's system are and do: the package in this one that the plan names. It has the class
-    `Session`, `log_in`, and `ACTIONS` by name; these take a session, and raise Refused when a request failed. `may`
-    says whether a session's user does an action at all.
+    """Import the package of the plan's system.
 
-    Ends the process for an action that it does not have.
+    It has the class `Session`, and the functions `log_in` and `ACTIONS` (by name). They take a session, and raise
+    Refused if a request fails. `may` tells whether a session's user does an action at all.
+
+    Ends the process if the plan has an action that the package lacks.
     """
     system = importlib.import_module(f".{plan.system}", __package__)
     unknown = sorted(set(plan.actions) - set(system.ACTIONS))
@@ -53,7 +54,7 @@ def system_of(plan: Plan) -> Any:
 
 
 class Accounts:
-    """Of one worker: every so many-th of all accounts, the first free one first, so that runs are alike."""
+    """Accounts of one worker: every n-th of all. The first free one is taken first, so that runs are alike."""
 
     def __init__(self, accounts: tuple[Account, ...], worker: int, workers: int):
         self._free = list(range(worker, len(accounts), workers))
@@ -61,7 +62,7 @@ class Accounts:
         self._released = Event()
 
     def take(self) -> tuple[int, Account]:
-        """(number, account), as soon as one is free: who leaves ends what it was doing first."""
+        """Return (number, account) as soon as one is free: users that leave first end what they are doing."""
         while not self._free:
             self._released.clear()
             self._released.wait()
@@ -74,7 +75,7 @@ class Accounts:
 
 
 class SimulatedUser(FastHttpUser):
-    """Lives in a greenlet of its own: when Locust stops the user, it ends its action first, and leaves politely."""
+    """A user in its own greenlet. When Locust stops it, it ends its action and then disconnects."""
 
     system: Any  # see system_of
     plan: Plan
@@ -91,14 +92,14 @@ class SimulatedUser(FastHttpUser):
     @task
     def live(self) -> None:
         self._life.join()
-        raise StopUser  # nothing follows on a life
+        raise StopUser  # a user lives once
 
     # --- the user's life -------------------------------------------------------------------------------------
 
     def _live(self) -> None:
         number, account = self.accounts.take()
         self.account, self.chance = account, random.Random(f"{self.plan.seed}/{account.username}")
-        # Of what a browser would keep: no cookies, the token is sent in a header.
+        # Unlike a browser, the user keeps no cookies; it sends the token in a header.
         self.client.client.cookiejar = None
         self.session: Session = self.system.Session(
             self.client, self.plan, self.recorder, account, self.chance, self._leaving
@@ -129,7 +130,7 @@ class SimulatedUser(FastHttpUser):
         self._leaving.wait(seconds)
 
     def _arrive(self) -> bool:
-        """Log in, again until it works. Whether it did before the user had to go."""
+        """Try to log in until it works. Return whether it did before the user had to leave."""
         while not self._leaving.is_set():
             if self._act_as("log_in", partial(self.system.log_in, self.session)):
                 return True
@@ -137,7 +138,7 @@ class SimulatedUser(FastHttpUser):
         return False
 
     def _act_as(self, action: str, do: Callable[[], None]) -> bool:
-        """Whether it went well; if not, that is recorded, and the user goes on."""
+        """Do an action and return whether it worked. A failure is recorded, and the user continues."""
         self.session.action = action
         try:
             do()
