@@ -198,8 +198,8 @@ def _while_another_ends(plan: SessionPlan) -> Callable[[], bool]:
 class OneOfMany:
     """What a session gets from a process that holds many, each in a fork, and draws their progress.
 
-    `connected` is called when the hosts are connected. `instrument` is the family's `instrument_sha256`: a fork that
-    computed it again would write to 4 MB of shared memory, and so hold them alone.
+    `connected` is called when the hosts are connected. `instrument` is the family's `instrument_sha256`, computed once
+    for all, because it reads all measuring code.
     """
 
     connected: Callable[[], None]
