@@ -271,7 +271,7 @@ class _Host(Remote):
     usable = True
 
     def __init__(self) -> None:
-        super().__init__("host", Host.model_validate({"address": "192.0.2.1", "work_dir": "/tmp/w/fuzz"}))
+        super().__init__("host", Host.model_validate({"address": "192.0.2.1", "work_dir": "/tmp/fuzz"}))
         self.said, self.also = b"", b""
 
     def connect(self) -> "_Host":
