@@ -85,13 +85,15 @@ class _Group:
 
     def _look(self) -> None:
         while not self._ended.wait(_LOOK_EVERY_S):
-            held = sum(_pss(pid) for pid in (self._folder / "cgroup.procs").read_text().split())
+            held = sum(memory_of(pid)[0] for pid in (self._folder / "cgroup.procs").read_text().split())
             self._peak = max(self._peak, held)
 
 
-def _pss(pid: str) -> int:
+def memory_of(pid: int | str) -> tuple[int, int]:
+    """Pss and private memory of a process, in bytes; zeros for one that is ending."""
     try:
-        lines = Path("/proc", pid, "smaps_rollup").read_text().splitlines()
-    except OSError:  # it has just ended
-        return 0
-    return next((int(line.split()[1]) << 10 for line in lines if line.startswith("Pss:")), 0)
+        lines = Path("/proc", str(pid), "smaps_rollup").read_text().splitlines()
+    except OSError:
+        return 0, 0
+    kibi = {line.split(":")[0]: int(line.split()[1]) for line in lines[1:]}
+    return kibi.get("Pss", 0) << 10, (kibi.get("Private_Clean", 0) + kibi.get("Private_Dirty", 0)) << 10

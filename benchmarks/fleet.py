@@ -34,6 +34,7 @@ import yaml
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from conftest import CHECKOUT, Project, copy_project
+from cost import memory_of
 from nothing_lost import running
 from sshd_hosts import SshdHost
 
@@ -148,7 +149,7 @@ def _run(project: Project, study: dict[str, Any], what: str) -> None:
         )
         most, of_forks = 0, list[int]()
         while snakemake.poll() is None:
-            found = [(process, *_memory(process)) for process in _descendants(snakemake.pid)]
+            found = [(process, *memory_of(process.pid)) for process in _descendants(snakemake.pid)]
             if (total := sum(pss for _, pss, _ in found)) > most:
                 most, of_forks = total, [own for process, _, own in found if _is_fork(process)]
             time.sleep(2.0)
@@ -184,16 +185,6 @@ def _is_fork(process: psutil.Process) -> bool:
     with contextlib.suppress(psutil.NoSuchProcess, AttributeError):
         return process.cmdline() == process.parent().cmdline()
     return False
-
-
-def _memory(process: psutil.Process) -> tuple[int, int]:
-    """Pss and the process's private memory, in bytes."""
-    try:
-        lines = Path(f"/proc/{process.pid}/smaps_rollup").read_text().splitlines()
-    except OSError:  # it has just ended
-        return 0, 0
-    kibi = {line.split(":")[0]: int(line.split()[1]) for line in lines[1:]}
-    return kibi["Pss"] << 10, (kibi["Private_Clean"] + kibi["Private_Dirty"]) << 10
 
 
 def _results(project: Project) -> str:

@@ -16,10 +16,10 @@ from benchstudy.hosts.line import HostClock
 from benchstudy.hosts.remote import ConnectionFailed, ConnectionLost
 from benchstudy.measuring.execution import TrialExecution
 from benchstudy.measuring.raw import CommandRecord
+from benchstudy.model.clients import CLIENTS_FILE
 from benchstudy.model.errors import TrialFailed
 from benchstudy.model.files import as_json, write_atomically
 
-CLIENTS_FILE = "clients.json"
 # From the last prepared command to the start of all. Sending the instant to each host takes less.
 _LEAD_S = 0.3
 _ROUND_TRIPS = 5

@@ -13,6 +13,7 @@ from benchstudy.model.family import Case, FamilyConfig
 LOAD = "load"
 CLIENTS = "clients"  # the factor: from how many
 NUMBER = "clients_n"  # its column of the case table that is a number
+CLIENTS_FILE = "clients.json"  # of a trial, below the label of their commands: when each client began and ended
 _MOST = 10_000
 _NUMBERED = re.compile(rf"{LOAD}-(\d+)")
 

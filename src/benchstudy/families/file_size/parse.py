@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from benchstudy.families.file_size.answer import LOAD, read_answer
-from benchstudy.families.shared.clients import CLIENTS_FILE, Clients, client_folders, combined, read_clients
 from benchstudy.families.shared.clients import SERIES as CLIENT_SERIES
+from benchstudy.families.shared.clients import Clients, client_folders, combined, read_clients
 from benchstudy.families.shared.files import damaged
-from benchstudy.model.clients import CLIENTS
+from benchstudy.model.clients import CLIENTS, CLIENTS_FILE
 from benchstudy.model.family import Observation, Parsed, ParseError
 from benchstudy.model.units import Size
 

@@ -1,10 +1,10 @@
 """The content of a fio output of any version and format, and its observations."""
 
 import math
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from benchstudy.families.shared.clients import bin_of_rank, merged, pooled_mean, pooled_sd
 from benchstudy.model.family import Observation, Parsed, ParseError
 
 # The percentiles given, and the operations a trial must have had for each: with fewer, even the extremes do
@@ -205,39 +205,31 @@ def _pooled(parts: Sequence[Latency]) -> tuple[float, float] | None:
     counts = [p.count for p in parts if p.count]
     if len(counts) < len(parts) or sum(counts) < 2:
         return None
-    n = sum(counts)
-    mean = sum(c * p.mean for c, p in zip(counts, parts, strict=True)) / n
-    squares = sum((c - 1) * p.stddev**2 + c * (p.mean - mean) ** 2 for c, p in zip(counts, parts, strict=True))
-    return mean, math.sqrt(squares / (n - 1))
+    means = [p.mean for p in parts]
+    mean, sd = pooled_mean(means, counts), pooled_sd(means, [p.stddev for p in parts], counts)
+    return None if mean is None or sd is None else (mean, sd)
 
 
 def _merged_percentiles(parts: Sequence[Latency]) -> dict[float, float]:
     """From the merged histogram, by fio's own rule: nearest rank, middle of the bin."""
     if any(not p.bins for p in parts):
         return {}
-    counts = _merged(parts)
-    found = {}
+    bins = _merged(parts)
+    total, found = sum(count for *_, count in bins), {}
     for percentile in MIN_OPERATIONS:
-        rank, seen = math.ceil(sum(counts.values()) * percentile / 100 - 1e-9), 0
-        for (lower, upper), count in counts.items():
-            seen += count
-            if seen >= rank:
-                found[percentile] = (lower + upper) / 2
-                break
+        edges = bin_of_rank(bins, math.ceil(total * percentile / 100 - 1e-9))
+        if edges:
+            found[percentile] = sum(edges) / 2
     return found
 
 
 def _histogram(op: str, kind: str, parts: Sequence[Latency]) -> list[dict[str, object]]:
     return [
         {"op": op, "kind": kind, "lower_s": lower, "upper_s": upper, "count": count}
-        for (lower, upper), count in _merged(parts).items()
+        for lower, upper, count in _merged(parts)
     ]
 
 
-def _merged(parts: Sequence[Latency]) -> dict[tuple[float, float], int]:
-    """Counts by the edges of their bin, s, rising."""
-    counts: Counter[tuple[float, float]] = Counter()
-    for part in parts:
-        for one in part.bins:
-            counts[one.lower_s, one.upper_s] += one.count
-    return dict(sorted(counts.items()))
+def _merged(parts: Sequence[Latency]) -> list[tuple[float, float, int]]:
+    """Lower and upper edge in s, and the count, of each bin, rising."""
+    return merged([(one.lower_s, one.upper_s, one.count) for one in part.bins] for part in parts)

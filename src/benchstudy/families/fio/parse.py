@@ -10,9 +10,9 @@ from benchstudy.families.fio.fio_result import FioRun, observe
 from benchstudy.families.fio.fio_text import parse_fio_text
 from benchstudy.families.fio.place import LOAD
 from benchstudy.families.fio.small_files import parse_no_fork, parse_shell_loop
-from benchstudy.families.shared.clients import CLIENTS_FILE, SERIES, Clients, client_folders, combined, read_clients
+from benchstudy.families.shared.clients import SERIES, Clients, client_folders, combined, read_clients
 from benchstudy.families.shared.files import read_json, read_text
-from benchstudy.model.clients import CLIENTS
+from benchstudy.model.clients import CLIENTS, CLIENTS_FILE
 from benchstudy.model.family import Observation, Parsed, ParseError
 
 PART = "part.json"  # the group of an imported run that the trial comes from

@@ -8,8 +8,8 @@ from benchstudy.families.log_write.layout import LOAD, RESULT
 from benchstudy.families.log_write.logbench import LogbenchResult, parse_logbench
 from benchstudy.families.log_write.search import Window
 from benchstudy.families.log_write.shards import read_shards, together
-from benchstudy.families.shared.clients import CLIENTS_FILE
 from benchstudy.families.shared.files import read_text
+from benchstudy.model.clients import CLIENTS_FILE
 
 
 def read_written(folder: Path) -> LogbenchResult:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from benchstudy.families.log_write.layout import RESULT
 from benchstudy.families.log_write.logbench import Bin, Counts, Distribution, LogbenchResult, Quantile, parse_logbench
-from benchstudy.families.shared.clients import Clients, client_folders, merged, read_clients
+from benchstudy.families.shared.clients import Clients, bin_of_rank, client_folders, merged, pooled_mean, read_clients
 from benchstudy.families.shared.files import read_text
 from benchstudy.model.family import ParseError
 
@@ -97,7 +97,7 @@ def _distribution(each: Sequence[Distribution]) -> Distribution:
     return Distribution(
         count=count,
         min_s=least,
-        mean_s=sum(one.count * (one.mean_s or 0.0) for one in known) / count,
+        mean_s=pooled_mean([one.mean_s or 0.0 for one in known], [one.count for one in known]),
         max_s=most,
         quantiles=[Quantile(q, min(max(_at(bins, q), least), most)) for q in _QUANTILES],
         bins=[Bin(low, high, n) for low, high, n in bins],
@@ -106,9 +106,5 @@ def _distribution(each: Sequence[Distribution]) -> Distribution:
 
 
 def _at(bins: Sequence[tuple[float, float, int]], q: float) -> float:
-    rank, seen = math.ceil(q * sum(count for *_, count in bins) - 1e-9), 0
-    for low, high, count in bins:
-        seen += count
-        if seen >= rank:
-            return (low + high) / 2
-    return bins[-1][1]
+    found = bin_of_rank(bins, math.ceil(q * sum(count for *_, count in bins) - 1e-9))
+    return sum(found) / 2 if found else bins[-1][1]

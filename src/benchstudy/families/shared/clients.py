@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from benchstudy.families.shared.files import damaged, read_facts
+from benchstudy.model.clients import CLIENTS_FILE
 from benchstudy.model.criteria import RESOLVED, SKEW
 from benchstudy.model.metrics import Metric
 from benchstudy.model.parsing import ParseError
 from benchstudy.model.rounding import percent, shown
 
-CLIENTS_FILE = "clients.json"  # as measuring/together.py writes it
 SERIES = "clients"
 SCHEMA: Mapping[str, str] = {
     "client": "Int64",
@@ -162,7 +162,7 @@ def combined(
     `counts`: the number of operations of each client, as weights of `means`.
     """
     found: dict[str, tuple[float | None, str]] = {}
-    for names, of in ((summed, _sum), (least, _least), (most, _most), (means, _mean)):
+    for names, of in ((summed, _sum), (least, _least), (most, _most), (means, pooled_mean)):
         for name in names:
             given = [own.get(name, (None, "")) for own in values]
             known = [value for value, _ in given if value is not None]
@@ -183,14 +183,15 @@ def _most(values: Sequence[float], _: Sequence[int]) -> float:
     return max(values)
 
 
-def _mean(values: Sequence[float], counts: Sequence[int]) -> float | None:
+def pooled_mean(values: Sequence[float], counts: Sequence[int]) -> float | None:
+    """Return the mean of all operations together, from the mean and the count of each part; None without operations."""
     total = sum(counts)
     return sum(value * n for value, n in zip(values, counts, strict=True)) / total if total else None
 
 
 def pooled_sd(means: Sequence[float], sds: Sequence[float], counts: Sequence[int]) -> float | None:
     """Return the exact standard deviation of all operations together; None for fewer than two."""
-    total, mean = sum(counts), _mean(means, counts)
+    total, mean = sum(counts), pooled_mean(means, counts)
     if mean is None or total < 2:
         return None
     squares = sum((n - 1) * s**2 + n * (m - mean) ** 2 for m, s, n in zip(means, sds, counts, strict=True) if n)
@@ -208,10 +209,19 @@ def merged(histograms: Iterable[Bins]) -> list[tuple[float, float, int]]:
 
 def percentile(bins: Bins, percent: float) -> float | None:
     """Return the middle of the bin with the nearest rank; None without bins, or if that bin is too wide."""
-    rank, seen = max(1, math.ceil(sum(count for *_, count in bins) * percent / 100 - 1e-9)), 0
+    found = bin_of_rank(bins, max(1, math.ceil(sum(count for *_, count in bins) * percent / 100 - 1e-9)))
+    if found is None:
+        return None
+    low, high = found
+    middle = (low + high) / 2
+    return middle if high - low <= RESOLVED * middle else None
+
+
+def bin_of_rank(bins: Bins, rank: int) -> tuple[float, float] | None:
+    """Return the edges of the bin that holds this rank, counted from 1; None if there are fewer values."""
+    seen = 0
     for low, high, count in bins:
         seen += count
         if seen >= rank:
-            middle = (low + high) / 2
-            return middle if high - low <= RESOLVED * middle else None
+            return low, high
     return None
