@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import uuid
@@ -29,6 +30,8 @@ TOOL_STORE = "BENCHSTUDY_TOOL_STORE"
 # Containers set this variable. With it, each process would compile again what it imports from tests/ and from copies.
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+# A shell script that starts the suite in the background lets it ignore Ctrl-C. Whatever a test starts would do so, too.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 # The PATH of a plain user does not contain the folder of sshd and ip.
 os.environ["PATH"] = f"{Path(sys.executable).parent}:{os.environ['PATH']}:/usr/sbin:/sbin"
 

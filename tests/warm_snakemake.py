@@ -109,7 +109,7 @@ def _import_libraries(path: Path, controller: str) -> None:
 
 
 def _hear_ctrl_c() -> None:
-    """As for what a shell starts; a worker of pytest ignores it, and so would its children."""
+    """As for what a shell starts; the fork server ignores it, and so would its children."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
