@@ -7,7 +7,7 @@ smaller type; a page turned by 90°; the columns split into several tables, each
 import math
 import re
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from benchstudy.report.tables.lines import unbroken, with_whole_brackets
@@ -135,16 +135,16 @@ def _stacked(cells: Sequence[Lines], small: bool = True) -> list[str]:
 
 def _in_columns_that_wrap(columns: Sequence[str], rows: Sequence[Sequence[Lines]]) -> _Layout | None:
     """The layout in the first of the `_FORMS` in which no word is wider than its column; None if there is none."""
-    return next((found for form in _FORMS if (found := _wrapped(columns, rows, *form))), None)
+    grid = [[_Paragraph(lines) for lines in row] for row in ([(column,) for column in columns], *rows)]
+    return next((found for form in _FORMS if (found := _wrapped(grid, *form))), None)
 
 
-def _wrapped(columns: Sequence[str], rows: Sequence[Sequence[Lines]], size: str, turned: bool) -> _Layout | None:
+def _wrapped(grid: Sequence[Sequence["_Paragraph"]], size: str, turned: bool) -> _Layout | None:
     """A layout as wide as the line, whatever its width is in the document that includes the table."""
-    grid = [[_Paragraph(lines, size) for lines in row] for row in ([(column,) for column in columns], *rows)]
-    gaps = _NARROW_GAP * (len(columns) - 1)
+    gaps = _NARROW_GAP * (len(grid[0]) - 1)
     room = (_TURNED_LINE if turned else _LINE) - gaps
-    least = [max(paragraph.least for paragraph in column) for column in zip(*grid, strict=True)]
-    wanted = [max(paragraph.whole for paragraph in column) for column in zip(*grid, strict=True)]
+    least = [max(paragraph.least(size) for paragraph in column) for column in zip(*grid, strict=True)]
+    wanted = [max(paragraph.whole(size) for paragraph in column) for column in zip(*grid, strict=True)]
     if sum(least) > room:
         return None
     # Remaining width is shared among the columns in proportion to what they lack.
@@ -153,40 +153,41 @@ def _wrapped(columns: Sequence[str], rows: Sequence[Sequence[Lines]], size: str,
     shares = [math.floor(10_000 * width / max(sum(widths), room)) / 10_000 for width in widths]
     line = f"\\dimexpr\\linewidth-{gaps:g}pt\\relax"
     preamble = "".join(f">{{\\raggedright\\arraybackslash}}p{{{share:.4f}{line}}}" for share in shares)
-    texts = [" & ".join(paragraph.text for paragraph in row) + " \\\\\n" for row in grid]
-    lines = sum(max(p.lines(width) for p, width in zip(row, widths, strict=True)) for row in grid[1:])
+    texts = [" & ".join(paragraph.text(size) for paragraph in row) + " \\\\\n" for row in grid]
+    lines = sum(max(p.lines(size, width) for p, width in zip(row, widths, strict=True)) for row in grid[1:])
     return _Layout(f"@{{}}{preamble}@{{}}", texts[0], texts[1:], lines, size, turned)
 
 
-@dataclass(frozen=True)
 class _Paragraph:
-    """A cell whose lines may break. All but the first are in smaller type."""
+    """A cell whose lines may break, in any size of type. All lines but the first are in smaller type."""
 
-    cell: Lines
-    size: str
+    def __init__(self, cell: Lines) -> None:
+        self._lines = [_parts(line) for line in cell]
+        # In em, of each line's widest word and of the whole line: a table is tried in several sizes.
+        self._words = [max((_ems(part.strip()) for part in parts), default=0.0) for parts in self._lines]
+        self._wholes = [_ems("".join(parts)) for parts in self._lines]
 
-    @property
-    def _sized(self) -> list[tuple[list[str], str]]:
-        return [(_parts(line), _SMALLER[self.size] if n else self.size) for n, line in enumerate(self.cell)]
+    @staticmethod
+    def _in_points(ems: Sequence[float], size: str) -> Iterator[float]:
+        return (_EM[_SMALLER[size] if n else size] * width for n, width in enumerate(ems))
 
-    @property
-    def least(self) -> float:
+    def least(self, size: str) -> float:
         """The width of its widest word in points."""
-        return max((_width(part.strip(), size) for parts, size in self._sized for part in parts), default=0.0)
+        return max(self._in_points(self._words, size), default=0.0)
 
-    @property
-    def whole(self) -> float:
+    def whole(self, size: str) -> float:
         """The width of its widest line in points."""
-        return max((_width("".join(parts), size) for parts, size in self._sized), default=0.0)
+        return max(self._in_points(self._wholes, size), default=0.0)
 
-    def lines(self, width: float) -> int:
+    def lines(self, size: str, width: float) -> int:
+        """How many lines it has in a column of this width in points."""
         # Line breaks are not predicted, so a fifth of each line is assumed to be blank.
-        return sum(math.ceil(_width("".join(parts), size) / width * 1.2) for parts, size in self._sized)
+        return sum(math.ceil(points / width * 1.2) for points in self._in_points(self._wholes, size))
 
-    @property
-    def text(self) -> str:
-        first, *others = (_breakable(parts) for parts, _ in self._sized)
-        small = f"\\{_SMALLER[self.size]} "
+    def text(self, size: str) -> str:
+        """The cell as LaTeX."""
+        first, *others = map(_breakable, self._lines)
+        small = f"\\{_SMALLER[size]} "
         return first + "".join(f"\\newline {{{small}{line}}}" for line in others)
 
 
@@ -233,7 +234,12 @@ def _kept(line: str) -> str:
 
 def _width(text: str, size: str) -> float:
     """The width of a text in points, rounded up."""
-    return _EM[size] * sum(_EMS.get(c, _LOWER if c.islower() or c.isdigit() else _OTHER) for c in text)
+    return _EM[size] * _ems(text)
+
+
+def _ems(text: str) -> float:
+    """The width of a text in em, rounded up."""
+    return sum(_EMS.get(c, _LOWER if c.islower() or c.isdigit() else _OTHER) for c in text)
 
 
 _MATHS = r"- \geq \leq \approx \infty \rightarrow \ll \gg \Delta \kappa \lambda \sigma"
