@@ -69,9 +69,8 @@ def test_every_figure_of_it_is_marked_in_tables_and_files(bare_project, results,
         assert {row["case"].split(",")[0]: row["disturbed"] for row in csv.DictReader(file)} == {
             "backend=local": "0", "backend=s3": "2",
         }  # fmt: skip
-    assert (
-        "2 of 12 trials of this page were disturbed (struck through)." in (tables.parent / "overview.json").read_text()
-    )
+    overview = (tables.parent / "overview.json").read_text()
+    assert "Others disturbed 2 of 12 trials of this page (struck through)." in overview
     with (tables / "trials.csv").open() as file:
         assert [row["disturbed"] for row in csv.DictReader(file)].count("true") == 2
 
@@ -100,7 +99,7 @@ def test_the_first_page_leads_with_it_with_the_trials_and_with_what_to_do(facts,
     (family,) = context["families"]
     assert ("bad", "2 disturbed") in family["badges"]
     (card,) = family["answers"]
-    assert card["note"].endswith("2 of 12 trials of this page were disturbed.")
+    assert card["note"].endswith("Others disturbed 2 of 12 trials of this page.")
     evidence = {line["name"]: line["evidence"] for line in card["lines"]}
     assert "n = 6, 2 disturbed" in evidence["s3"] and "disturbed" not in evidence["local"]
 

@@ -136,3 +136,10 @@ def test_all_figures_for_people_are_rounded_in_one_place():
     found = {p.relative_to(root).as_posix(): [*rounded_by_hand(p.read_text())] for p in files}
     by_hand = {name: lines for name, lines in found.items() if lines}
     assert by_hand.keys() == FIXED.keys(), {name: by_hand[name] for name in by_hand.keys() - FIXED.keys()}
+
+
+def test_a_text_that_is_cut_ends_with_a_whole_word():
+    assert human.shortened("at worst others used 0.27 of 2 processors of this-machine", 53) == (
+        "at worst others used 0.27 of 2 processors of …"
+    )
+    assert human.shortened("short", 5) == "short"

@@ -5,6 +5,7 @@
 
 import math
 import re
+import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -166,6 +167,11 @@ def tool(name: str, version: str | None) -> str:
 def plural(count: int, noun: str) -> str:
     """`count` with its noun: "1 trial", "1,200 trials"."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def shortened(text: str, characters: int) -> str:
+    """`text` in at most so many characters, cut after a whole word and marked with " …"."""
+    return textwrap.shorten(text, characters, placeholder=" …", break_on_hyphens=False)
 
 
 def ratio(value: float, low: float | None = None, high: float | None = None) -> tuple[str, ...]:

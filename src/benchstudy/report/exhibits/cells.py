@@ -1,7 +1,6 @@
 """Turns estimates into table cells: a figure with its evidence and a link to its trials."""
 
 import re
-import textwrap
 from collections import Counter
 from collections.abc import Sequence
 
@@ -67,7 +66,7 @@ def short_cause(reason: Reason) -> str:
     cause = _WHERE.sub("", reason.words)
     if len(cause) > _SHORT_CAUSE:
         clause = re.match(rf"(.{{12,{_SHORT_CAUSE}}}?)(?:[:;,] | \()", cause)
-        cause = clause[1] if clause else textwrap.shorten(cause, _SHORT_CAUSE, placeholder=" …")
+        cause = clause[1] if clause else human.shortened(cause, _SHORT_CAUSE)
     return f"failed: {cause}"
 
 

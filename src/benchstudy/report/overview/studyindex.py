@@ -1,7 +1,6 @@
 """The content of a study's first page as plain data; the template turns it into HTML and escapes all of it."""
 
 import json
-import textwrap
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import cached_property
@@ -201,7 +200,7 @@ class StudyIndex:
         return {
             "title": family.title,
             "href": f"{family.page}#what-is-weak",
-            "first": textwrap.shorten(points[0], _LONGEST_POINT, placeholder=" …") if points else "",
+            "first": human.shortened(points[0], _LONGEST_POINT) if points else "",
             "more": max(len(points) - 1, 0),
             "findings": sum(rule["open"] for rule in lints),
             "worst": lints[0] if lints else None,
@@ -211,7 +210,7 @@ class StudyIndex:
 
     @staticmethod
     def _shortened(text: str) -> str:
-        return textwrap.shorten(text, _LONGEST_TEXT, placeholder=" …")
+        return human.shortened(text, _LONGEST_TEXT)
 
     def _files(self, folder: Path, formats: Sequence[str]) -> list[dict[str, Any]]:
         """Each table or figure once, by name, with a link for each of its formats."""

@@ -98,18 +98,18 @@ def remedy(indexes: Iterable[Mapping[str, Any]]) -> str:
 def of_page(results: Results) -> str:
     """The number of disturbed trials in one sentence, for summaries of a page; empty if none was disturbed."""
     total = human.plural(results.counted.height, "trial")
-    return f"{len(results.disturbed)} of {total} of this page were disturbed." if results.disturbed else ""
+    return f"Others disturbed {len(results.disturbed)} of {total} of this page." if results.disturbed else ""
 
 
 def rule(results: Results, declared: Mapping[str, Any]) -> str:
     """What the study allows others to take, what happens if they take more, and how often that was."""
     then = f"measured again, {declared['at_most']} times at most" if declared["then"] == "repeat" else "marked"
     counts, total = results.counts(), human.plural(results.counted.height, "trial")
-    again = f" {counts['repeated']} were measured again." if counts["repeated"] else ""
+    again = f" {human.plural(counts['repeated'], 'trial')} had to be measured again." if counts["repeated"] else ""
     return (
         f"Others may take {rounding.percent(declared['limit'])} of a host's processors or of its disks' time during a "
-        f"trial. If they take more, the trial is {then}. {counts['disturbed']} of {total} were disturbed, and "
-        f"{unseen(results)} were not checked.{again}"
+        f"trial. If they take more, the trial is {then}. Others disturbed {counts['disturbed']} of {total}; "
+        f"{human.plural(unseen(results), 'trial')} could not be checked.{again}"
     )
 
 
