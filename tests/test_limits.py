@@ -10,6 +10,7 @@ import sys
 import tempfile
 import urllib.request
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
@@ -343,6 +344,23 @@ def test_a_command_at_its_limit_says_oom(trial):
     done = trial.execute(Command(["sh", "-c", f"python3 -c '{eat}'; exit 0"], limits=limits(memory="32MiB"), label="b"))
     with pytest.raises(TrialFailed, match=r"^OOM: 1 of its processes killed by the kernel"):
         done.require_success()
+
+
+@needs_root
+def test_whoever_is_killed_while_another_group_runs_out_of_memory_did_not_run_out_of_it(agent, tmp_path):
+    up, go = tmp_path / "up", tmp_path / "go"
+    script = f"touch {up}; until [ -e {go} ]; do sleep 0.05; done; kill -9 $$"
+    with ThreadPoolExecutor(1) as thread:
+        killed = thread.submit(
+            agent.execute, SESSION, Command(["sh", "-c", script], limits=limits(memory="64MiB"), label="killed")
+        )
+        until(up.exists)
+        eats = Command(["python3", "-c", "x = bytearray(200 << 20)"], limits=limits(memory="32MiB"), label="eats")
+        assert agent.execute(SESSION, eats).limits["oom_kills"] == 1
+        go.touch()
+        execution = killed.result()
+    assert (execution.signal, execution.limits["oom_kills"]) == (signal.SIGKILL, 0)
+    assert execution.cause is None
 
 
 @needs_root

@@ -113,8 +113,19 @@ class Record:
     def end(self, state: str, cause: str) -> None:
         self.content.update(state=state, cause=cause)
 
-    def finish(self, state: str, status: int | None, duration_s: float, wall: float, survivors: list[str]) -> None:
-        """`status`: from wait(); None when even KILL did not end the command."""
+    def finish(
+        self,
+        state: str,
+        status: int | None,
+        duration_s: float,
+        wall: float,
+        survivors: list[str],
+        group_oom_kills: int | None,
+    ) -> None:
+        """`status`: from wait(); None when even KILL did not end the command.
+
+        `group_oom_kills`: how many processes of the command's own group the kernel killed; None without such a group.
+        """
         before, after = self._oom_kills, _oom_kills()
         self.content.update(
             state=state,
@@ -132,7 +143,8 @@ class Record:
             self.event(
                 "out of memory", f"the kernel killed {self.content['oom_kills']} process(es) on this host meanwhile"
             )
-            if state == "exited" and self.content["signal"] == signal.SIGKILL:
+            # The host's count has the processes of everybody else, too. The group's own 0 says that somebody sent KILL.
+            if state == "exited" and self.content["signal"] == signal.SIGKILL and group_oom_kills != 0:
                 self.content["cause"] = "killed by the kernel: the host or its memory limit was out of memory"
         if survivors and state == "exited":
             self.event("survivors ended", ", ".join(survivors))

@@ -228,9 +228,10 @@ class Supervisor:
         while self.copies and self.poller.poll(0):
             self._step(0)
         status, ended, ended_wall = self.reaped.get(pid, (None, time.monotonic(), time.time()))
-        self.record.finish(state, status, ended - started, ended_wall, left)
+        used = self.confinement.usage() if self.confinement is not None else {}
+        self.record.finish(state, status, ended - started, ended_wall, left, used.get("oom_kills"))
         if self.confinement is not None and held is not None:
-            self.record.confined(held, self.confinement.usage(), killed_here=pid in self.killed)
+            self.record.confined(held, used, killed_here=pid in self.killed)
             self._leave_group()
         self.record.usage(resource.getrusage(resource.RUSAGE_CHILDREN))
         self.record.output(out, err)
