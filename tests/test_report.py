@@ -257,6 +257,27 @@ def page_of(tables):
     return Page("file_size", study="study", tidy=tables.write(), output="reports/study/file_size")
 
 
+def test_a_figure_names_the_cases_that_it_cannot_draw_because_every_trial_failed(bare_project, tables, monkeypatch):
+    shown: list[str] = []
+    monkeypatch.setattr("benchstudy.report.exhibits.exhibits.display", lambda content: shown.append(content.data))
+    full = {"status": "failed", "cause": "no space left on the host"}
+    add(tables, 0.001, 0.002, 0.003)
+    add(tables, 0.001, levels=LEVELS | {"backend": "sometimes"})
+    tables.add(LEVELS | {"backend": "sometimes"}, 2, {}, numbers={"size_bytes": 1_000_000}, **full)
+    for block in (1, 2):
+        tables.add(LEVELS | {"backend": "never"}, block, {}, numbers={"size_bytes": 1_000_000}, **full)
+    page = page_of(tables)
+    drawn = {"series": "backend", "caption": "Times."}
+    page.strip("s", ["duration"], where={}, value_title="Time", **drawn)
+    page.trend("t", "duration", x="size_bytes", x_title="Size", views={"All": {}}, **drawn)
+    why = "every trial failed: never · write · 1MB · fsync: failed: no space left on the host (2 of 2)."
+    figures = [text for text in shown if "<figcaption>" in text]
+    assert len(figures) == 2 and all(f"Not drawn, because {why}</figcaption>" in text for text in figures)
+    shown.clear()
+    page.strip("n", ["duration"], where={"backend": "never"}, value_title="Time", **drawn)
+    assert f"Times. Not drawn, because {why}" in "".join(shown) and "nothing was measured" not in "".join(shown)
+
+
 def test_a_study_of_two_targets_has_a_column_for_each(bare_project, tables):
     for target in ("one", "two"):
         for block in range(1, 7):

@@ -175,8 +175,10 @@ class Exhibits:
         cite = f' · <a href="{html.escape(self.cited_at)}">cite</a>' if self.cited_at else ""
         return f' · <a href="#{html.escape(anchor)}">link to this</a>{cite}'
 
-    def _nothing(self, what: str) -> None:
-        show(f'<p class="none">{html.escape(what.rstrip("."))}: nothing was measured.</p>')
+    def _nothing(self, what: str, failed: str = "") -> None:
+        """Stands in place of a figure or table without values. `failed`: a sentence on trials that gave none."""
+        said = f"{what.rstrip('.')}. {failed}" if failed else f"{what.rstrip('.')}: nothing was measured."
+        show(f'<p class="none">{html.escape(said)}</p>')
 
     def _downloads(self, folder: str, name: str, suffixes: Sequence[str]) -> str:
         links = (

@@ -6,11 +6,13 @@ from typing import Any
 import polars as pl
 
 from benchstudy.report import human
-from benchstudy.report.exhibits import figuredata
+from benchstudy.report.exhibits import cells, figuredata
 from benchstudy.report.exhibits.exhibits import Exhibits
 from benchstudy.report.figures.panels import Axis, Panel, Reference, Style, cdf_panel, strip_panel, trend_panel
 from benchstudy.report.results.results import Results, Titled, Where
 from benchstudy.report.scrutiny import disturbed
+
+_MOST_NAMED = 4  # cases in a caption; the tables have all
 
 # Choices of cases, each by the title of its panel or table.
 Views = Mapping[str, Where]
@@ -40,9 +42,10 @@ class PageFigures(Exhibits):
         style = figuredata.style(self.results, series, x=x)
         points = {view: figuredata.points(self.results, metric, series, where, x) for view, where in views.items()}
         points = {view: frame for view, frame in points.items() if not frame.is_empty()}
+        failed = self._not_drawn([metric], views.values())
         together = pl.concat(points.values()) if points else pl.DataFrame()
         if together.is_empty():
-            return self._nothing(caption)
+            return self._nothing(caption, failed)
         sizes = sorted(set(together["x"].to_list()))
         unit = together["unit"][0]
         lines: list[Panel] = []
@@ -58,7 +61,7 @@ class PageFigures(Exhibits):
             (lines if is_line else lone).append(panel)
             shown[is_line] += frame["series"].to_list()
         drawn = "Points: trials; lines: medians; upright bars: their 95 % intervals"
-        said = f"{_stopped(caption)} {drawn}; {_counted(points.values(), 'x')}."
+        said = f"{_stopped(caption)} {drawn}; {_counted(points.values(), 'x')}. {failed}".rstrip()
         if lines:
             self.show_figure(name, said, lines, style, shown[True])
         if lone:
@@ -74,6 +77,7 @@ class PageFigures(Exhibits):
     ) -> None:  # fmt: skip
         """Plot every trial of each series on one axis, one panel per metric, with published reference lines."""
         style = figuredata.style(self.results, series, where)
+        failed = self._not_drawn(metrics, [where])
         panels, drawn = [], []
         for metric, title in self.results.titles(metrics).items():
             frame = figuredata.points(self.results, metric, series, where)
@@ -85,10 +89,23 @@ class PageFigures(Exhibits):
             drawn.append(frame)
             panels.append(strip_panel(title, frame, estimates, axis, style, (references or {}).get(metric, ())))
         if not panels:
-            return self._nothing(caption)
+            return self._nothing(caption, failed)
         told = "Points: trials; upright strokes: medians; bands: their 95 % intervals"
-        said = f"{_stopped(caption)} {told}; {_counted(drawn)}."
+        said = f"{_stopped(caption)} {told}; {_counted(drawn)}. {failed}".rstrip()
         self.show_figure(name, said, panels, style)
+
+    def _not_drawn(self, metrics: Iterable[str], views: Iterable[Where]) -> str:
+        """Names the chosen cases all of whose trials failed, with the reason, because they have no point."""
+        failed = {
+            (estimate.target, estimate.case): cells.failures(estimate)[0]
+            for where in views
+            for metric in metrics
+            for estimate in self.results.estimates(metric, where)
+            if not estimate.values and estimate.failed == estimate.results
+        }
+        named = [f"{self.results.case_name(*key)}: {why}" for key, why in failed.items()]
+        more = f"; and {len(named) - _MOST_NAMED} more" if len(named) > _MOST_NAMED else ""
+        return f"Not drawn, because every trial failed: {'; '.join(named[:_MOST_NAMED])}{more}." if named else ""
 
     def latency_cdf(self, name: str, *, series: str, kind: str, caption: str) -> None:
         """Plot shares of operations by latency, from merged histograms, one panel per job and operation."""
