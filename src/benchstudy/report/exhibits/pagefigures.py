@@ -42,7 +42,7 @@ class PageFigures(Exhibits):
         style = figuredata.style(self.results, series, x=x)
         points = {view: figuredata.points(self.results, metric, series, where, x) for view, where in views.items()}
         points = {view: frame for view, frame in points.items() if not frame.is_empty()}
-        failed = self._not_drawn([metric], views.values())
+        failed = self.not_drawn([metric], views.values())
         together = pl.concat(points.values()) if points else pl.DataFrame()
         if together.is_empty():
             return self._nothing(caption, failed)
@@ -61,15 +61,16 @@ class PageFigures(Exhibits):
             (lines if is_line else lone).append(panel)
             shown[is_line] += frame["series"].to_list()
         drawn = "Points: trials; lines: medians; upright bars: their 95 % intervals"
-        said = f"{_stopped(caption)} {drawn}; {_counted(points.values(), 'x')}. {failed}".rstrip()
+        said = f"{_stopped(caption)} {drawn}; {_counted(points.values(), 'x')}."
         if lines:
-            self.show_figure(name, said, lines, style, shown[True])
+            self.show_figure(name, said, lines, style, shown[True], failed=failed)
         if lone:
             # A single point is no trend: the tables have its figure, and the panel is folded.
             with self.folded(
                 f"{human.plural(len(lone), 'panel')} with a single point per series ({human.noun(x_title)})"
             ):
-                self.show_figure(f"{name}-single" if lines else name, said, lone, style, shown[False])
+                stem = f"{name}-single" if lines else name
+                self.show_figure(stem, said, lone, style, shown[False], failed="" if lines else failed)
 
     def strip(
         self, name: str, metrics: Titled, *, series: str, where: Where, value_title: str, caption: str,
@@ -77,7 +78,7 @@ class PageFigures(Exhibits):
     ) -> None:  # fmt: skip
         """Plot every trial of each series on one axis, one panel per metric, with published reference lines."""
         style = figuredata.style(self.results, series, where)
-        failed = self._not_drawn(metrics, [where])
+        failed = self.not_drawn(metrics, [where])
         panels, drawn = [], []
         for metric, title in self.results.titles(metrics).items():
             frame = figuredata.points(self.results, metric, series, where)
@@ -91,10 +92,10 @@ class PageFigures(Exhibits):
         if not panels:
             return self._nothing(caption, failed)
         told = "Points: trials; upright strokes: medians; bands: their 95 % intervals"
-        said = f"{_stopped(caption)} {told}; {_counted(drawn)}. {failed}".rstrip()
-        self.show_figure(name, said, panels, style)
+        said = f"{_stopped(caption)} {told}; {_counted(drawn)}."
+        self.show_figure(name, said, panels, style, failed=failed)
 
-    def _not_drawn(self, metrics: Iterable[str], views: Iterable[Where]) -> str:
+    def not_drawn(self, metrics: Iterable[str], views: Iterable[Where]) -> str:
         """Names the chosen cases all of whose trials failed, with the reason, because they have no point."""
         failed = {
             (estimate.target, estimate.case): cells.failures(estimate)[0]

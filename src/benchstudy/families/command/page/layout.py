@@ -107,16 +107,19 @@ def figures(page: Page, layout: Layout) -> None:
         if layout.number is not None and numbered:
             column, unit = layout.column(layout.number) or ("", "")
             word = layout.number.replace("_", " ")
-            views = {view or layout.title(metric): where for view, where in numbered.items()}
+            named = {view or layout.title(metric): where for view, where in numbered.items()}
             page.trend(
-                metric, metric, x=column, x_unit=unit, x_title=word.capitalize(), series=layout.series, views=views,
+                metric, metric, x=column, x_unit=unit, x_title=word.capitalize(), series=layout.series, views=named,
                 caption=f"{layout.title(metric)}, by {word}.",
             )  # fmt: skip
             name = f"{metric}-apart"
-        panels = list(_strips(layout, metric, layout.views(metric, numbered=False)))
+        views = layout.views(metric, numbered=False)
+        panels = list(_strips(layout, metric, views))
         if panels or name == metric:
             style = figuredata.style(layout.results, layout.series)
-            page.show_figure(name, f"{layout.title(metric)}{layout.by}, every trial.", panels, style, list(style.names))
+            failed = page.not_drawn([metric], views.values())
+            said = f"{layout.title(metric)}{layout.by}, every trial."
+            page.show_figure(name, said, panels, style, list(style.names), failed=failed)
 
 
 def _strips(layout: Layout, metric: str, views: Mapping[str, Where]) -> Iterator[Panel]:
