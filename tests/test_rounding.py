@@ -143,3 +143,8 @@ def test_a_text_that_is_cut_ends_with_a_whole_word():
         "at worst others used 0.27 of 2 processors of …"
     )
     assert human.shortened("short", 5) == "short"
+
+
+def test_two_values_to_compare_have_one_unit():
+    assert human.from_to(0.000294, 0.0000922, "s") == "0.294 ms → 0.0922 ms"
+    assert human.from_to(0.0000922, 0.000294, "s") == "0.0922 ms → 0.294 ms"

@@ -79,6 +79,12 @@ def quantity(value: float | None, unit: str) -> str:
     return scale(value, unit).text(value)
 
 
+def from_to(base: float, new: float, unit: str) -> str:
+    """Two values to compare, in one unit, that of the larger: "0.294 ms → 0.0922 ms"."""
+    found = scale(max(base, new, key=abs), unit)
+    return f"{found.text(base)} → {found.text(new)}"
+
+
 def median(summary: Summary, unit: str) -> str:
     """The median, rounded to the digits of its interval. The summary must have one."""
     assert summary.median is not None, "a summary without estimates has no cell"

@@ -81,9 +81,8 @@ class Page(PageTables, PageFigures):
             self.flags([f"{disturbed.sentence(self.measured)} {disturbed.remedy(self._indexes)}"])
 
     def show_answers(self, answers: Sequence[Mapping[str, Any]]) -> None:
-        """Show answers. If trials were disturbed, each answer says so."""
-        said = disturbed.of_page(self.results)
-        super().show_answers([{**a, "note": " ".join(filter(None, (a["note"], said)))} for a in answers])
+        """Show answers, and below them what is known of their targets if there are many."""
+        super().show_answers(answers)
         if isinstance(self.results, OverTargets):
             self._targets(self.results)
 

@@ -144,8 +144,7 @@ class LoadLabels:
     def _row(self, line: Line) -> tuple[Cell, ...]:
         base, new = (cells.href(self.load.results, line.contrast.target, case) for case in line.contrast.cases.values())
         rates = Cell((f"{_rate(line.base_rate)} → {_rate(line.new_rate)}",), new)
-        times = [rate * calls.mean for rate, calls in ((line.base_rate, line.base), (line.new_rate, line.new))]
-        took = Cell((" → ".join(human.quantity(t, "s") for t in times),), new)
+        took = Cell((human.from_to(line.base_rate * line.base.mean, line.new_rate * line.new.mean, "s"),), new)
         quantiles = [_quantile(calls) for calls in (line.base, line.new)]
         return (
             Cell.text(line.label),

@@ -100,9 +100,9 @@ class LoadSummary:
     def _mix_line(self, reading: Reading) -> dict[str, str]:
         shift = reading.shift
         has_interval = reading.like.low is not None and reading.like.high is not None
-        means = [human.quantity(mean, "s") for mean in (shift.base_mean, shift.new_mean)]
         relative = f" ({signed_percent(shift.new_mean / shift.base_mean)})" if has_interval else ""
-        raw = f"raw {signed(shift.change, 's')}{relative or f': {means[0]} → {means[1]}'}"
+        apart = f": {human.from_to(shift.base_mean, shift.new_mean, 's')}"
+        raw = f"raw {signed(shift.change, 's')}{relative or apart}"
         named = ", ".join(part.label for part in reading.named)
         parts = [reading.verdict, raw, *([f"label: {named}"] if named else [])]
         if reading.like.low is not None and reading.like.high is not None:
@@ -115,7 +115,7 @@ class LoadSummary:
             # With few trials both values are shown: a change alone would look like a result.
             "value": signed(shift.within, "s")
             if has_interval
-            else f"{means[0]} → {human.quantity(shift.base_mean + shift.within, 's')}",
+            else human.from_to(shift.base_mean, shift.base_mean + shift.within, "s"),
             "evidence": "; ".join(parts),
         }
 
