@@ -387,6 +387,6 @@ def test_a_pack_with_holes_is_refused_before_it_fills_the_disk(tmp_path):
         member.pax_headers = {"GNU.sparse.map": "0,1", "GNU.sparse.size": "1000000"}
         members.addfile(member, io.BytesIO(small))
     packed.seek(0)
-    with pytest.raises(DamagedObject, match="'trial.json' has holes"):
+    with pytest.raises(DamagedObject, match=r"'trial\.json' has holes"):
         unpack(packed, tmp_path, "object")
     assert not any(tmp_path.iterdir())

@@ -1,4 +1,4 @@
-"""YAML for studies and systems: a duplicate key is refused, as YAML would keep the last one; so is what fills memory."""
+"""YAML for studies and systems. Refused: a duplicate key (YAML keeps the last one), and what fills memory or stack."""
 
 import math
 from typing import Any
@@ -58,8 +58,7 @@ def _refuse_deep(text: str) -> None:
     for event in yaml.parse(text, yaml.CSafeLoader):
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
         if depth > _MOST_NESTED:
-            line = event.start_mark.line + 1
-            raise StudyError(f"line {line}: it is nested too deeply: more than {_MOST_NESTED} levels")
+            raise StudyError(f"it is nested too deeply: more than {_MOST_NESTED} levels")
 
 
 def read_yaml(text: str) -> Any:
