@@ -26,7 +26,9 @@ from s3_server import ACCESS, SECRET, Proxy, S3Server, VersityServer
 from test_old_store import STORES, different_cells, tables
 from waiting import until
 
+from benchstudy.archive.bucket import DamagedObject
 from benchstudy.archive.manifests import NOT_HELD
+from benchstudy.archive.packs import unpack
 from benchstudy.commands.cli import main
 from benchstudy.jobs.tidy import tidy_family
 from benchstudy.measuring.raw import TrialStore, index_problem
@@ -375,3 +377,16 @@ def test_errors_say_what_to_do_and_no_secret(origin, clone, archive, monkeypatch
     ]
     assert [part for part, text in zip(told, said, strict=True) if part not in text] == [], said
     assert ACCESS not in "".join(said) and SECRET not in "".join(said)
+
+
+def test_a_pack_with_holes_is_refused_before_it_fills_the_disk(tmp_path):
+    packed, small = io.BytesIO(), b"x"
+    with tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as members:
+        member = tarfile.TarInfo("trial.json")
+        member.size = len(small)
+        member.pax_headers = {"GNU.sparse.map": "0,1", "GNU.sparse.size": "1000000"}
+        members.addfile(member, io.BytesIO(small))
+    packed.seek(0)
+    with pytest.raises(DamagedObject, match=r"'trial\.json' has holes"):
+        unpack(packed, tmp_path, "object")
+    assert not any(tmp_path.iterdir())

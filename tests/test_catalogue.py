@@ -252,6 +252,7 @@ def test_what_cannot_be_is_told(block, told):
         (("{{with.goods}}", "{{with.good}}"), "{{with.good}}: no such parameter: did you mean \"goods\"?"),
         (("  stock:\n", "  store:\n"), "services: none has the system's own name 'stock'"),
         (("    argv:", "    argc:"), "services.stock.argc: unknown key: did you mean \"argv\"?"),
+        (("title: Stock", "title: ["), "system.yaml: while parsing a flow sequence"),
         (("title: Stock", "titel: Stock"), "titel: unknown key: did you mean \"title\"?"),
         (("{file: \"{{dir}}/goods\"}", "{files: x}"), "services.stock.ready.files: "),
     ],

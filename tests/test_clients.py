@@ -454,6 +454,7 @@ def test_a_client_that_dies_fails_the_trial_with_its_host_and_the_others_are_end
     assert states["load/1"] == "ended" and client_hosts.process_of("wrk", hosts["l1"]) is None
 
 
+@pytest.mark.fault(42)
 def test_a_host_that_is_gone_is_named_and_the_others_are_ended(tmp_path, monkeypatch):
     monkeypatch.delenv("BENCHSTUDY_HOST_LOCK", raising=False)
     with client_hosts.hosts(tmp_path, *HOSTS) as hosts:

@@ -10,10 +10,13 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+import yaml
 from conftest import CHECKOUT, Project, copy_project
 from planned import Job, following, jobs_in
 
+from benchstudy.jobs import inputs
 from benchstudy.model import registry
+from benchstudy.model.study import Study, parse_study
 
 SRC = CHECKOUT / "src"
 FAMILIES = ("file_size", "fio", "http_concurrency", "load_test", "log_write")
@@ -103,6 +106,22 @@ def test_pages_and_tables_are_made_without_hosts_and_sessions(jobs):
 
 def after(jobs: list[Job], job: Job) -> set[str]:
     return {name for output in job.outputs for name in following(jobs, output)}
+
+
+def test_a_page_follows_every_field_of_its_study_but_the_switches_and_other_families():
+    study = parse_study(yaml.safe_load((CHECKOUT / "config/config.yaml").read_text()))
+    shown = ["file_size"]
+
+    def digest(**edit: object) -> str:
+        return inputs.declaration_of_page(study.model_copy(update=edit), shown)
+
+    # A copy checks nothing, so any other value will do.
+    fields = [name for name, field in Study.model_fields.items() if not field.exclude and name != "families"]
+    edits = {name: digest(**{name: not getattr(study, name)}) for name in fields}
+    assert {name for name, edited in edits.items() if edited == digest()} == {"measure", "beside"}
+    assert digest(families={name: study.families[name] for name in shown}) == digest()
+    own = study.families["file_size"].model_copy(update={"blocks": 77})
+    assert digest(families={**study.families, "file_size": own}) != digest()
 
 
 # --- what jobs import, by the sources ----------------------------------------------------------------------------

@@ -1,5 +1,6 @@
 """Every published figure, derived again from the text from which it was digitised."""
 
+import html
 import re
 from collections import Counter
 from pathlib import Path
@@ -253,7 +254,12 @@ def test_a_family_of_another_package_has_its_section_after_ours(sixth, tmp_path)
         (root / "data/published/sixth.csv").write_text(
             "page,section,statistic,value,unit,as_printed,source_line\nhttps://example.org,Results,mean,1.5,s,1.5 s,7\n"
         )
+        hostile = "[Own](javascript:alert(1)) <script>alert(2)</script>"
+        (root / "data/published/own.csv").write_text(
+            f"page,section,statistic,value,unit,as_printed\n{hostile},Results,mean,1.5,s,1.5 s\n"
+        )
         page = published_page(root)
+    assert f"<h2>{html.escape(hostile)}</h2>" in page and "<script>alert" not in page  # not as Markdown
     titles = ("Backing storage", "File system", "HTTP server", "Transparency log", "Two releases", "Sixth")
     assert re.findall(r"^## (\w+(?: \w+)?)", page, re.MULTILINE) == list(titles)
     assert "Read from published, measured: None." in page and "Not in" not in page

@@ -95,6 +95,8 @@ def test_a_value_where_a_secret_may_stand_is_not_repeated():
         ("x: !!python/object/apply:os.system ['touch SENTINEL']", "could not determine a constructor"),
         ("a: &a [1, 2, 3, 4, 5, 6, 7, 8, 9]\n" + ALIASES, "aliases expand to more than 1,000,000 values"),
         ("study: &a [*a]", "aliases expand to more than"),
+        ("\nstudy: " + "[" * 900 + "]" * 900, "it is nested too deeply"),
+        ("- " * 200_000, "it is nested too deeply"),
     ],
 )
 def test_a_strangers_study_runs_nothing_and_fills_no_memory(tmp_path, monkeypatch, text, words):

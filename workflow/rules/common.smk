@@ -208,9 +208,12 @@ def programs_of_family(wildcards):
 
 
 def cases_of_family(wildcards):
-    """What the study says to measure, and how to read it: a table has one row per case, measured or not."""
+    """What the study says to measure, and how to read it: a table has one row per case, measured or not.
+
+    What counts as disturbed is marked in tables.
+    """
     plans = [plan for plan in PLANS.values() if plan.family_name == wildcards.family]
-    reading = plans[0].family.reading
+    reading = plans[0].family.reading + plans[0].disturbance.model_dump_json()
     return [plan.digest + reading for plan in plans]
 
 
@@ -244,9 +247,9 @@ def notebook_of_page(wildcards):
     return str(registry.notebook(wildcards.page, Path()))
 
 
-def acknowledged_findings():
-    """What pages print next to lints' findings. It is not part of a measurement, so changes measure nothing."""
-    return [entry.model_dump_json() for entry in STUDY.acknowledge]
+def declaration_of_page(wildcards):
+    """What pages show of the study. It is not part of a measurement, so changes measure nothing."""
+    return inputs.declaration_of_page(STUDY, families_of_page(wildcards.page))
 
 
 def provision_facts():

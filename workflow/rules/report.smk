@@ -20,8 +20,7 @@ rule make_page:
     resources:
         **BESIDE_NO_MEASUREMENT,
     params:
-        acknowledged=acknowledged_findings(),
-        stands_out=STUDY.stands_out,
+        declaration=declaration_of_page,
     shell:
         "script make_page.py"
         " --page {wildcards.page:q}"

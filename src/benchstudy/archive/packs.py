@@ -62,6 +62,8 @@ def unpack(packed: IO[bytes], into: Path, name: str) -> None:
                 content, parts = members.extractfile(member), PurePosixPath(member.name).parts
                 if not member.isreg() or content is None or member.name.startswith("/") or ".." in parts:
                     raise DamagedObject(f"{name}: {member.name!r} is not a file, or would lead out of its folder")
+                if member.issparse():  # `pack` makes none
+                    raise DamagedObject(f"{name}: {member.name!r} has holes, which could fill the disk")
                 target = into / member.name
                 target.parent.mkdir(parents=True, exist_ok=True)
                 with content, target.open("xb") as file:

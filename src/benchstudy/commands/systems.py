@@ -5,10 +5,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from benchstudy.model.catalogue.folders import Catalogue, own_folders
 from benchstudy.model.catalogue.parameter import Parameter, as_text
 from benchstudy.model.catalogue.system import Found
-from benchstudy.model.errors import BenchstudyError
+from benchstudy.model.errors import BenchstudyError, StudyError
 from benchstudy.model.names import nearest
 from benchstudy.model.output import add_json, print_json
 from benchstudy.model.yamltext import read_yaml
@@ -51,6 +53,8 @@ def catalogue_of(study: Path | None) -> Catalogue:
         said = read_yaml(study.read_text(encoding="utf-8"))
     except OSError as error:
         raise BenchstudyError(f"{study}: {error.strerror}") from error
+    except (ValueError, yaml.YAMLError, StudyError) as error:
+        raise BenchstudyError(f"{study}: cannot be read as a study: {error}") from error
     return Catalogue(own_folders(said.get("systems") if isinstance(said, Mapping) else None, study.parent))
 
 

@@ -5,10 +5,12 @@ analysis of imports cannot see, so they are named here. How a job starts, logs a
 input.
 """
 
+import hashlib
 from collections.abc import Iterable
 from pathlib import Path
 
 from benchstudy.model import paths, registry, sources
+from benchstudy.model.study import Study
 from benchstudy.report.study.studypages import STUDY_PAGES
 
 _SCRIPTS = "workflow/scripts"
@@ -34,6 +36,16 @@ def code_of_page(page: str, notebook: Path, families: Iterable[str]) -> list[str
     made = ["benchstudy.jobs.notebooks", "benchstudy.report.htmlpages", *sources.imported_by_notebook(notebook)]
     words = _parts("page.wording", of=[page]) if page not in STUDY_PAGES else []  # of comparisons
     return _code("make_page", [*made, *_parts("family", of=shown), *words, *published, *_lints()])
+
+
+def declaration_of_page(study: Study, families: Iterable[str]) -> str:
+    """A digest of all that a study declares, and of these families' blocks: a page may show any of it.
+
+    Switches of one run are left out. Fields are not listed, so a new one cannot leave pages stale.
+    """
+    shown = study.model_copy(update={"families": {name: study.families[name] for name in families}})
+    content = shown.model_dump_json(exclude={"measure", "beside"}, serialize_as_any=True)
+    return hashlib.sha256(content.encode()).hexdigest()
 
 
 def code_of_index(families: Iterable[str]) -> list[str]:

@@ -135,6 +135,14 @@ class Study(Strict):
         description="folders with your own systems, relative to this file; `systems/` beside it always counts",
     )
 
+    @field_validator("study")
+    @classmethod
+    def _own_place_in_reports(cls, value: str) -> str:
+        """Its pages lie in `reports/<study>`, beside files and folders of all studies."""
+        if value.lower() in ("index", "index.html", "comparisons") or value.lower().endswith(".zip"):
+            raise ValueError(f"{value!r} is what a file or folder of reports/ is called: give the study another name")
+        return value
+
     @field_validator("families", mode="before")
     @classmethod
     def _typed_families(cls, value: Any) -> Any:

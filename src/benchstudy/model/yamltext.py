@@ -1,4 +1,4 @@
-"""YAML for studies and systems: a duplicate key is refused; YAML would keep the last one."""
+"""YAML for studies and systems. Refused: a duplicate key (YAML keeps the last one), and what fills memory or stack."""
 
 import math
 from typing import Any
@@ -9,6 +9,8 @@ from benchstudy.model.errors import StudyError
 
 # With aliases expanded: nine lines of aliases of aliases can make a thousand million values.
 _MOST_VALUES = 1_000_000
+# No study comes near; a thousand exceed Python's stack, and many more end the process.
+_MOST_NESTED = 100
 
 
 class _UniqueKeyLoader(yaml.CSafeLoader):
@@ -50,6 +52,16 @@ def _mapping_without_duplicates(loader: yaml.CSafeLoader, node: yaml.MappingNode
 _UniqueKeyLoader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _mapping_without_duplicates)
 
 
+def _refuse_deep(text: str) -> None:
+    """Looks at one event after the other, because libyaml reads nested values with the process's own stack."""
+    depth = 0
+    for event in yaml.parse(text, yaml.CSafeLoader):
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if depth > _MOST_NESTED:
+            raise StudyError(f"it is nested too deeply: more than {_MOST_NESTED} levels")
+
+
 def read_yaml(text: str) -> Any:
-    """The content of a YAML text. Raises yaml.YAMLError, and StudyError for a duplicate key."""
+    """The content of a YAML text. Raises yaml.YAMLError, and StudyError for a duplicate key or too deep nesting."""
+    _refuse_deep(text)
     return yaml.load(text, _UniqueKeyLoader)

@@ -6,6 +6,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any
 
+import yaml
 from pydantic import AfterValidator, Field, ValidationError, model_validator
 
 from benchstudy.model.authorship import LicenceField
@@ -111,7 +112,7 @@ class Found:
             check_name(self.name)
         except ValidationError as error:
             raise StudyError("\n".join(f"system {self.name}: {path}: {text}" for text in explained(error))) from error
-        except (OSError, ValueError, StudyError) as error:
+        except (OSError, ValueError, yaml.YAMLError, StudyError) as error:
             raise StudyError(f"system {self.name}: {path}: {error}") from error
         return system
 

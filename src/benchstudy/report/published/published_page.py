@@ -3,6 +3,7 @@
 Each family names its published tables in its own `page/published.py`, as a `SECTION`.
 """
 
+import html
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -97,7 +98,8 @@ class PublishedPage(Exhibits):
     def show_own(self) -> None:
         """Show the tables that belong to no family as printed, with the findings in them."""
         for file, title in self.own.items():
-            display(Markdown(f"## {title}\n\nFrom `data/published/{file}`."))
+            # Not as Markdown, in which a table's own words could be links and scripts.
+            show(f"<h2>{html.escape(title)}</h2><p>From <code>data/published/{html.escape(file)}</code>.</p>")
             self.show_table(_all(self.folder / file, title))
             self._findings(file)
 
