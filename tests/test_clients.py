@@ -20,7 +20,7 @@ import pytest
 from conftest import CHECKOUT
 from file_size_study import file_size_study
 from http_study import AB, FAMILY, K6, NGINX_SERVER, WRK
-from waiting import until
+from waiting import interrupts_heard_in_waits, until
 
 from benchstudy.families.http_concurrency.page.load import HttpLoad
 from benchstudy.families.shared.clientpage import client_table, ideal, show_clients
@@ -322,6 +322,31 @@ def test_one_that_cannot_begin_holds_no_other(pair):
         execute_together(pair, commands, "both")
     assert time.monotonic() - began < 30
     assert (failed.value.failure.cause, failed.value.failure.host) == (Cause.START_FAILED, "l2")
+
+
+@dataclass
+class Pressed:
+    """A load whose first command presses Ctrl-C and then, as all others, runs until it is told to end."""
+
+    files: Path
+    roles: dict[str, str] = field(default_factory=lambda: {"load-1": "l1", "load-2": "l2"})
+    commands: list[Any] = field(default_factory=list)
+
+    def execute(self, command: Command, role: str = "") -> TrialExecution:
+        if role == "load-1":
+            signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+        told = command.stop_when.wait(2)
+        raise TrialFailed("told to end" if told else "nobody told it to end")
+
+    def clock(self, role: str = "") -> HostClock:
+        return HostClock(0.0, 0.0)
+
+
+def test_ctrl_c_ends_a_load_of_several_clients(tmp_path):
+    pressed = Pressed(tmp_path)
+    command = Command(["sleep", "300"])
+    with interrupts_heard_in_waits(), pytest.raises(KeyboardInterrupt):
+        execute_together(pressed, dict.fromkeys(pressed.roles, command), "both")
 
 
 def test_fio_works_on_one_file_system_from_several_clients(hosts, tmp_path):

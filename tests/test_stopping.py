@@ -16,7 +16,7 @@ import pytest
 import yaml
 from conftest import as_project
 from sshd_hosts import SshdHost, host_of_its_own
-from waiting import until
+from waiting import interrupts_heard_in_waits, until
 
 from benchstudy.commands import cli
 from benchstudy.hosts.agent import Command
@@ -506,14 +506,11 @@ def test_ctrl_c_ends_a_wait_and_what_was_measured_counts(lab):
 
     progress_folder = paths.progress(lab.root, "s")
     presser = threading.Thread(target=press)
-    as_it_was = signal.signal(signal.SIGINT, signal.default_int_handler)  # a worker of pytest ignores Ctrl-C
-    try:
+    with interrupts_heard_in_waits():
         presser.start()
         with pytest.raises(KeyboardInterrupt):
             lab.hold({"quiet": QUIET}, **FIXED, blocks_apart="1h")
         presser.join()
-    finally:
-        signal.signal(signal.SIGINT, as_it_was)
     assert re.fullmatch(r"scripted on t, 1:59:5\d left|scripted on t, 2:00:0\d left", seen[0]), seen
     assert lab.results("quiet") == [1]
     index = lab.hold({"quiet": QUIET}, **FIXED)

@@ -1,8 +1,12 @@
 """Waiting for something to happen, and whether a process still runs."""
 
+import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+
+from benchstudy.hosts import interrupts
 
 
 def until(condition: Callable[[], object], timeout_s: float = 20.0) -> None:
@@ -19,3 +23,17 @@ def runs(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except (FileNotFoundError, ProcessLookupError):
         return False
+
+
+@contextmanager
+def interrupts_heard_in_waits() -> Iterator[None]:
+    """Ctrl-C as a session hears it: only where it waits."""
+    as_it_was = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        interrupts.install()
+        yield
+    finally:
+        for number, handler in as_it_was.items():
+            signal.signal(number, handler)
+        for name in ("installed", "waiting", "asked", "raised"):
+            setattr(interrupts._State, name, False)

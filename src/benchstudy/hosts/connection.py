@@ -17,7 +17,7 @@ from typing import Self
 import paramiko
 
 from benchstudy.hosts import loopback
-from benchstudy.hosts.interrupts import interruptible
+from benchstudy.hosts.interrupts import interruptible, pause
 from benchstudy.hosts.ssh_config import Endpoint, resolve
 from benchstudy.hosts.ssh_errors import (
     CommandEnded,
@@ -291,8 +291,7 @@ class Connection:
                 if left_s <= 0:
                     raise
             # Jitter, so that many controllers of one rebooted host do not come back in step.
-            with interruptible():
-                time.sleep(min(left_s, pause_s * random.uniform(0.5, 1.0)))
+            pause(min(left_s, pause_s * random.uniform(0.5, 1.0)))
             pause_s = min(5.0, pause_s * 2)
 
     def run(

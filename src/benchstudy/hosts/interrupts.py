@@ -8,6 +8,7 @@ waits for a host, which is where it spends nearly all of its time.
 import logging
 import signal
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -48,3 +49,9 @@ def interruptible() -> Iterator[None]:
         yield
     finally:
         _State.waiting = False
+
+
+def pause(duration_s: float) -> None:
+    """Sleep, but let an interrupt through."""
+    with interruptible():
+        time.sleep(duration_s)

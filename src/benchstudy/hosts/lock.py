@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import Any
 
 from benchstudy.hosts.errors import HostBusy, LockLost, understood
+from benchstudy.hosts.interrupts import interruptible
 from benchstudy.hosts.line import AgentLine
 from benchstudy.hosts.remote import ConnectionFailed, ConnectionLost, RemoteProcess
 from benchstudy.model.causes import Cause
@@ -82,7 +83,8 @@ class HostLock:
             wanted = self._answer + 2  # the next answer may be to an earlier question
             while self._answer < wanted and self._problem is None and time.monotonic() < deadline:
                 self._hurry.set()
-                self._answered.wait(0.1)
+                with interruptible():
+                    self._answered.wait(0.1)
         self.check()
 
     def _acquire(self, keeper: RemoteProcess) -> None:

@@ -187,8 +187,7 @@ def _while_another_ends(plan: SessionPlan) -> Callable[[], bool]:
     def again() -> bool:
         if next(first, False):
             log.info("%s on %s: waiting for another session of it to end", plan.family_name, plan.target)
-        with interrupts.interruptible():
-            time.sleep(_ASKED_EVERY_S)
+        interrupts.pause(_ASKED_EVERY_S)
         return time.monotonic() < deadline
 
     return again
@@ -418,7 +417,7 @@ class _Session:
         wait_s = waiting_s(self._plan, self._trials, block, datetime.now(UTC))
         if wait_s > 0:
             self._progress.wait(block, wait_s)
-            time.sleep(wait_s)
+            interrupts.pause(wait_s)
             self._progress.waited(wait_s)
 
     def _connect(self, stack: ExitStack) -> dict[str, HostConnection]:

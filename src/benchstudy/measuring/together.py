@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from benchstudy.hosts.commands import Command, Gate, Together
+from benchstudy.hosts.interrupts import interruptible
 from benchstudy.hosts.line import HostClock
 from benchstudy.hosts.remote import ConnectionFailed, ConnectionLost
 from benchstudy.measuring.execution import TrialExecution
@@ -57,7 +58,8 @@ def execute_together(
             )
             running[role] = threads.submit(_to_its_end, trial, role, number, len(commands), placed)
         try:
-            done, others = wait(running.values(), return_when=FIRST_EXCEPTION)
+            with interruptible():
+                done, others = wait(running.values(), return_when=FIRST_EXCEPTION)
         except BaseException:
             ending.set()
             raise

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from benchstudy.families.load_test.config import LoadTestConfig
 from benchstudy.families.load_test.data import ACCOUNTS_SCHEMA
 from benchstudy.families.shared.under_load import load_role
+from benchstudy.hosts import interrupts
 from benchstudy.hosts.agent import RunningService, ServiceFailed
 from benchstudy.model.errors import BenchstudyError, TrialFailed
 from benchstudy.model.services import PLACEHOLDER
@@ -179,7 +180,7 @@ def wait_for_targets(trial: "TrialContext", site: Site) -> None:
             raise TrialFailed(f"Prometheus does not scrape {first['job']} at {first['instance']}: {why}")
         for service in site.services:
             service.check()
-        time.sleep(_LOOK_EVERY_S)
+        interrupts.pause(_LOOK_EVERY_S)
 
 
 @contextmanager
