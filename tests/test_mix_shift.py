@@ -7,6 +7,9 @@ import numpy as np
 import pytest
 from load_fixture import DRIVER, EDGES, OTHERS, store_calls
 
+from benchstudy.families.load_test.page.load import Contrast
+from benchstudy.families.load_test.page.mix import Reading
+from benchstudy.statistics.comparisons import Arm, Verdict, compare, judge
 from benchstudy.statistics.mix_shift import Calls, Quantile, Shift, quantile
 
 MS = 1e-3
@@ -246,3 +249,15 @@ def test_trials_laid_together_keep_the_edges_that_both_have():
     both = Calls(2, 2.0, {0.1: 1.0, 0.2: 2.0, math.inf: 2.0}) + Calls(3, 3.0, {0.1: 1.0, math.inf: 3.0})
     assert both == Calls(5, 5.0, {0.1: 2.0, math.inf: 5.0})
     assert all(a < b for a, b in pairwise(sorted(both.buckets)))
+
+
+def test_the_words_follow_the_verdict_and_not_the_mean_that_one_long_trial_pulls():
+    bases, news = ([ms * MS * (1 + block % 3 / step) for block in range(6)] for ms, step in ((10, 1000), (8, 100)))
+    arms = [Arm(name, "s", tuple(values), tuple(range(6))) for name, values in (("base", bases), ("new", news))]
+    tested = compare(*arms, margin=0.05, better="lower")
+    raw, like = judge([tested, tested])
+    assert raw.verdict is Verdict.BETTER
+    # All calls laid together got slower, because one trial of the new version made most of them, and slow ones.
+    shift = Shift(side(a=(100, 10)), side(a=(5000, 14)))
+    reading = Reading(Contrast.__new__(Contrast), "store", shift, raw, like, 0.05)
+    assert (reading.verdict, reading.worse, reading.hidden) == ("improvement", False, False)

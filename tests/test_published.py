@@ -17,6 +17,8 @@ from benchstudy.families.fio.page.small_files import limits
 from benchstudy.jobs import notebooks
 from benchstudy.model import registry
 from benchstudy.model.units import Size
+from benchstudy.report import htmlpages
+from benchstudy.report.figures import vega
 
 PUBLISHED = Path(__file__).parents[1] / "data" / "published"
 STORAGE = pl.read_csv(PUBLISHED / "mattermost-storage.csv")
@@ -264,3 +266,15 @@ def test_a_family_of_another_package_has_its_section_after_ours(sixth, tmp_path)
     assert re.findall(r"^## (\w+(?: \w+)?)", page, re.MULTILINE) == list(titles)
     assert "Read from published, measured: None." in page and "Not in" not in page
     assert "A sixth page: all 1 figures as printed" in page
+
+
+@pytest.mark.parametrize("drawn", [True, False])
+def test_only_a_page_with_something_to_draw_carries_the_script_that_draws(tmp_path, monkeypatch, drawn):
+    monkeypatch.setattr(vega, "bundle", lambda: "(()=>{the bundle})();")
+    shown = f"<script {vega.SPEC}>{{}}</script>" if drawn else "<p>a table</p>"
+    output = nbformat.v4.new_output("display_data", {"text/html": shown})
+    executed = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(outputs=[output])])
+    nbformat.write(executed, tmp_path / "page.ipynb")
+    htmlpages.render_notebook(tmp_path / "page.ipynb", tmp_path / "page.html", title="A page")
+    text = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert shown in text and ("the bundle" in text) is drawn

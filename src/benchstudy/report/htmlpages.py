@@ -54,7 +54,9 @@ def render_notebook(
         )
         body, _ = exporter.from_notebook_node(executed, resources={"page": page})
     html.parent.mkdir(parents=True, exist_ok=True)
-    html.write_text(with_contents(body).replace(_BUNDLE, vega.bundle(), 1), encoding="utf-8")
+    # The bundle has 0.9 MB, so that only a page with something to draw carries it.
+    bundle = vega.bundle() if vega.SPEC in body else ""
+    html.write_text(with_contents(body).replace(_BUNDLE, bundle, 1), encoding="utf-8")
 
 
 def with_contents(body: str) -> str:

@@ -111,7 +111,7 @@ class Figure:
             "description": self._alt_text(panel),
             "autosize": _FITTED,
         }
-        script = f'<script type="application/json" class="spec">{vega.script_json(spec)}</script>'
+        script = f'<script type="application/json" {vega.SPEC}>{vega.script_json(spec)}</script>'
         return self._view_html(panel, static, "this page", script)
 
     def _legend_html(self, buttons: bool = True) -> str:

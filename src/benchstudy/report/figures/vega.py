@@ -18,6 +18,8 @@ FIGURE_FORMATS = ("svg", "png", "pdf")
 PRINT_FORMATS = ("svg", "pdf")
 # The bundle in a page and the static figures must draw the same version of specifications, the one that altair writes.
 VEGALITE_VERSION = "6.4"
+# Marks an element with a specification, which the script of the page draws. nbconvert sorts the other attributes.
+SPEC = 'class="spec"'
 
 _COORDINATES = re.compile(r' (d|transform|x|y|x1|x2|y1|y2|width|height)="([^"]*)"')
 _LONG_DECIMAL = re.compile(r"-?[0-9]+[.][0-9]{3,}(?:e-?[0-9]+)?")

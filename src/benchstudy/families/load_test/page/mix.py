@@ -61,18 +61,26 @@ class Reading:
         return abs(self.shift.within) > self.margin * self.shift.base_mean
 
     @property
+    def _raw_slower(self) -> bool:
+        return _slower(self.raw, self.tested, self.shift.change)
+
+    @property
+    def _like_slower(self) -> bool:
+        return _slower(self.like, self.tested, self.shift.within)
+
+    @property
     def mix_driven(self) -> bool:
         return self._raw_moved and not self._like_moved and self.shift.alarm
 
     @property
     def hidden(self) -> bool:
         """Whether the calls themselves changed, but their overall mean does not show it."""
-        return self._like_moved and (not self._raw_moved or self.shift.within * self.shift.change < 0)
+        return self._like_moved and (not self._raw_moved or self._raw_slower != self._like_slower)
 
     @property
     def worse(self) -> bool:
         """Whether the calls themselves got slower, like for like."""
-        return self._like_moved and self.shift.within > 0
+        return self._like_moved and self._like_slower
 
     @property
     def named(self) -> list[Part]:
@@ -91,11 +99,11 @@ class Reading:
     @property
     def _said(self) -> str:
         shift = self.shift
-        raw = "regression" if shift.change > 0 else "improvement"
+        raw = "regression" if self._raw_slower else "improvement"
         if self.mix_driven:
             sure = not self.tested or self.like.verdict is Verdict.EQUIVALENT
             return f"{MIX_DRIVEN}, no {raw}" + ("" if sure else " shown")
-        like = "regression" if shift.within > 0 else "improvement"
+        like = "regression" if self._like_slower else "improvement"
         if not self.tested:
             raw, like = ("slower" if part > 0 else "faster" for part in (shift.change, shift.within))
             like += " like for like"
@@ -110,6 +118,11 @@ class Reading:
         if both:
             return f"no change of {percent(self.margin)} or more"
         return "no change shown" if self.tested else f"within {percent(self.margin)}"
+
+
+def _slower(made: Comparison, tested: bool, change: float) -> bool:
+    """Whether the times got longer. One slow trial can turn the `change` of all calls, but not the tested ratio."""
+    return made.ratio > 1 if tested and made.ratio is not None else change > 0
 
 
 class LoadMix:
