@@ -33,6 +33,15 @@ def test_a_session_that_was_killed_while_it_was_sealed_is_sealed_all_the_same(tm
     assert not sealed.check_folder("", tmp_path / "sessions" / "01234567").differences
 
 
+def test_an_event_that_comes_while_a_session_is_sealed_alters_nothing(tmp_path, study, monkeypatch):  # noqa: F811
+    record = SessionRecord(tmp_path, "0123456789ab", study.session("machine", "fio"), "instrument")
+    record.begin({"gone": {}})
+    protect = sealed.protect
+    monkeypatch.setattr(sealed, "protect", lambda folder: (record.event("a late beat"), protect(folder)))
+    record.end({"gone": {}})
+    assert not sealed.check_folder("", tmp_path / "sessions" / "01234567").differences
+
+
 def test_what_a_killed_process_was_writing_goes_when_the_same_file_is_written(tmp_path):
     killed = subprocess.Popen(["true"])
     killed.wait()

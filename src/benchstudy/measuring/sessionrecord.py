@@ -28,6 +28,7 @@ class SessionRecord:
         self.folder.mkdir(parents=True)
         self._final = self.folder.with_name(uuid[:8])
         self._writing = threading.Lock()
+        self._is_final = False
         self._hosts: dict[str, dict[str, Any]] = {}
         self._events: list[str] = []
         self._content = {
@@ -59,6 +60,8 @@ class SessionRecord:
     def save(self) -> None:
         """Write the record as it is now. If nothing follows, the session ended here."""
         with self._writing:
+            if self._is_final:  # events of threads that outlive the session: its files are being hashed, or were
+                return
             write_atomically(self.folder / paths.SESSION_INDEX, as_json({**self._content, "finished": now()}))
 
     def end(self, environments: Mapping[str, Mapping[str, Any] | None]) -> None:
@@ -67,6 +70,8 @@ class SessionRecord:
             host = self._hosts[name]
             host |= {"after": facts, "diff": environment_diff(host["before"], facts or {})}
         self.save()
+        with self._writing:
+            self._is_final = True
         seal(self.folder)
         self.folder.rename(self._final)
 
