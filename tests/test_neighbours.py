@@ -1,9 +1,11 @@
 """Others on a host: what the agent counts, what a session decides, what `benchstudy check` says."""
 
+import json
 import os
 import re
 import subprocess
 import threading
+import types
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +18,7 @@ from sshd_hosts import SshdHost, host_of_its_own
 
 from benchstudy.commands.checks import check_host
 from benchstudy.measuring import disturbances
+from benchstudy.measuring.neighbours import Neighbours
 from benchstudy.measuring.raw import TrialStore
 from benchstudy.model import interference, registry
 from benchstudy.model.errors import StudyError
@@ -391,3 +394,23 @@ def test_neither_the_controller_nor_our_other_host_is_named_among_the_busiest():
     there = {"boot_id": "b", "controller": None, "readings": [reading(0.0), reading(1.0, ours_pids=[3])]}
     kept = interference.seen({"commands": [{"hosts": {"h": here, "k": there}}]})
     assert kept["h"]["busiest"] == ["backup"]
+
+
+@pytest.mark.parametrize(("name", "value"), [("interfaces", ["eth0"]), ("monotonic", "soon"), ("cpus", None)])
+def test_counters_in_an_unknown_form_cost_no_trial(agent, tmp_path, name, value):
+    import accounts
+    import interference as counters
+
+    books = accounts.Accounts(str(tmp_path))
+    books.open()
+    reader = counters.Reader(books)
+    reader.begin()
+    reader.end()
+    readings = [reading | {name: value} for reading in reader.readings]
+    neighbours = Neighbours("session", {"here": types.SimpleNamespace(boot_id="boot")})
+    with neighbours.around("run", "here", measured=True) as take:
+        take(readings)
+    neighbours.keep(tmp_path)
+    kept = json.loads((tmp_path / interference.FILE).read_text())
+    assert kept["seen"] == {}, "what others did is unknown"
+    assert len(kept["commands"][0]["hosts"]["here"]["readings"]) == 2, "the file has what was read"

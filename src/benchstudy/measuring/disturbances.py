@@ -46,7 +46,7 @@ def _document(folder: Path) -> Any:
 def _readable(folder: Path) -> Iterator[None]:
     try:
         yield
-    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+    except interference.MALFORMED as error:
         raise CorruptTrial(
             f"{folder / interference.FILE}: cannot tell what others did ({type(error).__name__}: {error}); restore "
             f"it from a copy, or have the trial measured again with `benchstudy discard {folder.name[-8:]} --why …`"

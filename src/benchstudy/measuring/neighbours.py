@@ -79,7 +79,7 @@ class Neighbours:
             document = {"schema_version": 1, "commands": self._commands}
             try:
                 document["seen"] = interference.seen(document)
-            except (ArithmeticError, LookupError, TypeError):  # counters in a form that no known kernel writes
+            except interference.MALFORMED:
                 log.exception("what others did beside a trial cannot be told")
                 document["seen"] = {}
             write_atomically(files / interference.FILE, as_json(document))

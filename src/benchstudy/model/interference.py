@@ -13,6 +13,8 @@ from typing import Any
 from benchstudy.model.metrics import Metric, declare
 
 FILE = "interference.json"
+# What this module raises for counters in a form that no known kernel writes.
+MALFORMED = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 
 METRICS = declare(
     Metric("others_cpu", "1", "Processors used by others", "lower", "busy minus ours, the controller's, the kernel's"),
