@@ -23,7 +23,7 @@ from http_study import AB, FAMILY, K6, NGINX_SERVER, WRK
 from waiting import interrupts_heard_in_waits, until
 
 from benchstudy.families.http_concurrency.page.load import HttpLoad
-from benchstudy.families.shared.clientpage import client_table, ideal, show_clients
+from benchstudy.families.shared.clientpage import adds_up, client_table, ideal, show_clients
 from benchstudy.families.shared.clients import merged, percentile, pooled_sd
 from benchstudy.hosts.agent import HostAgent
 from benchstudy.hosts.commands import Command, Execution
@@ -154,6 +154,15 @@ def test_percentiles_come_from_the_merged_histogram_and_never_from_an_average():
     assert percentile(both, 50) == pytest.approx(0.01005) and percentile(both, 99) == pytest.approx(1.005)
     assert percentile([(0.0, 0.0005, 10), (0.0005, 0.0015, 10)], 50) is None, "a millisecond tells no half of one"
     assert pooled_sd([1.0, 3.0], [0.0, 0.0], [2, 2]) == pytest.approx(statistics.stdev([1, 1, 3, 3]))
+
+
+def test_more_clients_are_expected_to_give_more_only_where_each_does_the_whole_work():
+    assert {name: adds_up(name) for name in ("file_size", "fio", "http_concurrency", "log_write")} == {
+        "file_size": True,
+        "fio": True,
+        "http_concurrency": False,
+        "log_write": False,
+    }
 
 
 def test_lints_name_skew_and_targets_with_other_numbers_of_clients():

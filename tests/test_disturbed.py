@@ -15,6 +15,7 @@ from benchstudy.report.comparisons.comparison import Comparisons
 from benchstudy.report.exhibits import figuredata
 from benchstudy.report.figures import layers
 from benchstudy.report.figures.panels import Axis, strip_panel
+from benchstudy.report.overview import citing
 from benchstudy.report.overview.studyindex import StudyIndex
 from benchstudy.report.page import Page
 from benchstudy.report.results import material
@@ -102,6 +103,10 @@ def test_the_first_page_leads_with_it_with_the_trials_and_with_what_to_do(facts,
     assert "disturbed" not in card["note"], "the family's badge and each line say it"
     evidence = {line["name"]: line["evidence"] for line in card["lines"]}
     assert "n = 6, 2 disturbed" in evidence["s3"] and "disturbed" not in evidence["local"]
+
+
+def test_methods_name_no_margin_if_none_decided(facts):
+    assert "lies wholly beyond the margin, and equivalent" in citing.of_study(facts).markdown()
 
 
 def test_the_checklist_names_the_case(facts):

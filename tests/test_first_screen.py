@@ -1,5 +1,6 @@
 """The first screen: one sentence per family with figure, interval, n and verdict; a table of metrics; all studies."""
 
+import copy
 import json
 import re
 from contextlib import chdir
@@ -18,11 +19,12 @@ from benchstudy.families.file_size.page import wording as words_of_files
 from benchstudy.families.http_concurrency.page import wording as words_of_servers
 from benchstudy.families.log_write.page import wording as words_of_logs
 from benchstudy.model.criteria import DENSITY_FEWEST
+from benchstudy.model.study import Thresholds
 from benchstudy.report.exhibits.exhibits import Exhibits, show
 from benchstudy.report.figures.axes import Axis, ratio_ticks
 from benchstudy.report.figures.panels import strip_panel
 from benchstudy.report.figures.styles import Style
-from benchstudy.report.overview import indexpages, primarytable
+from benchstudy.report.overview import citing, indexpages, primarytable
 from benchstudy.report.overview.headlines import headline
 from benchstudy.report.overview.studyindex import StudyIndex
 from benchstudy.report.tables.tables import Cell, Table
@@ -308,3 +310,10 @@ def test_a_strip_has_densities_where_there_are_trials_enough(trials):
     assert len(areas) == (trials >= DENSITY_FEWEST)
     drawn = [row for area in areas for row in spec["datasets"][area["data"]["name"]]]
     assert {row["series"] for row in drawn} <= {"a"} and all(row["upper"] < row["row"] < 0 for row in drawn)
+
+
+def test_methods_name_only_the_margin_that_decided(facts):
+    with_another = copy.copy(facts)
+    thresholds = Thresholds.model_validate({"margin": "5%", "margins": {"fio/iops": "40%"}})
+    with_another.study = facts.study.model_copy(update={"thresholds": thresholds})
+    assert "lies wholly beyond the margin of 5 %, and" in citing.of_study(with_another).markdown()

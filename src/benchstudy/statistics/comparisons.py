@@ -50,7 +50,7 @@ POWER = 0.80
 _FEWEST_FOR_T, _FEWEST_FOR_RANKS = 3, smallest_n(50)
 # The signed-rank interval of six pairs is their range, and no p value of it is below 0.03: too weak for a family of
 # several comparisons. Ten give up hardly any power against t, and get down to 0.002.
-_FEWEST_PAIRS_FOR_RANKS = 10
+FEWEST_PAIRS_FOR_RANKS = 10
 _MOST_FOR_RANKS = 500  # more than n·m differences would fill the memory, and means of so many logarithms are normal
 _NO_SPREAD = 1e-9  # in logarithms: less is rounding of the computer, not of a clock
 _NO_SPREAD_WORDS = "no spread: the clock or the tool may round, so the uncertainty is unknown"
@@ -300,7 +300,7 @@ def _pairs(base: Arm, other: Arm) -> tuple[list[float], list[float]]:
 def _method(pairs: int, n: int, m: int) -> str | None:
     """Depends only on the numbers of trials, never on their values."""
     if pairs >= _FEWEST_FOR_RANKS or (pairs >= _FEWEST_FOR_T and min(n, m) < _FEWEST_FOR_RANKS):
-        ranked = _FEWEST_PAIRS_FOR_RANKS <= pairs <= _MOST_FOR_RANKS
+        ranked = FEWEST_PAIRS_FOR_RANKS <= pairs <= _MOST_FOR_RANKS
         return "paired Hodges-Lehmann, signed-rank interval" if ranked else "paired t on logarithms"
     if min(n, m) >= _FEWEST_FOR_RANKS and max(n, m) <= _MOST_FOR_RANKS:
         return "Hodges-Lehmann, Mann-Whitney interval"

@@ -10,7 +10,8 @@ from typing import Any
 import polars as pl
 
 from benchstudy.families.shared.clients import SERIES
-from benchstudy.model.clients import CLIENTS, NUMBER
+from benchstudy.model import registry
+from benchstudy.model.clients import CLIENTS, NUMBER, StorageOfClients
 from benchstudy.model.criteria import BUSY_GENERATOR, SKEW
 from benchstudy.report import human
 from benchstudy.report.exhibits import cells
@@ -24,8 +25,15 @@ _CPU = ("generator_cpu", "cpu_user", "cpu_system")  # one metric, or the two of 
 _CLIENT = ["target", "case", "client", "host"]
 _SAID = (
     "In these cases several hosts sent load at once. All clients started at one instant, by clocks whose offsets were "
-    "measured. Rates are sums, and latencies come from merged histograms. The dashed line shows ideal scaling from the "
-    "fewest clients. Below it, either the clients or the system under test had reached a limit."
+    "measured. Rates are sums, and latencies come from merged histograms. "
+)
+_IDEAL = (
+    "The dashed line shows ideal scaling from the fewest clients. Below it, either the clients or the system under "
+    "test had reached a limit."
+)
+_SHARED = (
+    "The clients share the load that a case names, so more clients send no more load. If a figure is higher with more "
+    "clients, the clients were the limit."
 )
 
 
@@ -37,7 +45,9 @@ def show_clients(page: Page, metrics: Sequence[str], *, series: str, each: Seque
     results = page.results
     if not has_clients(results):
         return
-    show(f"<h3>Load from several clients</h3><p>{html.escape(_SAID)}</p>")
+    scales = adds_up(results.family)
+    said = _SAID + (_IDEAL if scales else _SHARED)
+    show(f"<h3>Load from several clients</h3><p>{html.escape(said)}</p>")
     for metric in (metric for metric in metrics if metric in results.metrics):
         page.trend(
             f"clients-{metric.replace('_', '-')}",
@@ -47,8 +57,8 @@ def show_clients(page: Page, metrics: Sequence[str], *, series: str, each: Seque
             x_title="Clients",
             series=series,
             views=views(results, series),
-            fitted=ideal(results, metric, series),
-            caption=f"{results.declared(metric).title} by number of clients, with ideal scaling (dashed).",
+            fitted=ideal(results, metric, series) if scales else None,
+            caption=f"{results.declared(metric).title} by number of clients{', with ideal scaling (dashed)' * scales}.",
         )
     page.show_table(client_table(results, each))
     if len(results.levels(CLIENTS)) > 1:
@@ -59,6 +69,11 @@ def show_clients(page: Page, metrics: Sequence[str], *, series: str, each: Seque
             factor=CLIENTS,
             caption="Each number of clients against the first one (a different load)",
         )
+
+
+def adds_up(family: str) -> bool:
+    """Whether each client of a family does the whole work of a case, as on storage, and not only its part of a load."""
+    return issubclass(registry.get(family).Config, StorageOfClients)
 
 
 def has_clients(results: Results) -> bool:

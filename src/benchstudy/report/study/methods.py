@@ -8,17 +8,15 @@ import polars as pl
 
 from benchstudy import __version__
 from benchstudy.model import registry
-from benchstudy.model.criteria import MARGIN
 from benchstudy.report import human
 from benchstudy.report.results import sessions
 from benchstudy.report.study.citation import Citation
 from benchstudy.report.study.studyfacts import FamilyFacts, StudyFacts
 from benchstudy.report.tables import latex
+from benchstudy.statistics.comparisons import FEWEST_PAIRS_FOR_RANKS
 
 # Names in a study's folder of reports.
 MARKDOWN, LATEX = "methods.md", "methods.tex"
-# With so many shared blocks, ratios are compared by ranks instead of t; see docs/statistics.md.
-_RANKS = 10
 _MOST_HOSTS = 5  # named hosts per group of equal ones
 _VERSION = re.compile(r"\d+\.\d[\w.+-]*")
 _MARK = re.compile(r" ?\[@([\w-]+)\]")
@@ -224,19 +222,19 @@ def _evaluated(facts: StudyFacts, families: Sequence[FamilyFacts]) -> Iterator[s
     if compared:
         blocks = {count for f in families for count in _blocks(f)}
         ways = []
-        if min(blocks, default=0) < _RANKS:
+        if min(blocks, default=0) < FEWEST_PAIRS_FOR_RANKS:
             ways.append("a paired t test on logarithms")
-        if max(blocks, default=0) >= _RANKS:
+        if max(blocks, default=0) >= FEWEST_PAIRS_FOR_RANKS:
             ways.append(
                 "the Hodges-Lehmann estimate [@hodges-lehmann] with the interval of the signed-rank test [@wilcoxon]"
             )
-        margins = {facts.study.thresholds.margin, *facts.study.thresholds.margins.values()}
-        margin = " or ".join(human.percent(one) for one in sorted(margins)) or human.percent(MARGIN)
+        margins = sorted({margin for made in compared for margin in made["margins"]})
+        of = f" of {' or '.join(map(human.percent, margins))}" if margins else ""
         yield (
             "Cases of one session were compared by the ratio of their values, paired by block, with "
             f"{' or '.join(ways) or 'their medians'}; p values were adjusted within each table [@benjamini-hochberg]. "
-            "A case is called better or worse only if the 95 % interval of the ratio lies wholly beyond the margin "
-            f"of {margin}, and equivalent only if two one-sided tests show it [@schuirmann]."
+            "A case is called better or worse only if the 95 % interval of the ratio lies wholly beyond the margin"
+            f"{of}, and equivalent only if two one-sided tests show it [@schuirmann]."
         )
     marked = sum(len(family.results.disturbed) for family in families)
     if marked:
