@@ -334,7 +334,7 @@ def test_a_published_table_of_ones_own_appears_by_being_there(tmp_path: Path, mo
     page.summary()
     page.show_own()
     text = "\n".join(shown)
-    assert "## Our wiki" in text and "half a second" in text and "nvme" in text and text.count("Our wiki") >= 2
+    assert "<h2>Our wiki</h2>" in text and "half a second" in text and "nvme" in text and text.count("Our wiki") >= 2
 
 
 # --- how runs ended, when, and with what ------------------------------------------------------------------------------

@@ -6,8 +6,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from benchstudy.hosts import interrupts
-
 
 def until(condition: Callable[[], object], timeout_s: float = 20.0) -> None:
     """Fail the test if `condition` does not become true in time."""
@@ -28,6 +26,8 @@ def runs(pid: int) -> bool:
 @contextmanager
 def interrupts_heard_in_waits() -> Iterator[None]:
     """Ctrl-C as a session hears it: only where it waits."""
+    from benchstudy.hosts import interrupts  # not at the top: forks import this file before they know their project
+
     as_it_was = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         interrupts.install()
