@@ -5,6 +5,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 import uuid
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
@@ -161,6 +162,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 GUARD = tiers.Guard()
+ENDS_S = 15.0
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> tiers.Dealer:
@@ -196,11 +198,18 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     if hasattr(session.config, "workerinput"):
         return  # one of several pytest-xdist workers: others may still be running
     base = session.config._tmp_path_factory.getbasetemp()  # pytest offers no public way outside a fixture
-    left = [*left_processes(str(base)), *nothing_lost.mounts_below(base), *left_cables()]
+    # What the last test left by closing its connection may need a moment to end.
+    deadline = time.monotonic() + ENDS_S
+    while (left := left_behind(base)) and time.monotonic() < deadline:
+        time.sleep(0.1)
     if left:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
         reporter = session.config.pluginmanager.get_plugin("terminalreporter")
         reporter.write_line("\nleft behind by the tests:\n  " + "\n  ".join(left), red=True)
+
+
+def left_behind(base: Path) -> list[str]:
+    return [*left_processes(str(base)), *nothing_lost.mounts_below(base), *left_cables()]
 
 
 def left_processes(base: str) -> set[str]:

@@ -427,6 +427,8 @@ def test_shards_of_logbench_write_one_log(hosts, tmp_path, monkeypatch):
     assert min(own["queue_p50"]) * 0.99 <= whole["queue_p50"] <= max(own["queue_p50"]) * 1.01
     assert whole["queue_max"] == max(own["queue_max"])
     assert whole["generator_cpu"] == max(own["generator_cpu"])
+    generators = {row["process"] for row in parsed.series["resources"] if row["process"].startswith("generator")}
+    assert generators == {"generator on l1", "generator on l2"}, "each load host is sampled"
 
 
 @pytest.mark.parametrize(

@@ -116,7 +116,7 @@ def remote(sshd, tmp_path) -> Iterator[Remote]:
 @pytest.fixture
 def agent(remote, tmp_path) -> Iterator[HostAgent]:
     agent = HostAgent.deploy(
-        remote, lease_s=20.0, reconnect_s=10.0, on_event=print, lock_path=str(tmp_path / "host.lock")
+        remote, lease_s=60.0, reconnect_s=10.0, on_event=print, lock_path=str(tmp_path / "host.lock")
     )
     with agent.lock(SESSION, OWNER):
         yield agent
@@ -354,7 +354,8 @@ def test_whoever_is_killed_while_another_group_runs_out_of_memory_did_not_run_ou
         killed = thread.submit(
             agent.execute, SESSION, Command(["sh", "-c", script], limits=limits(memory="64MiB"), label="killed")
         )
-        until(up.exists)
+        until(lambda: up.exists() or killed.done())
+        assert up.exists(), killed.result()
         eats = Command(["python3", "-c", "x = bytearray(200 << 20)"], limits=limits(memory="32MiB"), label="eats")
         assert agent.execute(SESSION, eats).limits["oom_kills"] == 1
         go.touch()

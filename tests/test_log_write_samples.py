@@ -2,16 +2,16 @@
 
 import json
 import os
+import subprocess
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 from sshd_hosts import SshdHost
 
-from benchstudy.families.log_write.layout import SERVER
-from benchstudy.families.log_write.limits import limited_by
+from benchstudy.families.log_write.layout import GENERATOR, SERVER
+from benchstudy.families.log_write.limits import LimitedBy, limited_by
 from benchstudy.families.log_write.page.limits import told
 from benchstudy.families.log_write.samples import Found, read_samples
 from benchstudy.hosts.agent import Command, HostAgent
@@ -39,14 +39,18 @@ while True:
 
 
 @pytest.fixture
-def sampled(tmp_path: Path):
-    """What the agent's sampler says about such processes on one core, read like a trial's samples."""
+def agent(tmp_path: Path):
     with SshdHost(tmp_path / "sshd") as sshd:
         host = sshd.host.model_copy(update={"work_dir": str(tmp_path / "work")})
         with Remote("alpha", host) as remote:
             lock = {"lock_path": str(tmp_path / "host.lock"), "lease_s": 20.0, "reconnect_s": 10.0}
-            agent = HostAgent.deploy(remote, on_event=print, extensions=registry.get("log_write").extensions, **lock)
-            yield lambda count, busy_s: _sampled(agent, tmp_path, count, busy_s)
+            yield HostAgent.deploy(remote, on_event=print, extensions=registry.get("log_write").extensions, **lock)
+
+
+@pytest.fixture
+def sampled(agent, tmp_path: Path):
+    """What the agent's sampler says about such processes on one core, read like a trial's samples."""
+    return lambda count, busy_s: _sampled(agent, tmp_path, count, busy_s)
 
 
 def _sampled(agent: HostAgent, folder: Path, count: int, busy_s: float) -> Found:
@@ -55,25 +59,50 @@ def _sampled(agent: HostAgent, folder: Path, count: int, busy_s: float) -> Found
     one_core = Confinement(cpu_list=(min(os.sched_getaffinity(0)),))
     with agent.lock(SESSION, OWNER):
         running = agent.start_service(SESSION, "bursts", service, confinement=one_core)
-        spec: Mapping[str, Any] = {
-            "interval_s": 0.25,
-            "until": str(folder / "never"),
-            "most_s": LASTS_S,
-            "services": {SERVER: [running.folder]},
-        }
-        done = agent.execute(
-            SESSION,
-            Command(
-                agent.argv("log_samples:sample"), stdin=json.dumps(spec).encode() + b"\n", timeout_s=60, label="samples"
-            ),
-        )
         files = folder / f"trial-{count}"
-        agent.fetch(done, files / "samples-alpha")
+        samples = _samples(agent, files, services={SERVER: [running.folder]}, most_s=LASTS_S)
         running.stop()
-    samples = [json.loads(line) for line in (files / "samples-alpha" / "stdout").read_text().splitlines()[1:]]
     # The second half: by then, all of them have begun.
     ends = samples[len(samples) // 2]["wall"], samples[-1]["wall"]
     return read_samples(files, {SERVER: 1}, *ends, ends[0])
+
+
+def _samples(agent: HostAgent, files: Path, **spec: Any) -> list[dict[str, Any]]:
+    """What the sampler says, which stays in `files` as a trial has it."""
+    given = {"interval_s": 0.25, "until": str(files / "never"), **spec}
+    argv = agent.argv("log_samples:sample")
+    command = Command(argv, stdin=json.dumps(given).encode() + b"\n", timeout_s=60, label="samples")
+    agent.fetch(agent.execute(SESSION, command), files / "samples-alpha")
+    return [json.loads(line) for line in (files / "samples-alpha" / "stdout").read_text().splitlines()[1:]]
+
+
+def test_a_generator_of_another_host_on_the_same_machine_is_not_sampled(agent, tmp_path):
+    sleep = ["/bin/sleep", "60"]
+    with agent.lock(SESSION, OWNER), subprocess.Popen(sleep) as of_another_host:
+        try:
+            running = agent.start_service(SESSION, "sleeps", Service(argv=sleep, ready={"mount": "/proc"}))
+            samples = _samples(agent, tmp_path / "trial", programs={GENERATOR: sleep[0]}, most_s=0.5)
+            running.stop()
+        finally:
+            of_another_host.kill()
+    assert {sample["processes"][GENERATOR]["threads"] for sample in samples} == {1}
+
+
+def test_a_load_of_several_hosts_ends_with_the_first_that_is_at_its_end(tmp_path):
+    # Made up: host a has two CPUs and its generator one, of which it uses half; host b's generator uses all of its own.
+    for host, may_use, used_s in (("a", 1, 0.5), ("b", 2, 2.0)):
+        lines = [{"cpus": 2, "may_use": {GENERATOR: may_use}, "disk": None, "pid": 1}]
+        for second in range(3):
+            one = {"cpu_s": second * used_s, "rss_bytes": 1, "write_bytes": 0, "threads": 1, "fsync": 0, "waiting": 0}
+            now = {"t": second, "wall": second, "host_cpu_s": second * used_s, "disk": None}
+            lines.append({**now, "processes": {GENERATOR: {**one, "cpu_wait_s": 0.0}}})
+        (tmp_path / f"samples-{host}").mkdir()
+        (tmp_path / f"samples-{host}" / "stdout").write_text("\n".join(json.dumps(line) for line in lines))
+    found = read_samples(tmp_path, {GENERATOR: 1}, 0.0, 2.0, 0.0)
+    assert found.processes[GENERATOR].cpu == 1.0
+    assert limited_by(found, at_its_limit=True).by is LimitedBy.GENERATOR_CPU
+    shares = {row["process"]: row["cpu_share"] for row in found.rows}
+    assert shares == {"generator on a": 0.5, "generator on b": 1.0}
 
 
 def test_processes_that_all_want_the_core_at_once_wait_for_it_though_it_is_idle_between(sampled):

@@ -19,6 +19,7 @@ from sshd_hosts import SshdHost, host_of_its_own
 from waiting import interrupts_heard_in_waits, until
 
 from benchstudy.commands import cli
+from benchstudy.hosts import interrupts
 from benchstudy.hosts.agent import Command
 from benchstudy.jobs.tidy import tidy_family
 from benchstudy.measuring.progress import under_way
@@ -515,6 +516,19 @@ def test_ctrl_c_ends_a_wait_and_what_was_measured_counts(lab):
     assert lab.results("quiet") == [1]
     index = lab.hold({"quiet": QUIET}, **FIXED)
     assert lab.results("quiet") == first(3) and len(index["sessions"]) == 2 and index["problem"] is None
+
+
+def test_ctrl_c_is_heard_while_a_thread_is_awaited():
+    over = threading.Event()
+    awaited = threading.Thread(target=over.wait, args=(30.0,))
+    with interrupts_heard_in_waits():
+        awaited.start()
+        signal.raise_signal(signal.SIGINT)  # between two waits, where it is only noted
+        with pytest.raises(KeyboardInterrupt):
+            interrupts.join(awaited, 30.0)
+        assert awaited.is_alive()
+        over.set()
+        awaited.join()
 
 
 def test_the_distance_of_blocks_is_declared_and_hashed_and_plans_no_measurement():

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 
-def until(condition: Callable[[], object], timeout_s: float = 20.0) -> None:
+def until(condition: Callable[[], object], timeout_s: float = 60.0) -> None:
     """Fail the test if `condition` does not become true in time."""
     deadline = time.monotonic() + timeout_s
     while not condition():

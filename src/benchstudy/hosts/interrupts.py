@@ -51,6 +51,12 @@ def interruptible() -> Iterator[None]:
         _State.waiting = False
 
 
+def join(thread: threading.Thread, timeout_s: float) -> None:
+    """Wait for a thread to end, but let an interrupt through."""
+    with interruptible():
+        thread.join(timeout_s)
+
+
 def pause(duration_s: float) -> None:
     """Sleep, but let an interrupt through."""
     with interruptible():

@@ -31,19 +31,28 @@ class Wanted:
     front_ends: int
     generator: LogGenerator
     under_way: int
-    load_role: str
+    load_roles: Sequence[str]
 
 
 @dataclass(frozen=True)
 class Log:
-    """A running log. `cpus`: CPUs that each process may use. `directory`: on the servers' host; its disk is sampled."""
+    """A running log.
+
+    `placements`: of the generator, by the role of its host. `cpus`: the number of CPUs that each process may use, of
+    which the generator is that of the first role. `directory`: on the servers' host; its disk is sampled.
+    """
 
     servers: "Sequence[RunningService]"
     databases: "Sequence[RunningService]"
     target: Target
     directory: str | None
-    placement: Placement
+    placements: dict[str, Placement]
     cpus: dict[str, int]
+
+    @property
+    def placement(self) -> Placement:
+        """The placement of the server, and of the generator on its first host."""
+        return next(iter(self.placements.values()))
 
     def check(self) -> None:
         """Raise TrialFailed with the cause if a server has ended."""
@@ -60,6 +69,7 @@ def fresh_log(wanted: Wanted, trial: "TrialContext", suffix: str = "") -> Iterat
     backend = wanted.backend
     role = trial.config.services[wanted.service].role
     placement, of_servers = _places(wanted, trial, role)
+    placements = {wanted.load_roles[0]: placement, **dict(_other_places(wanted, trial))}
     with ExitStack() as stack:
         beside = []
         if backend.store is not None:
@@ -89,13 +99,13 @@ def fresh_log(wanted: Wanted, trial: "TrialContext", suffix: str = "") -> Iterat
             limits=first.limits,
             placement=asdict(placement),
         )
-        yield Log(servers, databases, _target(wanted, trial, role, servers), directory, placement, cpus)
+        yield Log(servers, databases, _target(wanted, trial, role, servers), directory, placements, cpus)
 
 
 def _places(wanted: Wanted, trial: "TrialContext", role: str) -> tuple[Placement, list[tuple[int, ...] | None]]:
     """Return the placement of the generator, and the CPUs of each server. Raises TrialFailed for too few CPUs."""
-    load_host, asked = trial.roles[wanted.load_role], wanted.generator.cpus
-    cpus = cpus_for_generator(trial, wanted.load_role, wanted.generator.name, asked)
+    load_host, asked = trial.roles[wanted.load_roles[0]], wanted.generator.cpus
+    cpus = cpus_for_generator(trial, wanted.load_roles[0], wanted.generator.name, asked)
     each, same_host = wanted.limits.cpus, load_host == trial.roles[role]
     together = None if each is None else each * wanted.front_ends
     if each is not None and together is not None and same_host and each <= len(cpus):
@@ -105,6 +115,14 @@ def _places(wanted: Wanted, trial: "TrialContext", role: str) -> tuple[Placement
     if held is None or each is None or len(held) < each * wanted.front_ends:
         return placement, [held] * wanted.front_ends  # the servers share these CPUs
     return placement, [held[n * each : (n + 1) * each] for n in range(wanted.front_ends)]
+
+
+def _other_places(wanted: Wanted, trial: "TrialContext") -> Iterator[tuple[str, Placement]]:
+    """Yield the placement of the generator on each load host after the first, which has no server."""
+    asked = wanted.generator.cpus
+    for role in wanted.load_roles[1:]:
+        cpus = cpus_for_generator(trial, role, wanted.generator.name, asked)
+        yield role, place(cpus, held=None, wanted=asked, same_host=False)
 
 
 def _cpus(
@@ -132,7 +150,7 @@ def _target(wanted: Wanted, trial: "TrialContext", role: str, servers: "Sequence
     backend, first = wanted.backend, servers[0]
     write_urls = [f"http://{server.address}:{server.ports[backend.port]}/" for server in servers]
     read_url = first.fill(backend.read) if backend.read else write_urls[0]
-    load_host = trial.roles[wanted.load_role]
+    load_host = trial.roles[wanted.load_roles[0]]
     if read_url.startswith("file:") and load_host != trial.roles[role]:
         raise TrialFailed(
             f"backend {backend.name}: read: {backend.read} is a file on {trial.roles[role]}, but the load runs on "

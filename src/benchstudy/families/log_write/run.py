@@ -7,9 +7,9 @@ import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
-from threading import Thread
+from threading import Event, Thread
 from typing import TYPE_CHECKING, Any
 
 from benchstudy.families.log_write.causes import explain, explained
@@ -21,7 +21,7 @@ from benchstudy.families.log_write.reading import read_hammer_log, read_written,
 from benchstudy.families.log_write.search import Missed, Reason, Step, bracket, next_rate, tried, verdict
 from benchstudy.families.log_write.starts import Death, ServerDied, Starts
 from benchstudy.families.shared.levels import Rate
-from benchstudy.families.shared.under_load import Placement, cpus_for_generator, place
+from benchstudy.hosts import interrupts
 from benchstudy.hosts.agent import Command
 from benchstudy.model.causes import Cause, Failure
 from benchstudy.model.clients import CLIENTS, client_roles
@@ -85,15 +85,16 @@ class _Trial:
             front_ends=int(levels["front_ends"]),
             generator=self.generator,
             under_way=self.generator.under_way(highest),
-            load_role=self.role,
+            load_roles=self.roles,
         )
 
     def run(self) -> None:
         trial = self.trial
-        self.program = trial.tool_path(self.generator.tool, self.role)
+        programs = {role: trial.tool_path(self.generator.tool, role) for role in self.roles}
+        self.program = programs[self.role]
         self.logbench = trial.tool_path("logbench", self.role)
         trial.note(loop="open" if self.generator.is_open else "closed")
-        with Starts(self.wanted, trial, self.program) as self.starts:
+        with Starts(self.wanted, trial, programs) as self.starts:
             facts: dict[str, Any] = {
                 "schema": 1,
                 "tool": self.generator.tool,
@@ -106,7 +107,7 @@ class _Trial:
                 "cpus": self.log.cpus,
             }
             if self.has_clients:
-                facts["clients"] = [{"cpus": self._placement(role).usable} for role in self.roles]
+                facts["clients"] = [{"cpus": self.log.placements[role].usable} for role in self.roles]
             facts |= self._loaded()
             self._require_no_known_cause(facts)
         # The servers have ended, and their records have their resources.
@@ -167,17 +168,9 @@ class _Trial:
         commands = {}
         for client, role in enumerate(self.roles, 1):
             part = load.part(client, len(self.roles))
-            cpus = self._placement(role).generator
+            cpus = self.log.placements[role].generator
             commands[role] = part.write(self.trial.tool_path("logbench", role), label, cpus, self._timeout_s(load))
         self._require(lambda: self.trial.execute_together(commands, label))
-
-    def _placement(self, role: str) -> Placement:
-        """Return the placement of the generator on one of the load hosts."""
-        if role == self.role:
-            return self.log.placement
-        wanted = self.generator.cpus
-        cpus = cpus_for_generator(self.trial, role, self.generator.name, wanted)
-        return place(cpus, held=None, wanted=wanted, same_host=False)
 
     def _require_nothing_lost(self, written: "LogbenchResult") -> None:
         lost = written.proofs.lost_count - (written.proofs.not_integrated if self.rate is None else 0)
@@ -225,13 +218,14 @@ class _Trial:
 
     @contextmanager
     def _beside(self, command: Command) -> Iterator[list["TrialExecution"]]:
-        """Run the command during the block, and wait for it. The list gets its execution."""
+        """Run the command during the block and to its end, or until the block fails. The list gets its execution."""
+        ending = Event()
         done: list[TrialExecution] = []
         problems: list[BenchstudyError] = []
 
         def run() -> None:
             try:
-                done.append(self.trial.execute(command, self.role))
+                done.append(self.trial.execute(replace(command, stop_when=ending), self.role))
             except BenchstudyError as error:
                 problems.append(error)
 
@@ -239,8 +233,11 @@ class _Trial:
         thread.start()
         try:
             yield done
-        finally:
-            thread.join(timeout=command.timeout_s + _LONGER_S)
+            interrupts.join(thread, command.timeout_s + _LONGER_S)
+        except BaseException:
+            ending.set()
+            thread.join(_LONGER_S)
+            raise
         if problems:
             raise problems[0]
         if not done:

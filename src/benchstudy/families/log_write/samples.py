@@ -1,8 +1,10 @@
 """Parser of the samples of processes and disk during a load. Pure."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -26,7 +28,7 @@ class Shares:
 class Found:
     """The samples of all hosts in a window. `rows`: the series `resources`."""
 
-    processes: Mapping[str, Shares]
+    processes: Mapping[str, Shares]  # if several hosts run a process: the highest share of any host
     host_cpu: Mapping[str, float]  # busy share of all CPUs, by host
     own_cpu: Mapping[str, float]  # the part of it that the processes above used
     disk_write: float | None  # B/s
@@ -46,31 +48,50 @@ def read_samples(files: Path, cpus: Mapping[str, int], begin: float, end: float,
     own_cpu: dict[str, float] = {}
     disk_write = disk_busy = None
     rows: list[dict[str, Any]] = []
-    for folder in sorted(files.glob(f"{SAMPLES}-*")):
-        head, samples = _lines(folder / "stdout")
+    read = {folder.name: _lines(folder / "stdout") for folder in sorted(files.glob(f"{SAMPLES}-*"))}
+    hosts_of = Counter(name for _, name in {(_host_of(f), name) for f, (_, s) in read.items() for name in _names(s)})
+    for folder, (head, samples) in read.items():
         inside = [sample for sample in samples if begin <= sample["wall"] <= end]
-        rows += _rows(samples, cpus, started)
+        may_use = {name: head["may_use"].get(name, cpus.get(name, head["cpus"])) for name in _names(samples)}
+        titles = {name: f"{name} on {_host_of(folder)}" if hosts_of[name] > 1 else name for name in may_use}
+        rows += _rows(samples, may_use, titles, started)
         if len(inside) < 2:
             continue
         first, last = inside[0], inside[-1]
         took = last["t"] - first["t"]
-        host_cpu[folder.name] = (last["host_cpu_s"] - first["host_cpu_s"]) / (took * head["cpus"])
-        own_cpu[folder.name] = 0.0
+        host_cpu[folder] = (last["host_cpu_s"] - first["host_cpu_s"]) / (took * head["cpus"])
+        own_cpu[folder] = 0.0
         for name in last["processes"]:
             if not any(sample["processes"][name]["threads"] for sample in inside):
                 continue
             spent = last["processes"][name]["cpu_s"] - first["processes"][name]["cpu_s"]
-            own_cpu[folder.name] += spent / (took * head["cpus"])
-            processes[name] = Shares(
-                cpu=spent / (took * cpus.get(name, head["cpus"])),
+            own_cpu[folder] += spent / (took * head["cpus"])
+            shares = Shares(
+                cpu=spent / (took * may_use[name]),
                 rss_peak=max(sample["processes"][name]["rss_bytes"] for sample in inside),
                 fsync=sum(sample["processes"][name]["fsync"] > 0 for sample in inside) / len(inside),
                 cpu_wait=_waited(first["processes"][name], last["processes"][name], took),
             )
+            processes[name] = _highest(processes[name], shares) if name in processes else shares
         if last["disk"] and first["disk"]:
             disk_write = (last["disk"]["written_bytes"] - first["disk"]["written_bytes"]) / took
             disk_busy = min((last["disk"]["busy_s"] - first["disk"]["busy_s"]) / took, 1.0)
     return Found(processes, host_cpu, own_cpu, disk_write, disk_busy, rows)
+
+
+def _names(samples: Sequence[Mapping[str, Any]]) -> Iterable[str]:
+    return samples[0]["processes"] if samples else ()
+
+
+def _host_of(folder: str) -> str:
+    """Return the host of `samples-<host>`, or of `samples-<host>-start-2`."""
+    return re.sub(r"-start-\d+$", "", folder.removeprefix(f"{SAMPLES}-"))
+
+
+def _highest(one: Shares, other: Shares) -> Shares:
+    """Return the highest of each share, because a load ends with the first of its hosts that is at its end."""
+    pairs = ((getattr(one, each.name), getattr(other, each.name)) for each in fields(Shares))
+    return Shares(*(max((value for value in pair if value is not None), default=None) for pair in pairs))
 
 
 def _waited(first: Mapping[str, Any], last: Mapping[str, Any], took: float) -> float | None:
@@ -85,12 +106,14 @@ def _lines(path: Path) -> tuple[Mapping[str, Any], list[Mapping[str, Any]]]:
     lines = path.read_text(errors="replace").splitlines()
     try:
         head, *samples = [json.loads(line) for line in lines]
-        return {"cpus": head["cpus"]}, samples
+        return {"cpus": head["cpus"], "may_use": head.get("may_use", {})}, samples
     except (ValueError, KeyError, TypeError) as error:
         raise ParseError(f"{path.parent.name}/{path.name} is truncated or not a list of samples: {error}") from error
 
 
-def _rows(samples: Sequence[Mapping[str, Any]], cpus: Mapping[str, int], started: float) -> Iterator[dict[str, Any]]:
+def _rows(
+    samples: Sequence[Mapping[str, Any]], may_use: Mapping[str, int], titles: Mapping[str, str], started: float
+) -> Iterator[dict[str, Any]]:
     """Yield one row per second and process, for charts; the disk is a process without CPU."""
     kept: list[Mapping[str, Any]] = []
     for sample in samples:
@@ -102,8 +125,8 @@ def _rows(samples: Sequence[Mapping[str, Any]], cpus: Mapping[str, int], started
             then = before["processes"][name]
             written = [p["write_bytes"] for p in (then, now)]
             rate = None if None in written else max(written[1] - written[0], 0) / took
-            share = (now["cpu_s"] - then["cpu_s"]) / (took * cpus.get(name, 1))
-            yield {"t_s": moment, "process": name, "cpu_share": share, "disk_write_b_per_s": rate}
+            share = (now["cpu_s"] - then["cpu_s"]) / (took * may_use[name])
+            yield {"t_s": moment, "process": titles[name], "cpu_share": share, "disk_write_b_per_s": rate}
         if after["disk"] and before["disk"]:
             rate = (after["disk"]["written_bytes"] - before["disk"]["written_bytes"]) / took
             yield {"t_s": moment, "process": "disk", "cpu_share": None, "disk_write_b_per_s": rate}

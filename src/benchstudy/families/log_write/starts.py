@@ -38,9 +38,9 @@ class Starts:
     fresh log, because the remains of a killed server would affect the next measurement.
     """
 
-    def __init__(self, wanted: Wanted, trial: "TrialContext", program: str):
-        """`program`: the path of the generator, which is sampled, too."""
-        self._wanted, self._trial, self._program = wanted, trial, program
+    def __init__(self, wanted: Wanted, trial: "TrialContext", programs: Mapping[str, str]):
+        """`programs`: the path of the generator, which is sampled, too, by the role of its host."""
+        self._wanted, self._trial, self._programs = wanted, trial, programs
         self._stack = ExitStack()
         self._logs: list[Log] = []
         self._died: dict[int, Death] = {}
@@ -55,12 +55,11 @@ class Starts:
         return self._stack.__exit__(kind, error, trace)
 
     def _start(self) -> None:
-        number, trial, wanted = len(self._logs) + 1, self._trial, self._wanted
+        number, trial = len(self._logs) + 1, self._trial
         suffix = f"-start-{number}" if number > 1 else ""
         with ExitStack() as stack:
-            log = stack.enter_context(fresh_log(wanted, trial, suffix))
-            parts = (log.servers, log.databases, self._program, wanted.load_role, log.directory, suffix)
-            stack.enter_context(sampled(trial, *parts))
+            log = stack.enter_context(fresh_log(self._wanted, trial, suffix))
+            stack.enter_context(sampled(trial, log, self._programs, suffix))
             self._stack = stack.pop_all()
         self._logs.append(log)
 

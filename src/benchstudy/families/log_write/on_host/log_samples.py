@@ -19,9 +19,10 @@ _SECTOR = 512
 
 def sample(arguments: list[str]) -> None:
     """`log-samples`: first line of stdin {"interval_s", "until": a file whose existence ends the sampling, "most_s",
-    "services": {process: [folders of services]}, "programs": {process: path of the program}, "disk": folder or null}.
+    "services": {process: [folders of services]}, "programs": {process: path of the program}, "disk": folder or null,
+    "may_use": {process: number of CPUs, where the reader does not know it otherwise}}.
 
-    Prints one line of JSON, {"cpus": number of this host's CPUs, "disk": name or null, "pid"}, and then one line per
+    Prints one line of JSON, {"cpus": number of this host's CPUs, "may_use", "disk": name or null, "pid"}, then one per
     sample: {"t": monotonic s, "wall": s, "host_cpu_s": busy time of all CPUs, "processes": {process: {"cpu_s",
     "rss_bytes", "write_bytes": null if this user may not read it, "threads", "fsync": threads in fsync, "waiting":
     threads in disk sleep, "cpu_wait_s": time for which threads waited for a CPU, null if not counted}},
@@ -30,7 +31,8 @@ def sample(arguments: list[str]) -> None:
     spec = json.loads(wire.Lines().next() or b"{}")
     disk = disk_of(spec["disk"]) if spec.get("disk") else None
     own = sorted(os.sched_getaffinity(0))
-    wire.emit({"cpus": len(own), "disk": disk and os.path.basename(os.path.realpath(disk)), "pid": os.getpid()})
+    name = disk and os.path.basename(os.path.realpath(disk))
+    wire.emit({"cpus": len(own), "may_use": spec.get("may_use", {}), "disk": name, "pid": os.getpid()})
     deadline = time.monotonic() + min(spec.get("most_s", _MOST_S), _MOST_S)
     ended: dict[str, dict[int, float]] = {}
     waited: dict[str, dict[int, float]] = {}
@@ -95,9 +97,16 @@ def _members(services: dict, programs: dict) -> dict[str, list[int]]:
         with suppress(OSError):
             with open(f"/proc/{pid}/cmdline", "rb") as file:
                 name = wanted.get(file.read().partition(b"\0")[0])
-            if name is not None:
+            if name is not None and _is_of_this_host(pid):
                 found[name].append(pid)
     return found
+
+
+def _is_of_this_host(pid: int) -> bool:
+    """Whether the process was started for the host of this one: several hosts of a study may be one machine."""
+    own = os.fsencode(f"BENCHSTUDY_LOCK={os.environ.get('BENCHSTUDY_LOCK')}")
+    with open(f"/proc/{pid}/environ", "rb") as file:
+        return own in file.read().split(b"\0")
 
 
 def _used(pids: list[int], known: dict[int, float], waited: dict[int, float]) -> dict:
