@@ -3,20 +3,30 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import gevent
 from load_users.recording import Refused
 
 from .connection import EVENT_NAME_WITHIN
-from .memory import Post
-
-if TYPE_CHECKING:
-    from .session import Session
+from .memory import Channel, Memory, Post
 
 _CHANNEL = b'"channel_id":"'  # quotation marks within a post are escaped, so this is the event's own field
 _ID = 26  # letters
+
+
+class Session(Protocol):
+    """What an event changes of the session that hears it."""
+
+    user: str
+    channel: Channel | None
+    memory: Memory
+
+    def get(self, part: str, path: str) -> Any: ...
+    def learn_users(self, part: str, users: Iterable[str]) -> None: ...
+    def learn_statuses(self, part: str, users: Iterable[str]) -> None: ...
 
 
 def heard(session: Session, message: bytes) -> None:
