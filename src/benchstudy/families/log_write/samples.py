@@ -114,7 +114,7 @@ def _lines(path: Path) -> tuple[Mapping[str, Any], list[Mapping[str, Any]]]:
 def _rows(
     samples: Sequence[Mapping[str, Any]], may_use: Mapping[str, int], titles: Mapping[str, str], started: float
 ) -> Iterator[dict[str, Any]]:
-    """Yield one row per second and process, for charts; the disk is a process without CPU."""
+    """Yield one row per second and process; the disk is a process without CPU."""
     kept: list[Mapping[str, Any]] = []
     for sample in samples:
         if not kept or sample["t"] - kept[-1]["t"] >= 1.0 - INTERVAL_S / 2:
