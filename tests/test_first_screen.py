@@ -28,6 +28,7 @@ from benchstudy.report.overview import citing, indexpages, primarytable
 from benchstudy.report.overview.headlines import headline
 from benchstudy.report.overview.studyindex import StudyIndex
 from benchstudy.report.tables.tables import Cell, Table
+from benchstudy.statistics.comparisons import Refusal
 from benchstudy.statistics.densities import outline
 
 
@@ -51,8 +52,8 @@ def found(**changes):
     whole = {
         "metric": "duration", "title": "Time of one file", "unit": "s", "better": "lower", "level": "sshfs",
         "against": "local", "base_level": "local", "where": "to write 100 MB", "target": "here", "case": "a",
-        "base_case": "b", "verdict": "worse", "why": "", "ratio": 5.0, "low": 4.1, "high": 6.2, "median": 0.5,
-        "base_median": 0.1, "n": 6, "base_n": 6, "paired": True, "margin": 0.05, "strength": 3.0,
+        "base_case": "b", "verdict": "worse", "why": "", "refusal": None, "ratio": 5.0, "low": 4.1, "high": 6.2,
+        "median": 0.5, "base_median": 0.1, "n": 6, "base_n": 6, "paired": True, "margin": 0.05, "strength": 3.0,
     }  # fmt: skip
     return whole | changes
 
@@ -107,8 +108,19 @@ def test_the_strongest_difference_is_told_before_any_equivalence_and_no_aside(fa
     assert said(facts, fsync=[equal], aside=[aside])[0].startswith("nfs and local are equal")
 
 
-def test_without_a_verdict_a_family_says_what_it_answers_with_interval_and_n(facts):
-    undecided = found(verdict="inconclusive", strength=0.0)
+def test_without_a_difference_or_an_equivalence_the_most_precise_comparison_is_told(facts):
+    wide = found(verdict="inconclusive", level="nfs", ratio=1.1, low=0.8, high=1.5, strength=0.0)
+    narrow = found(verdict="inconclusive", ratio=1.04, low=0.914, high=1.17, strength=0.0)
+    sentence, made = said(facts, backends=[wide, narrow], aside=[found()])
+    assert sentence == (
+        "sshfs takes 1.04× as long as local to write 100 MB (time of one file; 95 %: 0.914–1.17×, n = 6): inconclusive."
+    )
+    assert made.kind == "inconclusive" and "3 comparisons: 1 worse and 2 inconclusive." in made.detail
+    assert said(facts, backends=[wide, narrow, found()])[0].startswith("sshfs takes 5.0×")
+
+
+def test_without_an_interval_of_a_comparison_a_family_says_what_it_answers_with_interval_and_n(facts):
+    undecided = found(verdict="inconclusive", low=None, high=None, strength=0.0)
     sentence, made = said(facts, backends=[undecided], aside=[found()])
     assert re.fullmatch(r"Write, local: [\d.]+ ms \(n = \d+, 95 %: [\d.–]+ ms.*\)\.", sentence.replace("\u2060", ""))
     assert made.verdict == "" and made.detail == "2 comparisons: 1 worse and 1 inconclusive."
@@ -179,14 +191,14 @@ def test_the_table_can_be_sorted_and_filtered_and_is_whole_without_scripts(made)
 
 
 @pytest.mark.parametrize(
-    ("verdict", "why", "said"), [("inconclusive", "", False), ("none", "disturbed in 2 of 6 trials", True)]
+    ("verdict", "refusal", "said"), [("inconclusive", None, False), ("none", Refusal.DISTURBED, True)]
 )
-def test_verdicts_are_called_withheld_only_if_disturbed_trials_took_one(tmp_path, verdict, why, said):
-    found = {"verdict": verdict, "low": None, "why": why}
+def test_verdicts_are_called_withheld_only_if_disturbed_trials_took_one(tmp_path, verdict, refusal, said):
+    found = {"verdict": verdict, "low": None, "refusal": refusal}
     notes = {"findings": {"sizes": {"aside": False, "found": [found]}}}
     results = SimpleNamespace(disturbed={"a trial of another case"})
     family = SimpleNamespace(name="fio", title="fio", page="", exports=tmp_path, notes=notes, results=results)
-    assert ("Verdicts are withheld" in headline(family).detail) is said
+    assert ("1 is withheld, because others used the host" in headline(family).detail) is said
 
 
 # -- all studies -------------------------------------------------------------------------------------------------------

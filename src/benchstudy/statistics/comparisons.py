@@ -45,6 +45,15 @@ class Verdict(StrEnum):
         return "without a verdict" if self is Verdict.NONE else self.value
 
 
+class Refusal(StrEnum):
+    """Why two arms get no verdict whatever their figures are."""
+
+    SESSIONS = "sessions"  # no session in common, or it is unknown whether there is one
+    CONDITIONS = "conditions"  # another tool, measuring code, definition or verified cache state
+    DISTURBED = "disturbed"  # others took too much of the host
+    UNFIT = "unfit"  # the family says why
+
+
 ALPHA = 1 - LEVEL
 POWER = 0.80
 _FEWEST_FOR_T, _FEWEST_FOR_RANKS = 3, smallest_n(50)
@@ -120,6 +129,7 @@ class Arm:
 @dataclass(frozen=True)
 class Comparison:
     """`other` over `base`. What the data do not support is None, and `why` gives the reason in words for a reader.
+    `refusal` is that reason if it does not lie in the figures.
 
     `low`, `high`: the 95 % interval of the ratio. `pairs`: how many blocks were compared, 0 if the arms are not paired.
     `p_beyond`: p value against "the two differ by at most the margin" (two-sided). `p_within`: against "they differ by
@@ -134,6 +144,7 @@ class Comparison:
     margin: float
     better: Better
     why: str = ""
+    refusal: Refusal | None = None
     ratio: float | None = None
     low: float | None = None
     high: float | None = None
@@ -185,9 +196,9 @@ def compare(base: Arm, other: Arm, *, margin: float, better: Better) -> Comparis
     return _estimated(made, ranked, student)
 
 
-def refused(base: Arm, other: Arm, why: str, *, margin: float, better: Better) -> Comparison:
-    """A comparison that must not be made, such as one between different sessions. `why`: the reason."""
-    return Comparison(base, other, margin, better, why=why)
+def refused(base: Arm, other: Arm, refusal: Refusal, why: str, *, margin: float, better: Better) -> Comparison:
+    """A comparison that must not be made, such as one between different sessions. `why`: the reason in words."""
+    return Comparison(base, other, margin, better, why=why, refusal=refusal)
 
 
 def judge(family: Sequence[Comparison]) -> list[Comparison]:

@@ -10,6 +10,7 @@ from benchstudy.report import human
 from benchstudy.report.results import sessions
 from benchstudy.report.results.results import Results
 from benchstudy.report.scrutiny import disturbed
+from benchstudy.statistics.comparisons import Refusal
 
 IMPORTED = "imported: the time and the host of the measurement are unknown"
 Indexes = Sequence[Mapping[str, Any]]
@@ -17,9 +18,13 @@ Indexes = Sequence[Mapping[str, Any]]
 Measured = tuple[int, str, float, str]
 
 
-def crosses_sessions(why: str) -> bool:
-    """Whether a comparison was refused for lack of trials of one session, by the text `why` of `Comparability`."""
-    return any(word in why for word in ("session", "targets", "imported"))
+class Kept(NamedTuple):
+    """The trials of both sides that may be compared. `why`: what was left out, or why there are none."""
+
+    base: list[Measured]
+    other: list[Measured]
+    why: str = ""
+    refusal: Refusal | None = None  # if there are none
 
 
 class Conditions(NamedTuple):
@@ -59,10 +64,8 @@ class Comparability:
         """The key (session, block) of a trial. Trials with the same key are a pair."""
         return self._of[trial[1]].session, trial[0]
 
-    def kept(
-        self, base: Sequence[Measured], other: Sequence[Measured], names: Sequence[str]
-    ) -> tuple[list[Measured], list[Measured], str]:
-        """The trials of both sides that may be compared, and a text: what was left out, or why there are none.
+    def kept(self, base: Sequence[Measured], other: Sequence[Measured], names: Sequence[str]) -> Kept:
+        """The trials of both sides that may be compared.
 
         Trials are kept if the other side was measured under the same conditions. If there are several such conditions,
         such as two sessions of one study, only blocks are kept that both sides have under the same one. Otherwise a
@@ -71,31 +74,35 @@ class Comparability:
         of = [[self._of[trial[1]] for trial in side] for side in (base, other)]
         shared = {c for c in {*of[0]} & {*of[1]} if c.session is not None and not c.imported}
         if not shared:
-            return [], [], self._refusal(*of) or other_proof(self._given_to(base), self._given_to(other))
+            refusal = self._refusal(*of)
+            return Kept([], [], *refusal) if refusal else self._other_proof(base, other)
         unlike = self._unlike_sessions(shared, base, other)
         shared = {c for c in shared if c.session not in unlike}
         if not shared:
-            return [], [], other_proof(self._given_to(base), self._given_to(other))
+            return self._other_proof(base, other)
         sides = [[trial for trial in side if self._of[trial[1]] in shared] for side in (base, other)]
         if len(shared) > 1:
             places = [{(self._of[trial[1]], trial[0]) for trial in side} for side in sides]
             both = places[0] & places[1]
             sides = [[trial for trial in side if (self._of[trial[1]], trial[0]) in both] for side in sides]
             if not both:
-                return [], [], "no block has both cases in the same session"
+                return Kept([], [], "no block has both cases in the same session", Refusal.SESSIONS)
         if self._unit == "target":  # one disturbed target must not withhold the verdict on all others
             lost_blocks = {trial[0] for side in sides for trial in side if trial[1] in self._disturbed}
             sides = [[trial for trial in side if trial[0] not in lost_blocks] for side in sides]
         met = [[trial[1] for trial in side if trial[1] in self._disturbed] for side in sides]
         disturbance = disturbed.compared(names, met, [len(side) for side in sides])
         if disturbance:
-            return [], [], disturbance
+            return Kept([], [], disturbance, Refusal.DISTURBED)
         lost = len(base) + len(other) - sum(map(len, sides))
         why = (
             f"{human.plural(lost, self._unit)} left out: session, tool or verified cache state differ from the "
             f"counterpart's{', or it was disturbed' if self._unit == 'target' else ''}"
         )
-        return sides[0], sides[1], why if lost else ""
+        return Kept(sides[0], sides[1], why if lost else "")
+
+    def _other_proof(self, base: Sequence[Measured], other: Sequence[Measured]) -> Kept:
+        return Kept([], [], other_proof(self._given_to(base), self._given_to(other)), Refusal.CONDITIONS)
 
     def _given_to(self, trials: Sequence[Measured]) -> list[float | None]:
         return [self._given.get(trial[1]) for trial in trials]
@@ -112,18 +119,25 @@ class Comparability:
                 found.add(session)
         return found
 
-    def _refusal(self, base: Sequence[Conditions], other: Sequence[Conditions]) -> str:
-        """What differs between the sides, in words; empty if it is the verified cache state."""
+    def _refusal(self, base: Sequence[Conditions], other: Sequence[Conditions]) -> tuple[str, Refusal] | None:
+        """What differs between the sides, in words and as a value; None if it is the verified cache state."""
         if any(c.imported for c in (*base, *other)):
-            return IMPORTED
+            return IMPORTED, Refusal.SESSIONS
         a, b = (Counter(side).most_common(1)[0][0] for side in (base, other))
         if a.target != b.target:
             differences = self._environments(a.target, b.target)
-            return f"measured on different targets{': ' if differences else ''}{'; '.join(differences)}"
+            why = f"measured on different targets{': ' if differences else ''}{'; '.join(differences)}"
+            return why, Refusal.SESSIONS
         if a.session is None or b.session is None:
-            return "the session of a trial is unknown: tidy the study again"
+            return "the session of a trial is unknown: tidy the study again", Refusal.SESSIONS
         if a.session != b.session:
-            return f"not measured in the same session ({self._began(a.session)} and {self._began(b.session)})"
+            why = f"not measured in the same session ({self._began(a.session)} and {self._began(b.session)})"
+            return why, Refusal.SESSIONS
+        other_means = self._other_means(a, b)
+        return (other_means, Refusal.CONDITIONS) if other_means else None
+
+    @staticmethod
+    def _other_means(a: Conditions, b: Conditions) -> str:
         if a.instrument != b.instrument:
             return "measured by different versions of the measuring code"
         if a.tool != b.tool:

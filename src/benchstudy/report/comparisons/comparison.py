@@ -20,6 +20,7 @@ from benchstudy.statistics.comparisons import (
     Arm,
     Calibration,
     Comparison,
+    Refusal,
     Verdict,
     calibrate,
     compare,
@@ -180,12 +181,14 @@ class Comparisons:
             return compare(arm(0, sides[0]), arm(1, sides[1]), margin=margin, better=better)
         unfit = [f"{name}: {why}" for name, e in zip(names, (base, other), strict=True) if (why := self._why_not(e))]
         if unfit:
-            return refused(arm(0, sides[0]), arm(1, sides[1]), "; ".join(unfit), margin=margin, better=better)
-        *kept, why = self._comparability.kept(sides[0], sides[1], names)
-        if not all(kept):
-            return refused(arm(0, sides[0]), arm(1, sides[1]), why, margin=margin, better=better)
-        made = compare(arm(0, kept[0]), arm(1, kept[1]), margin=margin, better=better)
-        return replace(made, warnings=(*made.warnings, why)) if why else made
+            whole = (arm(0, sides[0]), arm(1, sides[1]))
+            return refused(*whole, Refusal.UNFIT, "; ".join(unfit), margin=margin, better=better)
+        kept = self._comparability.kept(sides[0], sides[1], names)
+        if kept.refusal:
+            whole = (arm(0, sides[0]), arm(1, sides[1]))
+            return refused(*whole, kept.refusal, kept.why, margin=margin, better=better)
+        made = compare(arm(0, kept.base), arm(1, kept.other), margin=margin, better=better)
+        return replace(made, warnings=(*made.warnings, kept.why)) if kept.why else made
 
     def _why_not(self, estimate: Estimate) -> str:
         return self._unfit(estimate.target, estimate.case) if self._unfit else ""

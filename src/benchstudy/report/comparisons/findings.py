@@ -52,6 +52,7 @@ def finding(
         "base_case": base["case"],
         "verdict": made.verdict.value,
         "why": made.why,
+        "refusal": made.refusal,
         "ratio": _finite(made.ratio),
         "low": _finite(made.low),
         "high": _finite(made.high),

@@ -18,7 +18,9 @@ from benchstudy.report.exhibits import cells
 from benchstudy.report.results.results import Estimate, Results
 from benchstudy.report.scrutiny import disturbed
 from benchstudy.report.tables.tables import Cell, Table
-from benchstudy.statistics.comparisons import Arm, Verdict, compare, judge, refused
+from benchstudy.statistics.comparisons import Arm, Refusal, Verdict, compare, judge, refused
+
+_SESSION = "session"
 
 
 @dataclass(frozen=True)
@@ -94,7 +96,7 @@ class FamilyPair:
     @property
     def is_withheld(self) -> bool:
         """Whether disturbed trials withheld a verdict."""
-        return any(disturbed.withheld(row.outcome.why) for row in self.rows)
+        return any(row.outcome.refusal is Refusal.DISTURBED for row in self.rows)
 
     @property
     def indexes(self) -> list[Mapping[str, Any]]:
@@ -112,7 +114,7 @@ class FamilyPair:
         asked = [metric for metric in self._metrics if metric in given]
         return asked if self._metrics else self.base.results.measured_for(given)
 
-    def _row(self, metric: str, target: str, case: str, apart: str) -> Row | None:
+    def _row(self, metric: str, target: str, case: str, apart: tuple[Refusal, str] | None) -> Row | None:
         places = ((self.base, target), (self.other, self.targets[target]))
         base, other = (side.results.estimate(metric, place, case) for side, place in places)
         if base is None or other is None or not (base.unit or other.unit):
@@ -122,11 +124,13 @@ class FamilyPair:
         declared = self.base.results.declared(metric)
         arms = [self._arm(side, estimate) for (side, _), estimate in zip(places, (base, other), strict=True)]
         made = compare(*arms, margin=margin, better=declared.better or "higher")
-        why = self._withheld(metric, (base, other))
-        if why:
-            made = refused(arms[0], arms[1], why, margin=margin, better=declared.better or "higher")
+        withheld = self._withheld(metric, (base, other))
+        if withheld:
+            made = refused(arms[0], arms[1], *withheld, margin=margin, better=declared.better or "higher")
         if made.ratio is not None and apart:
-            made = replace(made, verdict=Verdict.NONE, why="; ".join(filter(None, (made.why, apart))))
+            refusal, words = apart
+            why = "; ".join(filter(None, (made.why, words)))
+            made = replace(made, verdict=Verdict.NONE, refusal=refusal, why=why)
         name = self.base.results.case_name(target, case)
         return Row(
             metric, declared.title, unit, self.other.study, self.base.study, name, name, other.levels, base.levels, made
@@ -139,8 +143,8 @@ class FamilyPair:
             if found is not None and found.summary.median:
                 yield side, found
 
-    def _withheld(self, metric: str, estimates: tuple[Estimate, Estimate]) -> str:
-        """The reason why there is no ratio: different verified cache states, or disturbed trials; else empty."""
+    def _withheld(self, metric: str, estimates: tuple[Estimate, Estimate]) -> tuple[Refusal, str] | None:
+        """The reason why there is no ratio: different verified cache states, or disturbed trials."""
         sides = (self.base, self.other)
         trials = [
             [trial for trial, _, _ in side.results.by_case(metric).get((estimate.target, estimate.case), ())]
@@ -148,9 +152,10 @@ class FamilyPair:
         ]
         given = [[self._given[side.study].get(t) for t in of] for side, of in zip(sides, trials, strict=True)]
         if all(trials) and not is_one_proof(*given):
-            return other_proof(*given)
+            return Refusal.CONDITIONS, other_proof(*given)
         met = [[t for t in of if t in side.results.disturbed] for side, of in zip(sides, trials, strict=True)]
-        return disturbed.compared([side.study for side in sides], met, [len(of) for of in trials])
+        why = disturbed.compared([side.study for side in sides], met, [len(of) for of in trials])
+        return (Refusal.DISTURBED, why) if why else None
 
     def _arm(self, side: Side, estimate: Estimate) -> Arm:
         """The values of a side. Only blocks of the same, known session have the same name, so only these are pairs."""
@@ -166,20 +171,20 @@ class FamilyPair:
         names = tuple(blocks[trial] for trial in points["trial"])
         return Arm(side.study, estimate.unit, values, names, estimate.failed)
 
-    def _apart(self, target: str, case: str) -> str:
-        """The reason why no verdict is allowed: what the trials do not share, the session first; else empty."""
+    def _apart(self, target: str, case: str) -> tuple[Refusal, str] | None:
+        """The reason why no verdict is allowed: what the trials do not share, the session first."""
         sides = [
             side.conditions(place, case) for side, place in ((self.base, target), (self.other, self.targets[target]))
         ]
         every = [row for side in sides for row in side.select("imported", "session").iter_rows(named=True)]
         if any(row["imported"] for row in every):
-            return f"{IMPORTED}, and so is whether both are of the same session"
+            return Refusal.SESSIONS, f"{IMPORTED}, and so is whether both are of the same session"
         if any(row["session"] is None for row in every):
-            return "the session of a trial is unknown"
+            return Refusal.SESSIONS, "the session of a trial is unknown"
         found = [
             word
             for word, columns in (
-                ("session", ["session"]),
+                (_SESSION, ["session"]),
                 ("measuring code", ["instrument"]),
                 ("tool", ["tool", "tool_version", "tool_sha256"]),
             )
@@ -191,7 +196,8 @@ class FamilyPair:
         if mine is not None and its is not None and mine != its:
             changed = dict.fromkeys(difference.name.partition("[")[0] for difference in differences(mine, its))
             found.append(f"definition of the case ({', '.join(changed)})")
-        return f"not the same {', '.join(found)}" if found else ""
+        refusal = Refusal.SESSIONS if _SESSION in found else Refusal.CONDITIONS
+        return (refusal, f"not the same {', '.join(found)}") if found else None
 
     # -- how it is shown ---------------------------------------------------------------------------------------------
 

@@ -5,10 +5,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from benchstudy.report import human
-from benchstudy.report.comparisons.comparability import crosses_sessions
 from benchstudy.report.comparisons.comparison import Comparisons, Row
-from benchstudy.report.scrutiny import disturbed
-from benchstudy.statistics.comparisons import Verdict, tested
+from benchstudy.statistics.comparisons import Refusal, Verdict, tested
 
 
 def summarised(found: Comparisons, caption: str) -> dict[str, Any]:
@@ -42,7 +40,7 @@ def _lacking(rows: Sequence[Row]) -> dict[str, list[Row]]:
         "interval": [row for row in rows if row.outcome.low is None],
         "adjusted": [row for row in rows if row.outcome.p_beyond is not None and row.outcome.adjusted is None],
         "detectable": [r for r in rows if r.outcome.ratio is not None and r.outcome.smallest_detectable is None],
-        "session": [row for row in rows if row.outcome.ratio is None and crosses_sessions(row.outcome.why)],
+        "session": [row for row in rows if row.outcome.refusal is Refusal.SESSIONS],
     }
 
 
@@ -78,7 +76,7 @@ def _line(name: str, title: str, rows: list[Row]) -> dict[str, str]:
     said = [verdict for verdict in Verdict if counts[verdict]]
     verdicts = ", ".join(f"{v.counted} in {counts[v]}" if len(rows) > 1 else v.counted for v in said)
     reasons = {row.outcome.why for row in rows} if len(said) == 1 else set()
-    withheld = sum(disturbed.withheld(row.outcome.why) for row in rows)
+    withheld = sum(row.outcome.refusal is Refusal.DISTURBED for row in rows)
     if withheld and len(rows) > 1:
         reasons = {f"{withheld} of {len(rows)} withheld because of disturbed trials, which the page's table names"}
     ratios = [row.outcome.ratio for row in rows if row.outcome.ratio is not None]

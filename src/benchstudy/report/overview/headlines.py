@@ -2,27 +2,27 @@
 
 docs/reports.md states the rule. Only comparisons by metrics that cases are measured for are considered. Of those with
 the verdict better or worse, the one with the largest effect relative to its smallest detectable effect is chosen. If
-there is none, it is the best supported equivalence. If there is no verdict at all, it is the page's first answer.
+there is none, it is the best supported equivalence, and then the inconclusive comparison with the narrowest interval.
+If no comparison has an interval, it is the page's first answer.
 """
 
 import json
+import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from benchstudy.report import human
 from benchstudy.report.exhibits.exhibitfiles import ANSWER
-from benchstudy.report.scrutiny import disturbed
 from benchstudy.report.study.studyfacts import FamilyFacts
 from benchstudy.report.tables.tables import anchor
-from benchstudy.statistics.comparisons import Verdict
+from benchstudy.statistics.comparisons import Refusal, Verdict
 
 _RATES = ("1/s", "B/s")
 _MOST_ANSWERS = 2  # side by side, if nothing has a verdict
 _LONG_EVIDENCE = 100  # characters; an answer with longer evidence is shown alone
 _NO_FIGURE = "–"
-_DISTURBED = "Verdicts are withheld, because others used its host meanwhile."
 
 
 @dataclass(frozen=True)
@@ -53,14 +53,32 @@ def headline(family: FamilyFacts) -> Headline:
     """The headline of a family, chosen by the rule of this module."""
     compared = [(name, found) for name, _, found in compared_on(family)]
     judged = [(name, f) for name, aside, f in compared_on(family) if not aside]
-    for wanted in ((Verdict.BETTER, Verdict.WORSE), (Verdict.EQUIVALENT,)):
+    counted = _counted(f for _, f in compared)
+    withheld = sum(f["refusal"] == Refusal.DISTURBED for _, f in compared)
+    if withheld:
+        counted += f" {withheld} {'is' if withheld == 1 else 'are'} withheld, because others used the host meanwhile."
+    for wanted, how_telling in _CHOICE:
         of_kind = [(name, f) for name, f in judged if f["verdict"] in wanted and f["low"] is not None]
         if of_kind:
-            name, strongest = max(of_kind, key=lambda one: one[1]["strength"] or 0.0)
-            return _compared(family, name, strongest, _counted(f for _, f in compared))
-    counted = _counted(f for _, f in compared)
-    withheld = any(disturbed.withheld(f["why"]) for _, f in compared)
-    return _absolute(family, f"{counted} {_DISTURBED}" if withheld else counted)
+            name, most_telling = max(of_kind, key=lambda one: how_telling(one[1]))
+            return _compared(family, name, most_telling, counted)
+    return _absolute(family, counted)
+
+
+def _strength(found: Mapping[str, Any]) -> float:
+    return found["strength"] or 0.0
+
+
+def _precision(found: Mapping[str, Any]) -> float:
+    return -math.log(found["high"] / found["low"])
+
+
+# The verdicts in the order in which they are looked for, each with what makes one of its comparisons more telling.
+_CHOICE: Sequence[tuple[Sequence[Verdict], Callable[[Mapping[str, Any]], float]]] = (
+    ((Verdict.BETTER, Verdict.WORSE), _strength),
+    ((Verdict.EQUIVALENT,), _strength),
+    ((Verdict.INCONCLUSIVE,), _precision),
+)
 
 
 def compared_on(family: FamilyFacts) -> Iterator[tuple[str, bool, Mapping[str, Any]]]:

@@ -138,9 +138,6 @@ def unseen(results: Results) -> int:
     return results.counted.filter(~pl.col("imported").fill_null(False))["disturbed"].null_count()
 
 
-_NO_VERDICT = "disturbed in "
-
-
 def compared(names: Sequence[str], disturbed: Sequence[Sequence[str]], totals: Sequence[int]) -> str:
     """Why two cases get no verdict, with the disturbed trials of each; empty if none was disturbed."""
     if not any(disturbed):
@@ -149,9 +146,4 @@ def compared(names: Sequence[str], disturbed: Sequence[Sequence[str]], totals: S
         f"{len(trials)} of {human.plural(total, 'trial')} of {name}{f' ({_named(trials)})' if trials else ''}"
         for name, trials, total in zip(names, disturbed, totals, strict=True)
     )
-    return f"{_NO_VERDICT}{', '.join(sides)}: others took more of the host than the study allows"
-
-
-def withheld(why: str) -> bool:
-    """Whether a comparison got no verdict because of disturbed trials. `why` is the text that `compared` made."""
-    return why.startswith(_NO_VERDICT)
+    return f"disturbed in {', '.join(sides)}: others took more of the host than the study allows"

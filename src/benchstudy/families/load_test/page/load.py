@@ -287,10 +287,11 @@ class LoadTest:
 
         if not all(measured):
             return compare(arm(0, measured[0]), arm(1, measured[1]), margin=margin, better=better)
-        *kept, why = self._comparability.kept(measured[0], measured[1], names)
-        if not all(kept):
-            return refused(arm(0, measured[0]), arm(1, measured[1]), why, margin=margin, better=better)
-        return compare(arm(0, kept[0]), arm(1, kept[1]), margin=margin, better=better)
+        kept = self._comparability.kept(measured[0], measured[1], names)
+        if kept.refusal:
+            whole = (arm(0, measured[0]), arm(1, measured[1]))
+            return refused(*whole, kept.refusal, kept.why, margin=margin, better=better)
+        return compare(arm(0, kept.base), arm(1, kept.other), margin=margin, better=better)
 
     def _failed(self, target: str, case: str) -> int:
         rows = self.results.counted.filter((pl.col("target") == target) & (pl.col("case") == case))
