@@ -12,6 +12,7 @@ from sshd_hosts import SshdHost
 from benchstudy.model.errors import StudyError
 from benchstudy.model.study import parse_study
 
+TOKEN = "canary-session-token-3"
 CHECKSUMS = ("x-amz-checksum-", "x-amz-sdk-checksum-", "x-amz-trailer")
 
 
@@ -95,6 +96,21 @@ def test_other_keys_are_what_arrives(sshd: SshdHost, server: S3Server, root: Pat
     assert (client["multipart_threshold"], client["part_size"]) == (8 << 20, 5 << 20)
     assert (client["signature"], client["read_timeout_s"]) == ("s3v4", 30.0)
     assert all("AWS4-HMAC-SHA256" in headers["authorization"] for _, _, headers in proxy.requests)
+
+
+def test_temporary_keys_send_their_session_token_and_keep_it_secret(
+    sshd: SshdHost, server: S3Server, root: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("S3_TOKEN", TOKEN)
+    with Proxy(server) as proxy:
+        one = backend(proxy.url, session_token_env="S3_TOKEN")
+        trials = measured(root, sshd, [one], sizes=["100KB"], ops=["write", "read"], operations=1)
+    assert [trial.record.status for trial in trials] == ["ok", "ok"], [trial.record.cause for trial in trials]
+    # Uploads to read later are made by a process that keeps the keys, and removals by another one.
+    assert {method for method, _, _ in proxy.requests} >= {"PUT", "GET", "DELETE"}
+    assert {headers.get("x-amz-security-token") for _, _, headers in proxy.requests} == {TOKEN}
+    assert not [path for path in root.rglob("*") if path.is_file() and TOKEN.encode() in path.read_bytes()]
+    assert "session_token_env" not in trials[0].record.definition["backend"]
 
 
 def test_an_old_signature_is_sent_where_it_is_asked_for(sshd: SshdHost, server: S3Server, root: Path):

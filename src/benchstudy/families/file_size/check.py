@@ -5,7 +5,7 @@ import os
 from secrets import token_hex
 
 from benchstudy.families.file_size.config import FileSizeConfig, PathBackend, S3Backend
-from benchstudy.families.file_size.run import ACCESS_KEY, SECRET_KEY, as_argument, s3_request
+from benchstudy.families.file_size.run import KEYS_ON_HOST, as_argument, s3_request
 from benchstudy.measuring.hostcheck import HostCheck
 from benchstudy.model.clients import makes_load
 from benchstudy.model.errors import BenchstudyError
@@ -57,11 +57,10 @@ def _check_path(config: FileSizeConfig, backend: PathBackend, host: HostCheck) -
 def _check_s3(backend: S3Backend, host: HostCheck) -> None:
     where = f"backend {backend.name}"
     keys: dict[str, str] = {}
-    for name, variable in ((ACCESS_KEY, backend.access_key_env), (SECRET_KEY, backend.secret_key_env)):
-        if variable and not host.variable(variable, where):
+    for key, variable in backend.key_variables.items():
+        if not host.variable(variable, where):
             return
-        if variable:
-            keys[name] = os.environ[variable]
+        keys[KEYS_ON_HOST[key]] = os.environ[variable]
     if backend.endpoint_url is None:
         return
     try:

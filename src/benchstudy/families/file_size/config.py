@@ -17,6 +17,7 @@ from benchstudy.model.units import DurationField, Size, SizeField
 
 # The secrets that an S3 service of the study declares.
 SERVICE_KEYS = ("access_key", "secret_key")
+SESSION_TOKEN = "session_token"
 _BLOCK = 4096
 _SMALLEST_CHUNK = 128 * 1024
 _SMALLEST_PART = 5 * 1024**2  # S3 refuses smaller ones
@@ -81,6 +82,11 @@ class S3Backend(_Backend):
     prefix: str = Field("", description="prefix of benchstudy/<study>/<session>/")
     access_key_env: str | None = Field(None, description="environment variable of the controller with the key ID")
     secret_key_env: str | None = Field(None, description="environment variable of the controller with the secret key")
+    session_token_env: str | None = Field(
+        None,
+        description="environment variable of the controller with the session token, for temporary keys; they must stay "
+        "valid until the session ends",
+    )
     addressing_style: Literal["auto", "path", "virtual"] = Field(
         "auto",
         description="where the bucket's name stands: in the path, in the host name (virtual), or as boto3 decides",
@@ -141,9 +147,19 @@ class S3Backend(_Backend):
     def _keys_come_in_pairs(self) -> "S3Backend":
         if (self.access_key_env is None) != (self.secret_key_env is None):
             raise ValueError("give access_key_env and secret_key_env, or neither (the host then uses its own role)")
+        if self.session_token_env is not None and self.access_key_env is None:
+            raise ValueError(
+                "session_token_env: give access_key_env and secret_key_env of the same keys, too"
+            )
         if self.endpoint_url is not None and (self.accelerate or self.dualstack):
             raise ValueError("accelerate and dualstack need Amazon's own endpoints: leave out endpoint_url")
         return self
+
+    @property
+    def key_variables(self) -> dict[str, str]:
+        """The controller's environment variables with the keys, by what they hold: `access_key`, …"""
+        given = (self.access_key_env, self.secret_key_env, self.session_token_env)
+        return {key: name for key, name in zip((*SERVICE_KEYS, SESSION_TOKEN), given, strict=True) if name}
 
     @property
     def threshold(self) -> Size:

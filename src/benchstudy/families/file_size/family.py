@@ -17,7 +17,7 @@ from benchstudy.model.metrics import Metric
 from benchstudy.model.units import Size
 
 # The names of the keys' variables and the list of sizes may change without changing a case.
-_NO_PART_OF_A_CASE = {"access_key_env", "secret_key_env", "same_as", "sizes"}
+_NO_PART_OF_A_CASE = {"access_key_env", "secret_key_env", "session_token_env", "same_as", "sizes"}
 
 
 class FileSize(Family[FileSizeConfig]):

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from benchstudy.families.file_size.answer import LOAD, read_answer
-from benchstudy.families.file_size.config import SERVICE_KEYS, FileSizeConfig, PathBackend, S3Backend
+from benchstudy.families.file_size.config import SERVICE_KEYS, SESSION_TOKEN, FileSizeConfig, PathBackend, S3Backend
 from benchstudy.families.shared.folders import wrong_file_system
 from benchstudy.hosts.agent import Command
 from benchstudy.hosts.errors import ServiceFailed
@@ -18,7 +18,8 @@ from benchstudy.model.errors import TrialFailed
 from benchstudy.model.family import Case, ParseError
 from benchstudy.model.units import Size
 
-ACCESS_KEY, SECRET_KEY = "BENCHSTUDY_S3_ACCESS_KEY", "BENCHSTUDY_S3_SECRET_KEY"
+# The variables that on_host/s3_objects.py reads, by what they hold.
+KEYS_ON_HOST = {key: f"BENCHSTUDY_S3_{key.upper()}" for key in (*SERVICE_KEYS, SESSION_TOKEN)}
 
 
 def run_trial(case: Case, trial: TrialContext[FileSizeConfig]) -> None:
@@ -139,15 +140,11 @@ def _on_s3(
 
 
 def _s3_keys(trial: TrialContext, backend: S3Backend) -> dict[str, str]:
-    if backend.access_key_env and backend.secret_key_env:
-        return {
-            ACCESS_KEY: trial.secret(backend.access_key_env),
-            SECRET_KEY: trial.secret(backend.secret_key_env),
-        }
-    if backend.service:
+    found = {key: trial.secret(variable) for key, variable in backend.key_variables.items()}
+    if not found and backend.service:
         secrets = trial.service(backend.service).secrets
-        return dict(zip((ACCESS_KEY, SECRET_KEY), (secrets[name] for name in SERVICE_KEYS), strict=True))
-    return {}
+        found = {key: secrets[key] for key in SERVICE_KEYS}
+    return {KEYS_ON_HOST[key]: text for key, text in found.items()}
 
 
 def _hold_object(
@@ -158,7 +155,7 @@ def _hold_object(
     A process on the host keeps the keys. It removes the object at the end of the session, or if the controller is gone.
     Returns the path of the file with the SHA-256, and the note for trials.
     """
-    of_variable = dict(zip((ACCESS_KEY, SECRET_KEY), SERVICE_KEYS, strict=True))
+    of_variable = {variable: key for key, variable in KEYS_ON_HOST.items()}
     service = services.Service(
         role=role,
         argv=trial.agent_argv("file_size:main", as_argument(request), role=role),

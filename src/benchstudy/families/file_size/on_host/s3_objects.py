@@ -21,6 +21,7 @@ FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 8.0
 SIGNATURES = {"auto": None, "v4": "s3v4", "v2": "s3"}  # the names in botocore
 # The environment carries the keys, because every user can read the arguments of a process.
 ACCESS_KEY, SECRET_KEY = "BENCHSTUDY_S3_ACCESS_KEY", "BENCHSTUDY_S3_SECRET_KEY"
+SESSION_TOKEN = "BENCHSTUDY_S3_SESSION_TOKEN"
 REHEARSAL_BYTES = 4096
 UPLOADED, HELD, RELEASE = (
     "uploaded",
@@ -122,6 +123,7 @@ class _Bucket:
             region_name=request["region"],
             aws_access_key_id=os.environ.get(ACCESS_KEY),
             aws_secret_access_key=os.environ.get(SECRET_KEY),
+            aws_session_token=os.environ.get(SESSION_TOKEN),
             config=Config(
                 retries={"total_max_attempts": 1},
                 connect_timeout=request["connect_timeout_s"],
