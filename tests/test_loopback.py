@@ -52,6 +52,13 @@ def test_a_remote_brings_it_up_and_takes_it_down(state):
     assert loopback.running_sshd(state) is None
 
 
+def test_its_folder_may_have_letters_of_any_language_and_blanks(tmp_path):
+    state = tmp_path / "Läufe von 北京"
+    with loopback.running(state):
+        assert loopback.running_sshd(state)
+    assert loopback.running_sshd(state) is None
+
+
 def test_nothing_of_the_users_own_is_read_or_written(state, tmp_path, monkeypatch):
     home = tmp_path / "home"
     (home / ".ssh").mkdir(parents=True)

@@ -169,7 +169,14 @@ def running_sshd(state: Path) -> int | None:
         return None
     # The system reuses pids: only a process that names our own configuration is ours. sshd rewrites its
     # title to one string, in which the arguments stay readable.
-    return pid if b"sshd" in argv and os.fsencode(state / "sshd_config") in argv and owner == os.getuid() else None
+    config = os.fsencode(state / "sshd_config")
+    is_ours = b"sshd" in argv and (config in argv or _in_title(config) in argv)
+    return pid if is_ours and owner == os.getuid() else None
+
+
+def _in_title(path: bytes) -> bytes:
+    """A path as sshd writes it into its title: `\\303\\274` for each byte of "ü"."""
+    return b"".join(bytes([b]) if 0x20 <= b < 0x7F else b"\\%03o" % b for b in path)
 
 
 def _stop_sshd(state: Path) -> None:
