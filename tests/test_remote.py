@@ -126,6 +126,30 @@ class TestConnecting:
                 remote.reconnect(30)
             assert authentications(server) - before <= 1
 
+    def test_a_connection_lost_during_login_is_not_a_refused_key_and_is_tried_again(self, tmp_path, monkeypatch):
+        log_in, times = ssh_transport.Transport.auth_publickey, []
+
+        def lost_at_first(transport, *given):
+            times.append(transport)
+            if len(times) <= 2:
+                server.drop_connections()
+            return log_in(transport, *given)
+
+        monkeypatch.setattr(ssh_transport.Transport, "auth_publickey", lost_at_first)
+        with SshdHost(tmp_path) as server:
+            with pytest.raises(Unreachable, match="was lost during login"):
+                Remote("box", server.host).connect()
+            with Remote("box", server.host).reconnect(30) as remote:
+                assert remote.run(["true"]).exit_status == 0
+        assert len(times) == 3
+
+    def test_a_host_that_allows_too_few_tries_leads_to_identity_file(self, tmp_path):
+        with SshdHost(tmp_path, options=["MaxAuthTries 1"]) as server:
+            other = tmp_path / "other"
+            make_key(other)
+            with pytest.raises(Unreachable, match="name the right one with identity_file"):
+                Remote("box", server.host.model_copy(update={"identity_file": str(other)})).connect()
+
     def test_key_with_passphrase_names_ssh_add(self, server, tmp_path):
         key = tmp_path / "locked"
         subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "secret", "-f", str(key)], check=True)

@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from cryptography.hazmat.primitives.serialization.ssh import SSHCertificate, load_ssh_public_identity
 
 from benchstudy.hosts.ssh_config import Endpoint
-from benchstudy.hosts.ssh_errors import AuthenticationFailed, why
+from benchstudy.hosts.ssh_errors import AuthenticationFailed, Unreachable, why
 from benchstudy.hosts.ssh_transport import Transport
 
 # OpenSSH's MaxAuthTries: with one more key the server disconnects, which looks like a network fault.
@@ -23,7 +23,10 @@ MOST_KEYS_TRIED = 6
 
 
 def authenticate(where: str, endpoint: Endpoint, transport: Transport) -> None:
-    """Tries each key once. Raises AuthenticationFailed with a list of what was tried."""
+    """Tries each key once.
+
+    Raises AuthenticationFailed with a list of what was tried, and Unreachable if the connection is lost meanwhile.
+    """
     tried: list[str] = []
     for label, key in _candidate_keys(endpoint, tried):
         if sum("refused" in attempt for attempt in tried) == MOST_KEYS_TRIED:
@@ -36,13 +39,14 @@ def authenticate(where: str, endpoint: Endpoint, transport: Transport) -> None:
             raise AuthenticationFailed(
                 f"{where}: {endpoint} accepts no keys, only {', '.join(error.allowed_types)}; benchstudy uses keys only"
             ) from error
-        except paramiko.AuthenticationException as error:
-            tried.append(f"{label}: refused ({error})")
         except (paramiko.SSHException, EOFError, OSError) as error:
-            tried.append(f"{label}: the host hung up ({why(error)})")
-            break
-        if not transport.is_active():
-            break
+            if not transport.is_active():  # the library calls this a refusal, too
+                refused = f", after it refused {len(tried)}: {'; '.join(tried)}" if tried else ""
+                raise Unreachable(
+                    f"{where}: the connection to {endpoint} was lost during login, with {label} "
+                    f"({why(error)}){refused}. If the host allows fewer tries than you have keys, name the right one with identity_file"
+                ) from error
+            tried.append(f"{label}: refused ({error})")
     raise AuthenticationFailed(
         f"{where}: {endpoint} accepts none of these keys for the user {endpoint.user!r}: "
         f"{'; '.join(tried) or 'there is no key'}. Put the public key into that user's ~/.ssh/authorized_keys, or "

@@ -148,9 +148,7 @@ class S3Backend(_Backend):
         if (self.access_key_env is None) != (self.secret_key_env is None):
             raise ValueError("give access_key_env and secret_key_env, or neither (the host then uses its own role)")
         if self.session_token_env is not None and self.access_key_env is None:
-            raise ValueError(
-                "session_token_env: give access_key_env and secret_key_env of the same keys, too"
-            )
+            raise ValueError("session_token_env: give access_key_env and secret_key_env of the same keys, too")
         if self.endpoint_url is not None and (self.accelerate or self.dualstack):
             raise ValueError("accelerate and dualstack need Amazon's own endpoints: leave out endpoint_url")
         return self
