@@ -12,14 +12,16 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from agent_folders import agent_folder
 from sshd_hosts import SshdHost
 from waiting import runs, until
 
-from benchstudy.hosts import connection, transfer
+from benchstudy.hosts import connection, heartbeats, line, transfer
 from benchstudy.hosts.agent import Command, HostAgent, HostBusy, HostRefused, LockLost, ServiceFailed
+from benchstudy.hosts.heartbeats import Heartbeats
 from benchstudy.hosts.remote import CommandTimeout, ContentRefused, Remote
 from benchstudy.measuring.hostcheck import HostCheck
 from benchstudy.measuring.state import HostConnection
@@ -369,11 +371,33 @@ def test_a_lock_that_somebody_else_holds_in_silence_names_the_process_and_its_us
 
 @pytest.mark.fault(21)
 def test_a_clock_that_is_set_in_mid_session_is_told_once(agent, events):
-    told, moment = len(events), time.time()
+    told, beats = len(events), Heartbeats()
     for ahead_s in (0.0, 0.1, 7200.0, 7200.1):
-        agent.note_clock(moment, moment + 0.01, {"wall": moment + ahead_s})
+        asked = json.loads(beats.question())
+        agent.note_clock(beats, {**asked, "wall": time.time() + ahead_s})
     assert [event for event in events[told:] if "clock" in event] == ["alpha: its clock was set by +7200.0 s"]
     assert agent.last_clock_offset_s == pytest.approx(7200, abs=1)
+
+
+def test_a_late_answer_belongs_to_its_own_heartbeat_and_sets_no_clock(agent, events, monkeypatch):
+    told, beats, began = len(events), Heartbeats(), time.time()
+    now = SimpleNamespace(time=lambda: began, monotonic=time.monotonic)
+    for module in (heartbeats, line):
+        monkeypatch.setattr(module, "time", now)
+
+    def answered(question, at_s):
+        return {**json.loads(question), "wall": began + at_s}
+
+    agent.note_clock(beats, answered(beats.question(), 0.0))
+    # The host answers at once. The path then holds the answer back until just after the next heartbeat was sent.
+    late = answered(beats.question(), 0.0)
+    now.time = lambda: began + 30.0
+    in_time = answered(beats.question(), 30.0)
+    agent.note_clock(beats, late)
+    agent.note_clock(beats, in_time)
+    assert not events[told:] and agent.last_clock_offset_s == pytest.approx(0.0, abs=0.001)
+    with pytest.raises(HostRefused, match="answers the heartbeat 2, which was not sent or is answered already"):
+        agent.note_clock(beats, late)
 
 
 @pytest.mark.fault(5, 6)

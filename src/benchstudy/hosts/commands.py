@@ -11,6 +11,7 @@ from typing import Any
 from uuid import uuid4
 
 from benchstudy.hosts.errors import HostRefused, understood
+from benchstudy.hosts.heartbeats import Heartbeats
 from benchstudy.hosts.line import AgentLine
 from benchstudy.hosts.remote import ConnectionLost, RemoteProcess
 from benchstudy.model.services import Confinement, Limits
@@ -158,6 +159,7 @@ class SupervisedRun:
         self._told_to_stop = False
         self._together = command.together
         self._asked = self._is_prepared = self._told_to_start = False
+        self._beats = Heartbeats()
         self._spec = {
             "uuid": self.uuid,
             "session": session,
@@ -207,7 +209,7 @@ class SupervisedRun:
         try:
             if first:
                 process.write_line(json.dumps(self._spec).encode())
-            sent, told = 0.0, False
+            told = False
             next_beat = time.monotonic()
             while True:
                 wait_s = max(0.0, next_beat - time.monotonic())
@@ -218,16 +220,15 @@ class SupervisedRun:
                     process.write_line(b'{"stop": true}')
                     told = self._told_to_stop = True
                 if line is None and self._together is not None and not (self._told_to_start or self._asked or told):
-                    sent = time.time()
                     self._wait_at_the_gate(process, self._together)
                 elif line is None and time.monotonic() >= next_beat:
-                    sent, next_beat = time.time(), time.monotonic() + self._agent.beat_s
-                    process.write_line(b'{"beat": 0}')
+                    next_beat = time.monotonic() + self._agent.beat_s
+                    process.write_line(self._beats.question())
                 if line is None:
                     continue
                 message = self._agent.message(line)
                 if "beat" in message:
-                    self._agent.note_clock(sent, time.time(), message)
+                    self._agent.note_clock(self._beats, message)
                     self._asked = False
                     if message.get("prepared") and not self._is_prepared and self._together is not None:
                         self._is_prepared = True
@@ -248,7 +249,7 @@ class SupervisedRun:
             process.write_line(json.dumps({"start_at": opens_at + place.offset_s}).encode())
             self._told_to_start = True
         else:
-            process.write_line(b'{"beat": 0, "prepared": true}')
+            process.write_line(self._beats.question(prepared=True))
             self._asked = True
 
     def _raise_if_agent_failed(self, process: RemoteProcess) -> None:

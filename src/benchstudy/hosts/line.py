@@ -3,7 +3,6 @@
 What a session does with it is in `agent.py`.
 """
 
-import json
 import os
 import tempfile
 import threading
@@ -16,6 +15,7 @@ from typing import Any, NamedTuple, Self, TypeVar
 from benchstudy.hosts.agent_files import BOOTSTRAP, agent_sources, digest, write_agent
 from benchstudy.hosts.desk import HostDesk
 from benchstudy.hosts.errors import HostRefused, understood
+from benchstudy.hosts.heartbeats import Heartbeats
 from benchstudy.hosts.remote import CommandFailed, ConnectionFailed, ConnectionLost, Remote
 from benchstudy.model.files import json_of
 
@@ -170,9 +170,11 @@ class AgentLine:
         """The host's wall clock minus this machine's, as measured by the heartbeats."""
         return self._offset[1] if self._offset else None
 
-    def note_clock(self, sent: float, received: float, answer: Mapping[str, Any]) -> None:
-        """Learn from one question and answer; the fastest round trip is the most precise. Raises HostRefused."""
+    def note_clock(self, beats: Heartbeats, answer: Mapping[str, Any]) -> None:
+        """Learn from an answer that came now; the fastest round trip is the most precise. Raises HostRefused."""
+        received = time.time()
         with understood(self.remote.name):
+            sent = beats.sent(answer)
             round_trip, offset = received - sent, answer["wall"] - (sent + received) / 2
             if not abs(offset) < _FARTHEST_CLOCK_S:
                 raise ValueError(f"its clock is at {answer['wall']} s")
@@ -200,14 +202,14 @@ class AgentLine:
     def clock(self) -> HostClock:
         """The host's wall clock, asked now."""
         self._offset = None
+        beats = Heartbeats()
         with self.remote.open(self.argv("clock")) as process:
-            for number in range(4):
-                sent = time.time()
-                process.write_line(json.dumps({"beat": number}).encode())
+            for _ in range(4):
+                process.write_line(beats.question())
                 line = process.read_line(30.0)
                 if not line:
                     raise HostRefused(f"{self.remote.name}: the agent does not report the time: {process.stderr_tail}")
-                self.note_clock(sent, time.time(), self.message(line))
+                self.note_clock(beats, self.message(line))
         assert self._offset is not None, "four answers were noted"
         return HostClock(self._offset[1], self._offset[0] / 2)
 

@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import Any
 
 from benchstudy.hosts.errors import HostBusy, LockLost, understood
+from benchstudy.hosts.heartbeats import Heartbeats
 from benchstudy.hosts.interrupts import interruptible
 from benchstudy.hosts.line import AgentLine
 from benchstudy.hosts.remote import ConnectionFailed, ConnectionLost, RemoteProcess
@@ -30,7 +31,8 @@ class HostLock:
         self._folder = f"{agent.work_dir}/sessions/{session}"
         self._ending = threading.Event()
         self._hurry = threading.Event()
-        self._answered, self._answer = threading.Condition(), 0  # how many heartbeats were
+        self._beats = Heartbeats()
+        self._answered, self._answer = threading.Condition(), 0  # the number of the last heartbeat that was
         self._heard = time.monotonic()
         self._problem: Exception | None = None
         self._boot_id: str | None = None
@@ -80,7 +82,7 @@ class HostLock:
         """Ask the keeper now. Raises LockLost if we no longer hold the host."""
         deadline = time.monotonic() + self._agent.lease_s
         with self._answered:
-            wanted = self._answer + 2  # the next answer may be to an earlier question
+            wanted = self._beats.last + 1
             while self._answer < wanted and self._problem is None and time.monotonic() < deadline:
                 self._hurry.set()
                 with interruptible():
@@ -112,9 +114,6 @@ class HostLock:
         try:
             while not self._ending.is_set():
                 self._agent.retrying(self._beat)
-                with self._answered:
-                    self._answer += 1
-                    self._answered.notify_all()
                 self._hurry.wait(self._agent.beat_s)
                 self._hurry.clear()
         except Exception as error:  # any error: one that ended this thread would go unnoticed
@@ -137,15 +136,16 @@ class HostLock:
 
     def _beat(self) -> None:
         keeper = self._attached()
-        sent = time.time()
-        keeper.write_line(b'{"beat": 0}')
-        message = self._read(keeper, self._agent.lease_s)
-        if message is None:
-            return  # a dead line raises ConnectionLost by itself
-        if "beat" not in message:
-            raise self._lost(message)
-        self._heard = time.monotonic()
-        self._agent.note_clock(sent, time.time(), message)
+        keeper.write_line(self._beats.question())
+        # Without an answer, it is asked again: a dead line raises ConnectionLost by itself.
+        while self._answer < self._beats.last and (message := self._read(keeper, self._agent.lease_s)) is not None:
+            if "beat" not in message:
+                raise self._lost(message)
+            self._heard = time.monotonic()
+            self._agent.note_clock(self._beats, message)
+            with self._answered:
+                self._answer = message["beat"]
+                self._answered.notify_all()
 
     def _lost(self, answer: Mapping[str, Any]) -> LockLost:
         """The reason, from the host's last answer and the time since then."""

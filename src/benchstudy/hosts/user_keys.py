@@ -44,7 +44,8 @@ def authenticate(where: str, endpoint: Endpoint, transport: Transport) -> None:
                 refused = f", after it refused {len(tried)}: {'; '.join(tried)}" if tried else ""
                 raise Unreachable(
                     f"{where}: the connection to {endpoint} was lost during login, with {label} "
-                    f"({why(error)}){refused}. If the host allows fewer tries than you have keys, name the right one with identity_file"
+                    f"({why(error)}){refused}. If the host allows fewer tries than you have keys, name the right one "
+                    "with identity_file"
                 ) from error
             tried.append(f"{label}: refused ({error})")
     raise AuthenticationFailed(
