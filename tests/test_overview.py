@@ -189,6 +189,15 @@ def test_a_load_is_asked_for_its_loop_its_warm_up_its_window_and_its_generator(b
     assert "missing in: http_concurrency: nginx · ab · 10 (6 of 6 trials)" in lacking["offered"].text
 
 
+def test_a_study_in_which_nothing_worked_says_so_and_why(bare_project):
+    tables = Tables(bare_project, "embedded", "http_concurrency")
+    for block in range(1, 7):
+        tables.add(LOAD, block, {}, status="failed", cause="there is no ab" if block > 1 else "connection lost")
+    tables.write()
+    state = StudyIndex(facts_of(bare_project, {"http_concurrency": lambda page: page.weaknesses()})).state
+    assert state.startswith("No trial succeeded: 6 of 6 failed, 5 of them with this cause: there is no ab; ")
+
+
 def test_that_the_mix_was_told_apart_is_what_the_page_noted_and_no_name_of_a_file(bare_project):
     write_load(bare_project, databases=("mariadb",))
 

@@ -101,11 +101,19 @@ def measured(tmp_path_factory) -> Project:
         patch.setenv("IMPORTED_INTO", str(imported_into(project)))
         patch.setenv("BENCHSTUDY_PRELOADED", "1")  # one process per job, because a fork ends without running this
         project.run("python", "-c", STARTING)
-        report(project)
+        (folder / "said").write_text(report(project).stderr)
     telling.unlink()
     assert len(trials(project)) == 2  # cases
     assert (project.root / "reports/index.html").is_file()
     return project
+
+
+def test_a_command_says_at_its_end_what_was_found_and_where_to_read_it(measured):
+    lines = (measured.root.parent / "said").read_text().splitlines()
+    at = lines.index("reports/tiny/index.html")
+    state, found = lines[at - 2 : at]
+    assert state.startswith("tiny: 2 trials, 0 failed; "), state
+    assert re.fullmatch(r"  Files by size: Write.* ms \(n = 1.*\)", found), found
 
 
 def test_nothing_changed_means_nothing_to_do(measured):

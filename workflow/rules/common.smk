@@ -8,6 +8,7 @@ from pathlib import Path
 from snakemake.exceptions import WorkflowError
 
 from benchstudy.jobs import inputs, madetables, snakemake_adapter
+from benchstudy.jobs.found import what_was_found
 from benchstudy.jobs.running import begin, not_confirmed
 from benchstudy.measuring import confirmed
 from benchstudy.measuring.raw import index_problem
@@ -365,7 +366,7 @@ STANDS_FOR = {}
 
 
 def planned_jobs():
-    """Rule and wildcards of each job that is about to run."""
+    """Rule and wildcards of each job of the command."""
     for rule, wildcards in snakemake_adapter.planned_jobs(workflow):
         yield from STANDS_FOR[rule]() if rule in STANDS_FOR else [(rule, wildcards)]
 

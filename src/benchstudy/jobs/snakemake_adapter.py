@@ -228,8 +228,9 @@ def restore_unfinished(folder: Path) -> None:
 
 
 def planned_jobs(workflow: Any) -> list[tuple[str, dict[str, str]]]:
-    """Rule and wildcards of each job that is about to run; known when `onstart` is called."""
-    return [(job.rule.name, dict(job.wildcards_dict)) for job in workflow.dag.needrun_jobs()]
+    """Rule and wildcards of each job of the command; known from `onstart` on."""
+    jobs = workflow.dag.needrun_jobs(exclude_finished=False)
+    return [(job.rule.name, dict(job.wildcards_dict)) for job in jobs]
 
 
 def is_forced(workflow: Any, names: Iterable[str]) -> bool:

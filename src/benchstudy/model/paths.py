@@ -76,6 +76,9 @@ def published(root: Path) -> Path:
     return nearest(root, PUBLISHED)
 
 
+STUDY_SUMMARY = "study.json"  # in the folder of a study's reports
+
+
 def reports(root: Path) -> Path:
     """Published output: pages with their figures and tables. Only jobs write there."""
     return root / "reports"

@@ -6,10 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from benchstudy.model.files import write_atomically
+from benchstudy.model.paths import STUDY_SUMMARY
 from benchstudy.report.overview.headlines import Headline
 from benchstudy.report.tables.tables import link
-
-SUMMARY = "study.json"
 
 
 def write_summary(
@@ -22,7 +21,7 @@ def write_summary(
     """
     said = {"name": name, "title": title, "question": question, "measured": list(measured), "state": state}
     told = said | {"headlines": [found.plain for found in headlines]}
-    write_atomically(folder / SUMMARY, json.dumps(told, ensure_ascii=False, indent=1) + "\n")
+    write_atomically(folder / STUDY_SUMMARY, json.dumps(told, ensure_ascii=False, indent=1) + "\n")
 
 
 def listed(reports: Path) -> list[dict[str, Any]]:
@@ -43,7 +42,7 @@ def comparisons(reports: Path) -> list[dict[str, str]]:
 
 
 def _listed(folder: Path) -> dict[str, Any]:
-    path = folder / SUMMARY
+    path = folder / STUDY_SUMMARY
     told: Mapping[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
     here = link(f"{folder.name}/")
     headlines = [{**found, "href": here + found["href"].removeprefix("./")} for found in told.get("headlines", ())]

@@ -30,6 +30,7 @@ from benchstudy.statistics.comparisons import Tested, Verdict, standing
 Markup = markupsafe.Markup
 # The first page takes five minutes to read; the linked pages have everything.
 _MOST_LINES, _LONGEST_POINT, _LONGEST_TEXT = 6, 150, 240
+_NO_CAUSE = "no cause recorded"
 
 
 class StudyIndex:
@@ -96,6 +97,9 @@ class StudyIndex:
         lost = total["trials"] and total["failed"] + total["timeout"]
         counts = Counter(answer.status for _, answer in self._answered)
         parts = [f"{human.plural(total['trials'], 'trial')}, {lost} failed"]
+        if lost and not total["ok"]:
+            cause, times = self._causes().most_common(1)[0]
+            parts = [f"No trial succeeded: {lost} of {lost} failed, {times} of them with this cause: {cause}"]
         parts += [f"{human.plural(len(self._problems()), 'session')} cut short"] if self._problems() else []
         parts.append(f"{counts['satisfied']} of {counts.total()} checks satisfied, {counts['not satisfied']} open")
         return "; ".join(parts)
@@ -268,6 +272,11 @@ class StudyIndex:
             if family.results.disturbed
         ]
 
+    def _causes(self) -> Counter[str]:
+        """The causes of failed trials, shortened, each with its count."""
+        failed = [results.counted.filter(pl.col("status") != "ok")["cause"] for results in self._results.values()]
+        return Counter(self._shortened(cause or _NO_CAUSE) for causes in failed for cause in causes)
+
     def _failures(self, name: str, results: Results) -> list[dict[str, Any]]:
         """One row per case with all its causes, each with its count and a link to the first such trial."""
         if results.has_many_targets:
@@ -279,7 +288,7 @@ class StudyIndex:
             total = len(results.outcomes[target, case])
             causes = [
                 {
-                    "text": self._shortened(cause or "no cause recorded"),
+                    "text": self._shortened(cause or _NO_CAUSE),
                     "count": group.height,
                     "href": self._trial_link(results, group["trial"][0]),
                 }
