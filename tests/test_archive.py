@@ -26,7 +26,7 @@ from s3_server import ACCESS, SECRET, Proxy, S3Server, VersityServer
 from test_old_store import STORES, different_cells, tables
 from waiting import until
 
-from benchstudy.archive.bucket import DamagedObject
+from benchstudy.archive.bucket import Bucket, DamagedObject
 from benchstudy.archive.manifests import NOT_HELD
 from benchstudy.archive.packs import unpack
 from benchstudy.commands.cli import main
@@ -246,6 +246,22 @@ def test_a_flipped_byte_on_the_server_comes_into_no_clone(origin, clone, archive
     assert origin.run("push", *archive.words, *STUDY)["sent"] == 1
     clone.run("pull", *archive.words, *STUDY)
     assert clone.tables().keys() == tables_of_origin.keys()
+
+
+@pytest.mark.server
+@pytest.mark.build
+def test_an_object_that_sends_more_than_it_should_is_damaged_and_not_kept(archive, monkeypatch):
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", ACCESS)
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
+    bucket = Bucket(archive.words[0], archive.server.url)
+    content = os.urandom(5_000_000)
+    sha256 = hashlib.sha256(content).hexdigest()
+    bucket.put_if_absent("object", content, sha256)
+    assert bucket.get("object", io.BytesIO(), len(content)) == sha256
+    into = io.BytesIO()
+    with pytest.raises(DamagedObject, match="object: altered: it has more than its 2000000 B"):
+        bucket.get("object", into, 2_000_000)
+    assert into.tell() <= 2_000_000
 
 
 def flip(path: Path) -> None:

@@ -160,24 +160,24 @@ class Bucket:
             time.sleep(1)
         return False
 
-    def get(self, name: str, into: IO[bytes], first: int | None = None) -> str:
-        """Write an object, or its `first` bytes, to an empty file. Returns their SHA-256.
+    def get(self, name: str, into: IO[bytes], size: int, *, part: bool = False) -> str:
+        """Write an object of `size` bytes, or with `part` its first `size` ones, to an empty file.
 
-        Raises DamagedObject if the object is gone.
+        Returns the SHA-256 of what arrived. Raises DamagedObject if the object is gone, or sends more than that.
         """
         from botocore.exceptions import ClientError, HTTPClientError, IncompleteReadError
 
-        part = {} if first is None else {"Range": f"bytes=0-{first - 1}"}
+        ranged = {"Range": f"bytes=0-{size - 1}"} if part else {}
         with self._in_words():
             for attempt in count(1):
                 try:
-                    found = self._client.get_object(Bucket=self._bucket, Key=self._prefix + name, **part)
+                    found = self._client.get_object(Bucket=self._bucket, Key=self._prefix + name, **ranged)
                 except ClientError as error:
                     if _status(error) == 404 and _code(error) not in _WAYS:
                         raise DamagedObject(f"{self.url}/{name}: is gone") from None
                     raise
                 try:
-                    return _copied(found["Body"], into)
+                    return _copied(found["Body"], into, size, f"{self.url}/{name}")
                 except (HTTPClientError, IncompleteReadError):
                     # A truncated answer does not mean a damaged object; boto3 retries only before the body begins.
                     if attempt == _ATTEMPTS:
@@ -233,11 +233,14 @@ def _client(endpoint_url: str | None) -> Any:
     return Session().client("s3", endpoint_url=endpoint_url, config=settings)
 
 
-def _copied(body: Any, into: IO[bytes]) -> str:
-    """Copy the body. Returns the SHA-256 of what arrived."""
-    digest = hashlib.sha256()
+def _copied(body: Any, into: IO[bytes], size: int, where: str) -> str:
+    """Copy the body. Returns the SHA-256 of what arrived. Raises DamagedObject if that is more than `size` bytes."""
+    digest, left = hashlib.sha256(), size
     try:
         for piece in body.iter_chunks(_CHUNK):
+            left -= len(piece)
+            if left < 0:
+                raise DamagedObject(f"{where}: altered: it has more than its {size} B")
             digest.update(piece)
             into.write(piece)
     finally:

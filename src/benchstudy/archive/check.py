@@ -62,7 +62,7 @@ def _check(bucket: Bucket, name: str, entry: Entry, *, read: bool) -> tuple[bool
     sha256 = stored.sha256
     if read:
         try:
-            sha256 = bucket.get(name, cast(IO[bytes], _Nowhere()))
+            sha256 = bucket.get(name, cast(IO[bytes], _Nowhere()), entry.size)
         except DamagedObject as error:
             return True, str(error)
     altered = sha256 not in (None, entry.pack)

@@ -18,6 +18,7 @@ from benchstudy.model.files import sha256_of
 from benchstudy.model.study import SessionPlan
 
 SEALED, SESSIONS = "sealed/", "sessions/"
+_LARGEST = 256 << 20  # bytes of a manifest, which is held in memory: ten thousand trials take a few million
 # The problem of a session without an index. The next run with hosts holds a session, which resolves it.
 NOT_HELD = "its last session did not finish, or trials were discarded and no session was held since"
 
@@ -130,14 +131,16 @@ def history_of(bucket: Bucket, plan: SessionPlan) -> History:
 def read_all(bucket: Bucket, listed: dict[str, Stored]) -> Iterator[tuple[str, Manifest]]:
     """Manifests with their names, oldest first. Raises ArchiveError."""
     names = [name for name, _ in sorted(listed.items(), key=lambda item: (item[1].when, item[0]))]
-    found = dict(side_by_side(lambda name: (name, _read(bucket, name)), names))
+    found = dict(side_by_side(lambda name: (name, _read(bucket, name, listed[name].size)), names))
     yield from ((name, found[name]) for name in names)
 
 
-def _read(bucket: Bucket, name: str) -> Manifest:
+def _read(bucket: Bucket, name: str, size: int) -> Manifest:
+    if size > _LARGEST:
+        raise ArchiveError(f"{bucket.url}/{name}: has {size} B; no manifest is larger than {_LARGEST} B")
     file = io.BytesIO()
     try:
-        digest = bucket.get(name, file)
+        digest = bucket.get(name, file, size)
     except DamagedObject as error:
         raise ArchiveError(str(error)) from None
     if not name.endswith(f"/{digest}.json"):

@@ -138,7 +138,7 @@ class _Pulling:
         is_part = size < entry.size
         try:
             with SpooledTemporaryFile(IN_MEMORY) as file:
-                digest = self._bucket.get(entry.object, file, size if is_part else None)
+                digest = self._bucket.get(entry.object, file, size, part=is_part)
                 if not is_part and digest != entry.pack:
                     raise DamagedObject(f"{name}: altered: its SHA-256 does not match its name")
                 file.seek(0)
