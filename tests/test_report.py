@@ -278,6 +278,18 @@ def test_a_figure_names_the_cases_that_it_cannot_draw_because_every_trial_failed
     assert f"Times. Not drawn, because {why}" in "".join(shown) and "nothing was measured" not in "".join(shown)
 
 
+def test_a_level_of_zero_has_a_place_on_the_axis_of_levels(bare_project, tables):
+    for size in (0, 1_000):
+        for block in (1, 2, 3):
+            levels = LEVELS | {"size": str(size)}
+            tables.add(levels, block, {"duration": (0.001, "s")}, numbers={"size_bytes": size})
+    names = {"series": "backend", "x": "size_bytes", "x_title": "Size", "caption": "Times."}
+    page_of(tables).trend("t", "duration", views={"All": {}}, **names)
+    assert (bare_project / "reports/study/file_size/figures/t.svg").read_text().count(
+        '<path transform="translate('
+    ) >= 6
+
+
 def test_a_study_of_two_targets_has_a_column_for_each(bare_project, tables):
     for target in ("one", "two"):
         for block in range(1, 7):
