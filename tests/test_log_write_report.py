@@ -122,6 +122,28 @@ def test_the_capacity_is_a_bracket_for_each_trial(load):
     assert verdicts == {"passed", "achieved 91 % of the offered rate, not 99 % (120 not sent)"}
 
 
+@pytest.mark.parametrize(
+    ("ends", "answer"),
+    [
+        # The median of what passed is far above the only failure, whose trial has its bracket below it.
+        (((1000, 1100), (8000, None), (8000, None)),
+         "8,000/s; not monotonic: 1,100/s failed in 1 of 1 trial, 8,000/s passed in 2 of 2 trials"),
+        (((1000, 1200), (1300, 1400), (1300, 1400)),
+         "1,300/s; fails at 1,400/s; not monotonic: 1,200/s failed in 1 of 1 trial, 1,300/s passed in 2 of 2 trials"),
+        (((1000, 1100), (1000, None), (1000, None)), "1,000/s; fails at 1,100/s in 1 of 3 trials"),
+    ],
+)  # fmt: skip
+def test_a_rate_that_fails_below_one_that_passes_is_no_end_of_a_bracket(tmp_path, ends, answer):
+    tables = LogTables(tmp_path)
+    for block, (low, high) in enumerate(ends, 1):
+        tables.opened(levels_of("posix", "no", "open", "search"), block, low, low, search=(low, high))
+    searched = load_of(tables.write())
+    (line,) = (line for found in LogSummary(searched).answers() for line in found["lines"])
+    assert f"{line['value']}; {line['evidence']}".startswith(f"{answer}; n = 3")
+    marks = row(LogCapacity(searched).table(), "POSIX")["Lowest fail"].marks
+    assert marks == (("not monotonic",) if "monotonic" in answer else ())
+
+
 def test_only_cases_at_their_limit_have_one(load):
     table = Drawn(load).limits()
     assert not [r for r in table.rows if "250/s" in r[0].lines[0]]
