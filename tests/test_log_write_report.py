@@ -20,6 +20,7 @@ from benchstudy.families.log_write.page.published import LogPublished
 from benchstudy.families.log_write.page.summary import LogSummary
 from benchstudy.families.log_write.page.tables import LogTables as Drawn
 from benchstudy.model import paths
+from benchstudy.report.exhibits.exhibits import Exhibits
 from benchstudy.report.page import Page
 from benchstudy.report.results.results import Results
 
@@ -350,6 +351,17 @@ def test_real_outputs_fill_every_table_and_figure(real):
 def captured() -> LogWrite:
     """A real session on a shared machine: one block, see the README next to the tables."""
     return load_of(Path(__file__).parent / "data" / "log_write", {})
+
+
+def test_a_table_of_one_rate_is_folded_because_the_first_table_has_its_cells(load, bare_project, monkeypatch):
+    (lone,) = (table for table in Drawn(load).rates() if table.repeats)
+    assert lone.caption.startswith("Offered and achieved: POSIX, local disk · no limits")
+    assert row(Drawn(load).page(), "POSIX", "no limits")["QPS, no dedup"] == lone.rows[0][2]
+    shown: list[str] = []
+    monkeypatch.setattr("benchstudy.report.exhibits.exhibits.show", shown.append)
+    Exhibits(study="embedded", output="reports/embedded/log_write").show_tables(Drawn(load).rates(), "")
+    folds = re.findall(r"<summary>(.*?)</summary>", "".join(shown))
+    assert folds == [lone.caption]
 
 
 def test_a_real_session_says_what_disturbed_it(captured):
