@@ -54,6 +54,7 @@ def found(**changes):
         "against": "local", "base_level": "local", "where": "to write 100 MB", "target": "here", "case": "a",
         "base_case": "b", "verdict": "worse", "why": "", "refusal": None, "ratio": 5.0, "low": 4.1, "high": 6.2,
         "median": 0.5, "base_median": 0.1, "n": 6, "base_n": 6, "paired": True, "margin": 0.05, "strength": 3.0,
+        "basis": "",
     }  # fmt: skip
     return whole | changes
 

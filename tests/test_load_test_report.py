@@ -3,6 +3,7 @@
 import json
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import polars as pl
 import pytest
@@ -20,6 +21,8 @@ from benchstudy.families.load_test.page.setup import LoadSetup
 from benchstudy.families.load_test.page.summary import LoadSummary
 from benchstudy.report import human
 from benchstudy.report.figures.panels import Phase
+from benchstudy.report.overview import primarytable
+from benchstudy.report.overview.headlines import headline
 from benchstudy.report.results import material, sessions
 from benchstudy.report.results.results import Results
 from benchstudy.report.scrutiny.evidence import method
@@ -184,6 +187,36 @@ def test_a_regression_that_the_mix_hides_is_found(tmp_path):
     found = reading(load_of(tables.write()), "PostgreSQL 15, bounded", "store")
     assert found.shift.change < 0 and found.like.verdict == "worse"
     assert found.verdict == "regression, hidden by the mix" and found.worse and found.shift.alarm
+    text = LoadSummary(load_of(tmp_path / "data/tidy/embedded/load_test")).mix.sentence(found)
+    assert "Both are true: the store methods themselves got slower, but more of the calls are to fast ones now." in text
+
+
+def test_a_faster_version_with_a_slower_mean_says_why_they_differ(tmp_path):
+    """Every trial is a fifth faster. The hour in which all are slow has most of the new calls, and few of the base."""
+    tables = LoadTables(tmp_path)
+    for block in (1, 2, 3, 4, 5, 6):
+        for version in (BASE, NEW):
+            hour, many = (50, 900_000.0 if version == NEW else 1_000.0) if block == 1 else (1, 100_000.0)
+            total = many * 0.002 * hour * (0.8 if version == NEW else 1.0)
+            calls = {"only": (many, total, [many * s for s in [0.5, 0.7, 0.9] + [1.0] * 9])}
+            tables.run(levels_of(version), block, calls={"store": calls, "api": calls})
+    load = load_of(tables.write())
+    found = reading(load, "PostgreSQL 15, bounded", "store")
+    text = LoadSummary(load).mix.sentence(found)
+    assert (
+        text.startswith("Store times: improvement. The mean is +")
+        and "one trial with unusual times can turn it" in text
+    )
+
+
+def test_the_first_page_says_that_times_are_compared_at_the_same_mix_of_calls(load):
+    notes = {"findings": {"mix": LoadSummary(load).findings()}}
+    family = SimpleNamespace(name="load_test", title="Load test", page="p.html", notes=notes, shown=load.results)
+    told = headline(family)
+    assert " at the same mix of calls under the bounded load" in told.after
+    assert told.detail.startswith("Medians at the same mix of calls: ")
+    compared = [one for each in primarytable.rows([family])[0] for one in each.compared if one["evidence"]]
+    assert compared and all(one["evidence"].endswith("at the same mix of calls") for one in compared)
 
 
 def test_the_same_version_twice_shows_no_shift(load):

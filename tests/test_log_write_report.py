@@ -20,6 +20,7 @@ from benchstudy.families.log_write.page.published import LogPublished
 from benchstudy.families.log_write.page.summary import LogSummary
 from benchstudy.families.log_write.page.tables import LogTables as Drawn
 from benchstudy.model import paths
+from benchstudy.report.exhibits.exhibits import Exhibits
 from benchstudy.report.page import Page
 from benchstudy.report.results.results import Results
 
@@ -120,6 +121,28 @@ def test_the_capacity_is_a_bracket_for_each_trial(load):
     assert len(steps.rows) == 6 * 4
     verdicts = {said(r[-1]) for r in steps.rows}
     assert verdicts == {"passed", "achieved 91 % of the offered rate, not 99 % (120 not sent)"}
+
+
+@pytest.mark.parametrize(
+    ("ends", "answer"),
+    [
+        # The median of what passed is far above the only failure, whose trial has its bracket below it.
+        (((1000, 1100), (8000, None), (8000, None)),
+         "8,000/s; not monotonic: 1,100/s failed in 1 of 1 trial, 8,000/s passed in 2 of 2 trials"),
+        (((1000, 1200), (1300, 1400), (1300, 1400)),
+         "1,300/s; fails at 1,400/s; not monotonic: 1,200/s failed in 1 of 1 trial, 1,300/s passed in 2 of 2 trials"),
+        (((1000, 1100), (1000, None), (1000, None)), "1,000/s; fails at 1,100/s in 1 of 3 trials"),
+    ],
+)  # fmt: skip
+def test_a_rate_that_fails_below_one_that_passes_is_no_end_of_a_bracket(tmp_path, ends, answer):
+    tables = LogTables(tmp_path)
+    for block, (low, high) in enumerate(ends, 1):
+        tables.opened(levels_of("posix", "no", "open", "search"), block, low, low, search=(low, high))
+    searched = load_of(tables.write())
+    (line,) = (line for found in LogSummary(searched).answers() for line in found["lines"])
+    assert f"{line['value']}; {line['evidence']}".startswith(f"{answer}; n = 3")
+    marks = row(LogCapacity(searched).table(), "POSIX")["Lowest fail"].marks
+    assert marks == (("not monotonic",) if "monotonic" in answer else ())
 
 
 def test_only_cases_at_their_limit_have_one(load):
@@ -330,6 +353,17 @@ def captured() -> LogWrite:
     return load_of(Path(__file__).parent / "data" / "log_write", {})
 
 
+def test_a_table_of_one_rate_is_folded_because_the_first_table_has_its_cells(load, bare_project, monkeypatch):
+    (lone,) = (table for table in Drawn(load).rates() if table.repeats)
+    assert lone.caption.startswith("Offered and achieved: POSIX, local disk · no limits")
+    assert row(Drawn(load).page(), "POSIX", "no limits")["QPS, no dedup"] == lone.rows[0][2]
+    shown: list[str] = []
+    monkeypatch.setattr("benchstudy.report.exhibits.exhibits.show", shown.append)
+    Exhibits(study="embedded", output="reports/embedded/log_write").show_tables(Drawn(load).rates(), "")
+    folds = re.findall(r"<summary>(.*?)</summary>", "".join(shown))
+    assert folds == [lone.caption]
+
+
 def test_a_real_session_says_what_disturbed_it(captured):
     tables = {table.caption: table for table in Drawn(captured).rates()}
     posix = next(table for caption, table in tables.items() if caption.startswith("Offered and achieved: POSIX"))
@@ -344,9 +378,11 @@ def test_a_real_session_says_what_disturbed_it(captured):
 
 def test_a_rate_at_which_nothing_was_integrated_is_named_and_not_drawn(captured):
     figures = {caption: panels for _, caption, panels, _, _ in LogFigures(captured).saturation()}
-    mariadb = next(caption for caption in figures if caption.startswith("MariaDB"))
-    assert mariadb.endswith("Nothing was integrated, so there is no point: no dedup at 16,000/s.")
-    achieved = figures[mariadb][0].spec(400, legend=False)
+    panel = next(panels[0] for caption, panels in figures.items() if caption.startswith("MariaDB"))
+    assert [str(one) for one in panel.lacks] == [
+        "1 point of no dedup at 16,000/s (0/s)", "the median of no dedup at 16,000/s (0/s)",
+    ]  # fmt: skip
+    achieved = panel.spec(400, legend=False)
     rows = [r for data in achieved["datasets"].values() for r in data if r.get("trial")]
     assert rows and all(r["y"] > 0 for r in rows)
 

@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import os
+import re
 import shutil
 
 import docutils.core
@@ -13,6 +14,7 @@ from conftest import as_project
 from notebook_outputs import code_of
 from tidy_fixture import HOSTILE, Tables, write_file_size
 
+from benchstudy.families.shared.clientpage import show_clients
 from benchstudy.model import paths
 from benchstudy.model.errors import BenchstudyError
 from benchstudy.report import human
@@ -276,6 +278,32 @@ def test_a_figure_names_the_cases_that_it_cannot_draw_because_every_trial_failed
     shown.clear()
     page.strip("n", ["duration"], where={"backend": "never"}, value_title="Time", **drawn)
     assert f"Times. Not drawn, because {why}" in "".join(shown) and "nothing was measured" not in "".join(shown)
+
+
+def test_clients_of_a_storage_are_drawn_beside_ideal_scaling_from_the_fewest(bare_project, tables, monkeypatch):
+    shown: list[str] = []
+    monkeypatch.setattr("benchstudy.report.exhibits.exhibits.display", lambda content: shown.append(content.data))
+    for clients, bytes_per_s in ((2, 3000.0), (4, 5000.0)):
+        for block in (1, 2, 3):
+            numbers = {"clients_n": clients, "size_bytes": 1_000_000}
+            tables.add(LEVELS | {"clients": str(clients)}, block, {"throughput": (bytes_per_s, "B/s")}, numbers=numbers)
+    show_clients(page_of(tables), ["throughput"], series="backend", each=["throughput"])
+    specification = re.search(r"<script[^>]*>(.*?)</script>", "".join(shown))
+    drawn = [rows for rows in json.loads(specification[1])["datasets"].values() if rows and "low" in rows[0]]
+    assert [(row["drawn_x"], row["y"]) for row in drawn[0]] == [(2, 3000), (4, 6000)], "twice as many, twice as much"
+    assert "with ideal scaling (dashed)" in "".join(shown)
+
+
+def test_a_level_of_zero_has_a_place_on_the_axis_of_levels(bare_project, tables):
+    for size in (0, 1_000):
+        for block in (1, 2, 3):
+            levels = LEVELS | {"size": str(size)}
+            tables.add(levels, block, {"duration": (0.001, "s")}, numbers={"size_bytes": size})
+    names = {"series": "backend", "x": "size_bytes", "x_title": "Size", "caption": "Times."}
+    page_of(tables).trend("t", "duration", views={"All": {}}, **names)
+    assert (bare_project / "reports/study/file_size/figures/t.svg").read_text().count(
+        '<path transform="translate('
+    ) >= 6
 
 
 def test_a_study_of_two_targets_has_a_column_for_each(bare_project, tables):

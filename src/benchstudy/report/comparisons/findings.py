@@ -30,12 +30,13 @@ def _of_row(row: Row, factor: str, shared: Sequence[str], words: Wording) -> dic
 
 def finding(
     metric: str, title: str, unit: str, names: tuple[str, str], where: str,
-    cases: tuple[Mapping[str, Any], Mapping[str, Any]], made: Comparison,
+    cases: tuple[Mapping[str, Any], Mapping[str, Any]], made: Comparison, basis: str = "",
 ) -> dict[str, Any]:  # fmt: skip
     """One comparison as plain data, with values in the base unit `unit`.
 
     `names` are those of the level and of the base. `where` ends a sentence about them. `cases` are the levels of both,
-    with `target` and `case`. An infinite end of a ratio's interval becomes None.
+    with `target` and `case`. `basis` says on what basis they are compared, if not as measured. An infinite end of a
+    ratio's interval becomes None.
     """
     other, base = cases
     return {
@@ -47,6 +48,7 @@ def finding(
         "against": names[1],
         "base_level": names[1],  # for places with room for one word
         "where": where,
+        "basis": basis,
         "target": other["target"],
         "case": other["case"],
         "base_case": base["case"],

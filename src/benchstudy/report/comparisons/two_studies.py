@@ -154,18 +154,17 @@ class TwoStudies(Exhibits):
 
 
 def _trials(side: Side, estimate: Estimate) -> Iterator[dict[str, Any]]:
-    """The trials with a figure above zero, each with a link to it in its study's own report."""
+    """The trials, each with a link to it in its study's own report."""
     key = (estimate.target, estimate.case)
     for trial, value, unit in side.results.by_case(estimate.metric).get(key, ()):
-        if value > 0:
-            href = f"../{side.study}/{side.results.places.page(trial)}#trial-{trial}"
-            told = human.quantity(value, unit)
-            yield {"trial": trial, "href": href, "x": value, "y": value, "tip study": side.study, "tip value": told}
+        href = f"../{side.study}/{side.results.places.page(trial)}#trial-{trial}"
+        told = human.quantity(value, unit)
+        yield {"trial": trial, "href": href, "x": value, "y": value, "tip study": side.study, "tip value": told}
 
 
 def _median(estimate: Estimate) -> dict[str, Any]:
     found = estimate.summary
-    ends = {"x": found.median, "low": found.interval_low or None, "high": found.interval_high}
+    ends = {"x": found.median, "low": found.interval_low, "high": found.interval_high}
     told = human.median(found, estimate.unit), human.evidence(found, estimate.unit)
     return ends | dict(zip(("tip median", "tip evidence"), told, strict=True))
 

@@ -115,12 +115,13 @@ class Exhibits:
     def show_tables(self, tables: Iterable[Table], nothing: str, folded: bool = False) -> None:
         """Show tables below one another, narrow ones side by side if there is room.
 
-        With `folded`, each is folded below its caption. If all are empty, the sentence `nothing` is shown.
+        With `folded`, each is folded below its caption. So is one that repeats another or has no verdict. If all are
+        empty, the sentence `nothing` is shown.
         """
         shown, narrow = "", [""]
         for table in tables:
             made = self._table_html(table) if table.rows else ""
-            if folded or table.is_undecided:
+            if folded or table.is_undecided or table.repeats:
                 made = _fold(table.caption, made) if made else ""
             elif made and len(table.columns) <= _NARROW:
                 narrow.append(f"<div>{made}</div>")

@@ -8,11 +8,10 @@ import polars as pl
 from benchstudy.report import human
 from benchstudy.report.exhibits import cells, figuredata
 from benchstudy.report.exhibits.exhibits import Exhibits
+from benchstudy.report.figures import off_axis
 from benchstudy.report.figures.panels import Axis, Panel, Reference, Style, cdf_panel, strip_panel, trend_panel
 from benchstudy.report.results.results import Results, Titled, Where
 from benchstudy.report.scrutiny import disturbed
-
-_MOST_NAMED = 4  # cases in a caption; the tables have all
 
 # Choices of cases, each by the title of its panel or table.
 Views = Mapping[str, Where]
@@ -54,7 +53,7 @@ class PageFigures(Exhibits):
         for view, frame in points.items():
             estimates = figuredata.estimates(self.results, metric, series, views[view], x)
             y = Axis(y_title or self.results.declared(metric).title, unit, shared=together["y"].to_list())
-            x_axis = Axis(x_title, x_unit, values=sizes, shared=sizes)
+            x_axis = Axis(x_title, x_unit, log=sizes[0] > 0, values=sizes, shared=sizes)  # levels may be zero
             curves = None if fitted is None else figuredata.curves(self.results, fitted, series, views[view], x)
             panel = trend_panel(view, frame, estimates, x_axis, y, style, curves=curves)
             is_line = frame["x"].n_unique() > 1
@@ -105,8 +104,7 @@ class PageFigures(Exhibits):
             if not estimate.values and estimate.failed == estimate.results
         }
         named = [f"{self.results.case_name(*key)}: {why}" for key, why in failed.items()]
-        more = f"; and {len(named) - _MOST_NAMED} more" if len(named) > _MOST_NAMED else ""
-        return f"Not drawn, because every trial failed: {'; '.join(named[:_MOST_NAMED])}{more}." if named else ""
+        return off_axis.sentence("Not drawn, because every trial failed", named)
 
     def latency_cdf(self, name: str, *, series: str, kind: str, caption: str) -> None:
         """Plot shares of operations by latency, from merged histograms, one panel per job and operation."""

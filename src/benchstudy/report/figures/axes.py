@@ -8,6 +8,7 @@ from typing import Any
 import altair as alt
 
 from benchstudy.model.rounding import significant
+from benchstudy.report import human
 
 _LABELS = {
     "B": "{v} >= 1e9 ? format({v}/1e9,'~r')+' GB' : {v} >= 1e6 ? format({v}/1e6,'~r')+' MB' : "
@@ -37,22 +38,27 @@ class Axis:
     # Whether a linear axis begins at zero. It does not if it shows only a small part of the range.
     from_zero: bool = True
 
+    def named(self, key: tuple[str, float]) -> str:
+        """A series at a value of this axis: "nginx at 1 MB"."""
+        return f"{key[0]} at {human.level(human.quantity(key[1], self.unit))}"
+
     def encode(self, data: Sequence[float]) -> dict[str, Any]:
-        """Vega-Lite's axis and scale for these values. On a log axis, values of zero or less are ignored."""
-        positive = [v for v in (*data, *self.shared) if v > 0 and math.isfinite(v)]
-        ticks = self.values or (log_ticks(min(positive), max(positive)) if self.log and positive else None)
+        """Vega-Lite's axis and scale for these values. Values that have no place on it (off_axis.py) are ignored."""
+        drawn = [v for v in (*data, *self.shared) if math.isfinite(v) and (v > 0 or not self.log)]
+        ticks = self.values or (log_ticks(min(drawn), max(drawn)) if self.log and drawn else None)
         label = _LABELS.get(self.unit, "format({v},'~r')").replace("{v}", "datum.value")
         axis: dict[str, Any] = {"title": self.title, "labelExpr": label, "labelOverlap": "greedy"}
         if ticks:
             axis["values"] = list(ticks)
         scale: dict[str, Any] = {"type": "log", "nice": False} if self.log else {"type": "linear", "zero": True}
-        if not self.log and positive:
-            room = 0.05 * (max(positive) - (0 if self.from_zero else min(positive)) or max(positive))
-            least = 0 if self.from_zero else min(positive) - room
-            scale["domain"] = [_of_room(end, room) for end in (least, max(positive) + room)]
+        if not self.log and any(drawn):
+            low, high = min([*drawn, *[0] * self.from_zero]), max([*drawn, *[0] * self.from_zero])
+            room = 0.05 * (high - low or abs(high))
+            ends = (low - room * (low != 0 or not self.from_zero), high + room * (high != 0 or not self.from_zero))
+            scale["domain"] = [_of_room(end, room) for end in ends]
             scale["zero"] = self.from_zero
-        if self.log and positive:
-            scale["domain"] = [significant(end) for end in (min(positive) / 1.35, max(positive) * 1.35)]
+        if self.log and drawn:
+            scale["domain"] = [significant(end) for end in (min(drawn) / 1.35, max(drawn) * 1.35)]
         return {"axis": alt.Axis(**axis), "scale": alt.Scale(**scale)}
 
 

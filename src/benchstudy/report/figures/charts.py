@@ -11,7 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from benchstudy.report.figures import paper, vega
+from benchstudy.report.figures import off_axis, paper, vega
 from benchstudy.report.figures.layers import Panel
 from benchstudy.report.figures.styles import GRID, INK, MUTED, SYMBOLS, Style
 
@@ -70,13 +70,15 @@ class Figure:
     def _said(self, panels: Sequence[Panel]) -> str:
         """The caption, and which trials are drawn in these panels if not all are."""
         points, trials = (sum(getattr(panel, name) for panel in panels) for name in ("points", "trials"))
-        if points == trials:
-            return self.caption
+        several = len(panels) > 1
+        more = off_axis.told((panel.title if several else "", panel.lacks, panel.cut) for panel in panels)
+        if points != trials:
+            more = (
+                f"{points:,} of {trials:,} points are drawn: the lowest and the highest of each case, and others in "
+                f"equal steps of rank. Medians and intervals use all trials; trials.csv has all. {more}"
+            ).rstrip()
         stop = "" if self.caption.endswith(".") else "."
-        return (
-            f"{self.caption}{stop} {points:,} of {trials:,} points are drawn: the lowest and the highest of each case, "
-            "and others in equal steps of rank. Medians and intervals use all trials; trials.csv has all."
-        )
+        return f"{self.caption}{stop} {more}" if more else self.caption
 
     def static_html(self, panels: int) -> str:
         """A `<figure>` with the first `panels` as static SVG, for a page without scripts and with other tables."""

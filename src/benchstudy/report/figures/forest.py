@@ -1,5 +1,7 @@
 """The panel of a comparison: ratios with their intervals around 1."""
 
+from dataclasses import replace
+
 import altair as alt
 import polars as pl
 
@@ -7,6 +9,7 @@ from benchstudy.model.rounding import significant
 from benchstudy.report.figures import findings
 from benchstudy.report.figures.axes import Axis, ratio_ticks
 from benchstudy.report.figures.layers import Panel, layered, present, tooltips, visible
+from benchstudy.report.figures.off_axis import cut_off, has_place, off_axis
 from benchstudy.report.figures.styles import MUTED, Style
 
 
@@ -16,11 +19,13 @@ def forest_panel(title: str, ratios: pl.DataFrame, value_title: str, style: Styl
     `ratios`: row, series, x, low, high, `decided` (drawn filled), `tip …`. Series of a row are below one another. An
     interval that is much wider than the range of the ratios is cut off at the edge.
     """
-    edges = [1 / (1 + margin), 1 + margin]
+    axis, by, edges = Axis(value_title, "×"), ("row", "series"), [1 / (1 + margin), 1 + margin]
+    told, lacks = findings.ratios(ratios), off_axis(ratios, "ratio", axis, "x", by)
+    ratios = ratios.filter(has_place(axis, "x"))
     drawn = [*ratios["x"].to_list(), *edges]
     ends = [min(max(v, min(drawn) / 3), max(drawn) * 3) for v in present(ratios, "low", "high")]
     low, high = min(*drawn, *ends) / 1.05, max(*drawn, *ends) * 1.05
-    encoding = Axis(value_title, "×", values=ratio_ticks(low, high)).encode(drawn)
+    encoding = replace(axis, values=ratio_ticks(low, high)).encode(drawn)
     encoding["scale"] = alt.Scale(type="log", nice=False, domain=[significant(low, 4), significant(high, 4)])
     rows = ratios["row"].unique(maintain_order=True).to_list()
     together = max(ratios.group_by("row").agg(pl.col("series").n_unique())["series"].to_list(), default=1)
@@ -29,7 +34,8 @@ def forest_panel(title: str, ratios: pl.DataFrame, value_title: str, style: Styl
     place = {"y": y, "color": style.colour()} | ({"yOffset": alt.YOffset("series:N", sort=names)} if names[1:] else {})
     band = alt.Chart(pl.DataFrame({"from": [edges[0]], "to": [edges[1]], "one": [1.0]}))
     # Cut off here, because the chart's clipping paths would be numbered differently in each figure.
-    frame = ratios.with_columns(pl.col("x", "low", "high").clip(low, high).round_sig_figs(5))
+    frame, cut = cut_off(ratios, axis, encoding["scale"], by)
+    frame = frame.with_columns(pl.col("x", "low", "high").round_sig_figs(5))
     intervals = alt.Chart(frame).mark_rule(strokeWidth=2.5, aria=False)
     points = alt.Chart(frame).mark_point(size=70, strokeWidth=1.8, aria=False)
     layers = [
@@ -48,4 +54,4 @@ def forest_panel(title: str, ratios: pl.DataFrame, value_title: str, style: Styl
         ),
     ]
     height = 40 + len(rows) * (14 + 12 * max(1, len(names)))
-    return Panel(title, layered(*layers), height, finding=findings.ratios(ratios))
+    return Panel(title, layered(*layers), height, finding=told, lacks=tuple(lacks), cut=tuple(cut))

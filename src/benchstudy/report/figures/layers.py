@@ -10,6 +10,7 @@ from typing import Any
 import altair as alt
 import polars as pl
 
+from benchstudy.report.figures.off_axis import OffAxis
 from benchstudy.report.figures.styles import REFERENCE
 
 
@@ -37,6 +38,9 @@ class Panel:
     points: int = 0
     # A sentence on what it shows, for readers who do not see it.
     finding: str = ""
+    # Marks that it lacks because the axis has no place for them, and intervals that end at an edge of the axis.
+    lacks: tuple[OffAxis, ...] = ()
+    cut: tuple[OffAxis, ...] = ()
 
     def spec(self, width: float | str, *, legend: bool, live: bool = False) -> dict[str, Any]:
         """The Vega-Lite specification at a width in px, or "container". `live`: for a page with scripts."""

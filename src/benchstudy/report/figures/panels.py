@@ -24,6 +24,7 @@ from benchstudy.report.figures.layers import (
     tooltips,
     visible,
 )
+from benchstudy.report.figures.off_axis import OffAxis, cut_off, has_place, off_axis
 from benchstudy.report.figures.styles import Style
 from benchstudy.report.figures.thinning import thinned
 from benchstudy.report.figures.timeline import Phase, time_panel
@@ -66,12 +67,19 @@ def trend_panel(
     if curves is None:
         curves = pl.DataFrame(schema={"series": pl.String, **dict.fromkeys(("x", "y", "low", "high"), pl.Float64)})
     x_encoding = x.encode(points["x"].to_list())
-    every, medians_of, points = points, estimates, thinned(points, case)
+    ends = [*present(estimates, "low", "high"), *present(curves, "low", "high"), *(r.value for r in references)]
+    y_encoding = y.encode([*points["y"].to_list(), *ends])
+    medians_of = estimates
+    points, estimates, lacks = _on_axis(points, estimates, "x", x)
+    by = ("series", "x")
+    points, estimates, more = _on_axis(points, estimates, "y", y, by, x.named)
+    estimates, cut = cut_off(estimates, y, y_encoding["scale"], by, x.named)
+    curves, _ = cut_off(curves.filter(has_place(y, "y")), y, y_encoding["scale"])
+    references, without = _references_on(references, y)
+    every, points = points, thinned(points, case)
     places = _places(every, style) if x.log and apart else {}
     points, estimates = (_dodged(frame, places) for frame in (points, estimates))
     curves = _dodged(curves, {})  # a law must be at its exact x
-    ends = [*present(estimates, "low", "high"), *present(curves, "low", "high"), *(r.value for r in references)]
-    y_encoding = y.encode([*every["y"].to_list(), *ends])
     colour, shape = style.colour(), style.shape()
     base_x = alt.X("drawn_x:Q", **x_encoding)
     trials = (
@@ -104,7 +112,29 @@ def trend_panel(
         *(reference_layers(references, horizontal=True, encoding=y_encoding)),
     ]
     told = findings.along(medians_of, x.unit, y.unit)
-    return Panel(title, layered(*layers), trials=every.height, points=points.height, finding=told)
+    return Panel(
+        title, layered(*layers), 250, None, every.height, points.height, told, (*lacks, *more, *without), tuple(cut)
+    )
+
+
+def _on_axis(
+    points: pl.DataFrame, estimates: pl.DataFrame, column: str, axis: Axis, *by: Any
+) -> tuple[pl.DataFrame, pl.DataFrame, list[OffAxis]]:
+    """Points and medians that have a place on an axis, and the others, by series or as `off_axis` takes it.
+
+    A median without a place is null: a line through the medians has a gap there.
+    """
+    lacks = [*off_axis(points, "point", axis, column, *by), *off_axis(estimates, "median", axis, column, *by)]
+    placed = pl.when(has_place(axis, column)).then(column).alias(column)
+    return points.filter(has_place(axis, column)), estimates.with_columns(placed), lacks
+
+
+def _references_on(references: Sequence[Reference], axis: Axis) -> tuple[list[Reference], list[OffAxis]]:
+    """The references that have a place on the axis, and the others."""
+    frame = pl.DataFrame({"of": [r.label for r in references], "value": [float(r.value) for r in references]})
+    drawn = frame.select(has_place(axis, "value"))["value"].to_list()
+    kept = [reference for reference, is_drawn in zip(references, drawn, strict=True) if is_drawn]
+    return kept, off_axis(frame, "line", axis, "value", ["of"])
 
 
 def _leading_to_trials(points: pl.DataFrame) -> alt.Chart:
@@ -140,11 +170,15 @@ def strip_panel(
     )
     overlaid = "place" in points.columns
     keys = ["place", "series"] if overlaid else ["series"]
+    measured, medians_of = points, estimates
+    points, estimates, lacks = _on_axis(points, estimates, "x", value, keys)
+    estimates, cut = cut_off(estimates, value, encoding["scale"], keys)
+    references, without = _references_on(references, value)
     every, points = points, thinned(points, keys)
-    names = every["place"].unique(maintain_order=True).to_list() if overlaid else style.names
-    shown = [name for name in names if name in set(every[keys[0]])]
+    names = measured["place"].unique(maintain_order=True).to_list() if overlaid else style.names
+    shown = [name for name in names if name in set(measured[keys[0]])]
     rows = _Rows(shown, keys[0], style.names if overlaid else (), label_px)
-    dense = _densities(every, value.log, rows)
+    dense = _densities(measured, value, rows)
     points, estimates = rows.placed(points), rows.placed(estimates)
     base_x, colour, y = alt.X("x:Q", **encoding), style.colour(), rows.encoding
     band = alt.Chart(estimates.drop_nulls(["low", "high"])).mark_rule(strokeWidth=18, opacity=0.22, aria=False)
@@ -165,8 +199,9 @@ def strip_panel(
         ),
     ]
     height = max(70, (44 if dense.is_empty() else 72) * len(rows.names) + 24)
-    told = findings.beside(estimates, value.unit)
-    return Panel(title, layered(*layers), height, trials=every.height, points=points.height, finding=told)
+    told = findings.beside(medians_of, value.unit)
+    off = (*lacks, *without)
+    return Panel(title, layered(*layers), height, None, every.height, points.height, told, off, tuple(cut))
 
 
 @dataclass(frozen=True)
@@ -200,17 +235,17 @@ class _Rows:
         return frame.with_columns(row=row)
 
 
-def _densities(points: pl.DataFrame, log: bool, rows: _Rows) -> pl.DataFrame:
+def _densities(points: pl.DataFrame, axis: Axis, rows: _Rows) -> pl.DataFrame:
     """An outline above the points of each series with enough trials, as series, x, row, upper."""
     found = []
     placed = points.with_columns(place=pl.col(rows.column))
     for (place, series), own in placed.group_by(["place", "series"], maintain_order=True):
         values = own["x"].drop_nulls().to_list()
-        if len(values) >= DENSITY_FEWEST and (not log or min(values) > 0):
+        if len(values) >= DENSITY_FEWEST and not off_axis(own, "point", axis, "x"):
             foot = rows.names.index(str(place)) - _FOOT
             found += [
                 {"series": series, "x": significant(x, 5), "row": foot, "upper": significant(foot - _PEAK * height, 4)}
-                for x, height in outline(values, log)
+                for x, height in outline(values, axis.log)
             ]
     return pl.DataFrame(found, schema={"series": pl.String, **dict.fromkeys(("x", "row", "upper"), pl.Float64)})
 
@@ -225,7 +260,7 @@ def _outlines(dense: pl.DataFrame, x: alt.X, colour: alt.Color, y: alt.Y) -> alt
 def cdf_panel(title: str, steps: pl.DataFrame, x: Axis, style: Style) -> Panel:
     """The share of operations that took at most x. `steps`: series, x (upper edge of a histogram bucket), fraction."""
     lines = (
-        alt.Chart(steps)
+        alt.Chart(steps.filter(has_place(x, "x")))
         .mark_line(interpolate="step-after", strokeWidth=2, aria=False)
         .encode(
             x=alt.X("x:Q", **x.encode(steps["x"].to_list())),
@@ -239,7 +274,8 @@ def cdf_panel(title: str, steps: pl.DataFrame, x: Axis, style: Style) -> Panel:
             strokeDash=style.dash(),
         )
     )
-    return Panel(title, layered(visible(lines)), finding=findings.shares(steps))
+    lacks = tuple(off_axis(steps, "step", x, "x"))
+    return Panel(title, layered(visible(lines)), finding=findings.shares(steps), lacks=lacks)
 
 
 def _places(points: pl.DataFrame, style: Style) -> dict[str, float]:

@@ -14,6 +14,7 @@ from benchstudy.report.figures import findings, level_changes
 from benchstudy.report.figures.axes import Axis
 from benchstudy.report.figures.layers import Panel, layered, tooltips, visible
 from benchstudy.report.figures.level_changes import LevelChanges
+from benchstudy.report.figures.off_axis import cut_off, has_place, off_axis
 from benchstudy.report.figures.styles import DASHES, INK, MUTED, REFERENCE, Style
 
 _CROSSHAIR = "crosshair"
@@ -57,6 +58,10 @@ def time_panel(
     between = _without_gaps(bands)
     ends = [*frame["y"].drop_nulls().to_list(), *between["low"].to_list(), *between["high"].to_list()]
     base_x, y_encoding = _time_axis(x, frame, phases), y.encode(ends)
+    lacks = off_axis(frame, "point", y, "y")
+    frame = frame.with_columns(y=pl.when(has_place(y, "y")).then("y"))  # a line has a gap there
+    between, cut = cut_off(between, y, y_encoding["scale"])
+    between = between.drop_nulls()
     y_encoding["axis"]["minExtent"] = _LABELS_PX
     line = (
         alt.Chart(frame if len(names) > 1 else frame.drop("line"))
@@ -83,7 +88,8 @@ def time_panel(
         layers += _change_layers(changes, base_x, (min(times) + max(times)) / 2, style)
     # The cross-hair is only on the page: a printed figure has no pointer.
     live = layered(*layers, _crosshair(frame, base_x, y.unit))
-    return Panel(title, layered(*layers), height, live, finding=findings.over_time(lines, y.unit))
+    told = findings.over_time(lines, y.unit)
+    return Panel(title, layered(*layers), height, live, finding=told, lacks=tuple(lacks), cut=tuple(cut))
 
 
 def _without_gaps(bands: pl.DataFrame | None) -> pl.DataFrame:

@@ -93,7 +93,8 @@ def _compared(family: FamilyFacts, name: str, found: Mapping[str, Any], counted:
     level, against = found["level"], found["against"]
     number, interval = human.ratio(found["ratio"], found["low"], found["high"])
     evidence = f"({human.noun(found['title'])}; {interval}, {numbers(found)})"
-    where = f" {found['where']}" if found["where"] else ""
+    basis = f" {found['basis']}" if found["basis"] else ""
+    where = f"{basis} {found['where']}" if found["where"] else basis
     if made is Verdict.EQUIVALENT:
         before, after = f"{level} and {against} are equal within {human.percent(found['margin'])}{where}: ", ""
     elif found["unit"] == "s":
@@ -103,7 +104,7 @@ def _compared(family: FamilyFacts, name: str, found: Mapping[str, Any], counted:
     else:
         before, after = f"{level} has ", f" the {human.noun(found['title'])} of {against}{where}"
     figures = [human.quantity(found[side], found["unit"]) for side in ("median", "base_median")]
-    detail = f"Medians: {figures[0]} against {figures[1]}. {counted}"
+    detail = f"Medians{basis}: {figures[0]} against {figures[1]}. {counted}"
     table = name if name in family.notes.get("comparisons", {}) else ""
     href = f"{family.page}#{anchor('table', table)}" if table else family.page
     if before.startswith(("a ", "an ")):  # names keep their case

@@ -85,5 +85,7 @@ def _against(found: Mapping[str, Any]) -> dict[str, str]:
     if found["ratio"] is None:
         return {"ratio": f"against {against}", "evidence": "", "verdict": verdict.told, "kind": verdict.value}
     number, *interval = human.ratio(found["ratio"], found["low"], found["high"])
-    evidence = ", ".join([*(text.removeprefix("95 %: ") for text in interval), numbers(found)])
+    evidence = ", ".join(
+        [*(text.removeprefix("95 %: ") for text in interval), numbers(found), *filter(None, [found["basis"]])]
+    )
     return {"ratio": f"{number} {against}", "evidence": evidence, "verdict": verdict.told, "kind": verdict.value}

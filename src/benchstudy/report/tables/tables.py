@@ -67,6 +67,8 @@ class Table:
     columns: tuple[str, ...]
     rows: tuple[tuple[Cell, ...], ...]
     most_shown: int | None = None
+    # Whether another table of the page has the same cells. It is folded.
+    repeats: bool = False
 
     def __post_init__(self) -> None:
         wrong = [len(row) for row in self.rows if len(row) != len(self.columns)]

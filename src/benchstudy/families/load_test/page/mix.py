@@ -78,6 +78,11 @@ class Reading:
         return self._like_moved and (not self._raw_moved or self._raw_slower != self._like_slower)
 
     @property
+    def slower(self) -> bool | None:
+        """Whether the verdict says that times got longer, like for like if that is known; None if it says neither."""
+        return self._like_slower if self._like_moved else self._raw_slower if self._raw_moved else None
+
+    @property
     def worse(self) -> bool:
         """Whether the calls themselves got slower, like for like."""
         return self._like_moved and self._like_slower
@@ -185,8 +190,22 @@ class LoadMix:
             f"{signed(shift.within, 's')} from the {LABELS[reading.group]}s themselves, {signed(shift.mix, 's')} "
             "from how often each is called"
         )
-        further = (self._about_quantile, self._about_drivers, self._how_sure, self._own_band)
+        further = (self._about_signs, self._about_quantile, self._about_drivers, self._how_sure, self._own_band)
         return f"{told}.{''.join(about(reading) for about in further)}"
+
+    def _about_signs(self, reading: Reading) -> str:
+        """Why the verdict and the change of the mean point in opposite directions, if they do."""
+        shift, labels = reading.shift, f"{LABELS[reading.group]}s"
+        verdict_slower = reading.slower
+        if verdict_slower is None or verdict_slower == (shift.change > 0):
+            return ""
+        if verdict_slower != (shift.within > 0):
+            return (
+                " The verdict and the mean differ, because the verdict compares trial with trial, and the mean is over "
+                "the calls of all trials: one trial with unusual times can turn it."
+            )
+        own, other = ("slower", "fast") if verdict_slower else ("faster", "slow")
+        return f" Both are true: the {labels} themselves got {own}, but more of the calls are to {other} ones now."
 
     def _about_quantile(self, reading: Reading) -> str:
         base, new = reading.shift.base_quantile(), reading.shift.new_quantile()

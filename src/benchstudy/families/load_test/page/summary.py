@@ -16,6 +16,7 @@ from benchstudy.report import human
 from benchstudy.report.comparisons import findings
 from benchstudy.statistics.comparisons import Comparison, Verdict
 
+SAME_MIX = "at the same mix of calls"
 _NAMED = 3  # labels that a sentence names
 
 
@@ -44,9 +45,8 @@ class LoadSummary:
         metric = f"{reading.group}_mean"
         where = setting({"load": contrast.load, "database": self.load.database(contrast.database)})
         cases = [{"target": contrast.target, "case": case} for case in (contrast.new_case, contrast.base_case)]
-        title = f"{self.load.results.declared(metric).title}, like for like"
-        names = (contrast.new, contrast.base)
-        return findings.finding(metric, title, "s", names, where, (cases[0], cases[1]), reading.like)
+        title, names = self.load.results.declared(metric).title, (contrast.new, contrast.base)
+        return findings.finding(metric, title, "s", names, where, (cases[0], cases[1]), reading.like, SAME_MIX)
 
     # -- the answer --------------------------------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ import polars as pl
 
 from benchstudy.families.log_write.page import reasons
 from benchstudy.families.log_write.page.load import LogWrite, Point, Sweep
-from benchstudy.families.log_write.page.summary import bracket_width
+from benchstudy.families.log_write.page.summary import bracket_width, inversion
 from benchstudy.families.log_write.page.tables import LogTables
 from benchstudy.report import human
 from benchstudy.report.exhibits import cells
@@ -46,6 +46,8 @@ class LogCapacity:
             return Cell(("none failed",), self.load.href(sweep, point), "missing")
         cell = cells.estimate_cell(self.load.results, estimate, "median")
         marks = self.load.marks(sweep, point) if metric == "capacity_pass" else ()
+        if metric == "capacity_fail" and inversion(self.load, sweep, point) is not None:
+            marks = ("not monotonic",)
         return cell if cell is MISSING else Cell(cell.lines, cell.href, cell.kind, cell.title, marks)
 
     def _brackets(self, sweep: Sweep, point: Point) -> Cell:

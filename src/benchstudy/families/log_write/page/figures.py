@@ -46,7 +46,7 @@ class LogFigures:
             panels = [*self._achieved(sweeps), *self._latencies(sweeps)]
             if panels:
                 name = self._name(sweeps)
-                caption = f"{name}: achieved rate and times by offered rate, open loop.{self._nothing_at(sweeps)}"
+                caption = f"{name}: achieved rate and times by offered rate, open loop."
                 failed = self._failed_at(sweeps)
                 if failed:
                     told = ", ".join(f"{line.label} at {human.quantity(line.value, '1/s')}" for line in failed)
@@ -55,11 +55,6 @@ class LogFigures:
                     panels = [crossed_out(panel, failed, axis) for panel in panels]
                 shown = [*(sweep.dedup for sweep in sweeps), AS_OFFERED]
                 yield slug(f"saturation-{name}"), caption, panels, STYLE, shown
-
-    def _nothing_at(self, sweeps: Sequence[Sweep]) -> str:
-        """Name the rates at which nothing was integrated: a logarithmic axis has no point for them."""
-        nothing = [f"{s.dedup} at {p.level}" for s in sweeps for p in s.points if self.load.median("qps", s, p) == 0]
-        return f" Nothing was integrated, so there is no point: {', '.join(nothing)}." if nothing else ""
 
     def _failed_at(self, sweeps: Sequence[Sweep]) -> list[Reference]:
         """Rates at which every trial of a log failed, and why."""
@@ -106,21 +101,21 @@ class LogFigures:
         for sweep in sweeps:
             for point in sweep.points:
                 found = self.load.estimate(metric, sweep, point)
-                if found is None or not found.summary.median:  # a logarithmic axis has no place for zero
+                if found is None or found.summary.median is None:
                     continue
                 common = {"series": sweep.dedup, "x": point.rate, "tip offered": point.level}
                 points += [
                     common
                     | {"trial": trial, "y": values[metric], "tip value": human.quantity(values[metric], found.unit)}
                     for trial, values in self.load.trials(sweep, point).items()
-                    if values.get(metric)
+                    if values.get(metric) is not None
                 ]
                 summary = found.summary
                 estimates.append(
                     common
                     | {
                         "y": summary.median,
-                        "low": summary.interval_low or None,
+                        "low": summary.interval_low,
                         "high": summary.interval_high,
                         "tip median": human.median(summary, found.unit),
                         "tip evidence": human.evidence(summary, found.unit),

@@ -55,16 +55,16 @@ class LogLoops:
         estimates: list[dict[str, Any]] = []
         for name, (sweep, point) in rows.items():
             found = self.load.estimate(metrics[name], sweep, point)
-            if found is None or not found.summary.median:  # a logarithmic axis has no place for zero
+            if found is None or found.summary.median is None:
                 continue
             points += [
                 {"series": name, "trial": trial, "x": value, "y": value, "tip value": human.quantity(value, unit)}
                 for trial, values in self.load.trials(sweep, point).items()
-                if (value := values.get(metrics[name]))
+                if (value := values.get(metrics[name])) is not None
             ]
             summary = found.summary
             told = {"tip median": human.median(summary, unit), "tip evidence": human.evidence(summary, unit)}
-            ends = {"x": summary.median, "low": summary.interval_low or None, "high": summary.interval_high}
+            ends = {"x": summary.median, "low": summary.interval_low, "high": summary.interval_high}
             estimates.append({"series": name, **ends, **told})
         schema = dict.fromkeys(_TEXTS, pl.String) | dict.fromkeys(("x", "y"), pl.Float64)
         drawn = leading(self.load.results, pl.DataFrame(points, schema=schema))

@@ -80,7 +80,7 @@ class LogSearched:
                 "tip verdict": reasons.told(row) or "passed",
             }
             for row in rows
-            if row[column] and row["cause"] not in _DEATHS  # a server that died has no achieved rate
+            if row[column] is not None and row["cause"] not in _DEATHS  # a server that died has no achieved rate
         ]
         return leading(self.load.results, pl.DataFrame(found, schema=_POINTS))
 

@@ -1,7 +1,11 @@
 """The answer, the objective and the weaknesses on the page of write tests."""
 
+import math
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
+
+import polars as pl
 
 from benchstudy.families.log_write.page.limits import NOTHING
 from benchstudy.families.log_write.page.load import AGREEMENT, LogWrite, Point, Sweep
@@ -52,9 +56,8 @@ class LogSummary:
         passed = self.load.estimate("capacity_pass", sweep, point)
         if passed is None or passed.summary.median is None:
             return {"name": name, "value": "–", "evidence": passed.failure if passed else "nothing was measured"}
-        fails = self.load.median("capacity_fail", sweep, point)
         parts = [
-            f"fails at {human.quantity(fails, '1/s')}" if fails else "no rate failed",
+            *self._fails(sweep, point, passed.summary.median),
             human.evidence(passed.summary, "1/s"),
             *self._limit(sweep, point),
             *self.load.marks(sweep, point),
@@ -62,6 +65,19 @@ class LogSummary:
         ]
         value = human.median(passed.summary, "1/s")
         return {"name": name, "value": value, "evidence": "; ".join(parts)}
+
+    def _fails(self, sweep: Sweep, point: Point, passes_per_s: float) -> Iterator[str]:
+        """Where the log fails, in how many trials if not in all, and whether a higher rate passed."""
+        fails = self.load.estimate("capacity_fail", sweep, point)
+        inverted = inversion(self.load, sweep, point)
+        if fails is None or fails.summary.median is None:
+            yield "no rate failed"
+        elif inverted is None or fails.summary.median >= passes_per_s:
+            trials, failing = len(self.load.trials(sweep, point)), fails.summary.n
+            counted = f" in {failing} of {trials} trials" if failing < trials else ""
+            yield f"fails at {human.quantity(fails.summary.median, '1/s')}{counted}"
+        if inverted is not None:
+            yield f"not monotonic: {inverted.failed.told('failed')}, {inverted.passed.told('passed')}"
 
     def _most(self, sweep: Sweep) -> dict[str, str]:
         best = self.load.best(sweep)
@@ -198,6 +214,51 @@ class LogSummary:
                         found.setdefault(problem.rule, []).append(told(problem))
         for rule, texts in found.items():
             yield f"{human.plural(len(texts), 'trial')} with {_OWN_PROBLEMS[rule]}. The first: {texts[0]}."
+
+
+@dataclass(frozen=True)
+class Tried:
+    """A rate in 1/s, in how many trials it had one result, and in how many it was tried."""
+
+    rate_per_s: float
+    trials: int
+    of: int
+
+    def told(self, result: str) -> str:
+        """The rate, the result, and how often it had this result: "1,100/s failed in 1 of 2 trials"."""
+        return f"{human.quantity(self.rate_per_s, '1/s')} {result} in {self.trials} of {human.plural(self.of, 'trial')}"
+
+
+@dataclass(frozen=True)
+class Inversion:
+    """The lowest rate that failed, which is below the highest that passed."""
+
+    failed: Tried
+    passed: Tried
+
+
+def inversion(load: LogWrite, sweep: Sweep, point: Point) -> Inversion | None:
+    """Whether a rate failed below one that passed, in the same trial or in another; None if none did.
+
+    A trial's bracket ends at its lowest failure. So a pass above it, and other trials' brackets, are in no figure.
+    """
+    rows = load.results.series("steps")
+    if rows is None:
+        return None
+    mine = rows.filter((pl.col("target") == sweep.target) & (pl.col("case") == point.case)).sort("step", "attempt")
+    # The last attempt at a rate decides.
+    decided = mine.group_by("trial", "step", maintain_order=True).last().select("offered_per_s", "passed", "trial")
+    found = set(decided.rows())
+    failed = min((rate for rate, passed, _ in found if not passed), default=math.inf)
+    highest = max((rate for rate, passed, _ in found if passed), default=-math.inf)
+    if failed >= highest:
+        return None
+
+    def tried(rate: float, passed: bool) -> Tried:
+        those = [(result, trial) for at, result, trial in found if at == rate]
+        return Tried(rate, len({t for result, t in those if result is passed}), len({t for _, t in those}))
+
+    return Inversion(tried(failed, False), tried(highest, True))
 
 
 def bracket_width(load: LogWrite, sweep: Sweep, point: Point) -> float | None:

@@ -1,6 +1,7 @@
 """Tables of write tests of logs: those of Tessera's page, and further ones."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 import polars as pl
 
@@ -88,13 +89,14 @@ class LogTables:
 
     def rates(self) -> Iterator[Table]:
         """Two tables per backend, resources and generator: rates, and times. One row per offered rate, with columns
-        without and with dedup.
+        without and with dedup. If a log was measured at one rate only, the first repeats its row of `page`.
         """
         for sweeps in self.load.subjects():
             name = self.load.name(sweeps[0], dedup=False, generator=False)
             title, file = f"{name} ({self.load.loop(sweeps[0])})", f"{name}-{sweeps[0].generator}"
             both = {"Offered": self._offered, "Achieved": self.rate_cell}
-            yield self._by_rate(f"rates-{file}", f"Offered and achieved: {title}", sweeps, both)
+            made = self._by_rate(f"rates-{file}", f"Offered and achieved: {title}", sweeps, both)
+            yield replace(made, repeats=all(len(sweep.every_point) < 2 for sweep in sweeps) and len(made.rows) == 1)
             times = {
                 f"{heading}, {p}": self.figure(f"{which}_{p}") for which, heading in _TIMES.items() for p in _SHOWN
             }

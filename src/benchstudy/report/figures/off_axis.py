@@ -1,0 +1,88 @@
+"""Values that an axis has no place for: Vega would draw a zero on a logarithmic axis as the highest value."""
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import altair as alt
+import polars as pl
+
+from benchstudy.report import human
+from benchstudy.report.figures.axes import Axis
+
+_MOST_NAMED = 4  # in a caption; the tables have all
+
+Named = Callable[[tuple[Any, ...]], str]
+
+
+@dataclass(frozen=True)
+class OffAxis:
+    """The marks of one series at one place that an axis cannot draw. `values`: the lowest and the highest."""
+
+    of: str
+    mark: str  # "point", "median", "interval", …
+    count: int
+    values: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        values = f" ({', '.join(self.values)})" if self.values else ""
+        marks = f"the {self.mark}" if self.count == 1 and self.mark != "point" else human.plural(self.count, self.mark)
+        return f"{marks} of {self.of}{values}"
+
+
+def _joined(key: tuple[Any, ...]) -> str:
+    return " · ".join(map(str, key))
+
+
+def has_place(axis: Axis, column: str) -> pl.Expr:
+    """Whether the axis can draw the column's value. A missing value is no value without a place."""
+    value = pl.col(column).cast(pl.Float64)
+    return (value.is_finite() & (value > 0 if axis.log else True)).fill_null(True)
+
+
+def off_axis(
+    frame: pl.DataFrame, mark: str, axis: Axis, column: str, by: Sequence[str] = ("series",), named: Named = _joined
+) -> list[OffAxis]:
+    """The marks of a frame whose value in `column` has no place on the axis, one entry per combination of `by`."""
+    found = []
+    for key, rows in frame.filter(~has_place(axis, column)).group_by(by, maintain_order=True):
+        values = sorted(rows[column])
+        ends = dict.fromkeys(human.quantity(end, axis.unit) for end in (values[0], values[-1]))
+        found.append(OffAxis(named(key), mark, rows.height, tuple(ends)))
+    return found
+
+
+def cut_off(
+    frame: pl.DataFrame, axis: Axis, scale: alt.Scale, by: Sequence[str] = ("series",), named: Named = _joined
+) -> tuple[pl.DataFrame, list[OffAxis]]:
+    """Intervals (columns low and high) that end at the edges of an axis with this scale, and those that reach further.
+
+    An interval without a part on the axis becomes null.
+    """
+    unbounded = (0.0 if axis.log else -math.inf, math.inf)
+    low, high = scale.to_dict().get("domain", unbounded)
+    visible = (pl.col("high") > low) & (pl.col("low") < high) if axis.log else pl.lit(True)
+    beyond = frame.filter(visible & ((pl.col("low") < low) | (pl.col("high") > high)))
+    cut = [OffAxis(named(key), "interval", rows.height) for key, rows in beyond.group_by(by, maintain_order=True)]
+    return frame.with_columns(pl.when(visible).then(pl.col("low", "high").clip(low, high))), cut
+
+
+def sentence(why: str, named: Sequence[str]) -> str:
+    """What a figure does not show as it is, and why: "Not drawn, because every trial failed: a; b; and 3 more."."""
+    more = f"; and {len(named) - _MOST_NAMED} more" if len(named) > _MOST_NAMED else ""
+    return f"{why}: {'; '.join(named[:_MOST_NAMED])}{more}." if named else ""
+
+
+def told(panels: Iterable[tuple[str, Sequence[OffAxis], Sequence[OffAxis]]]) -> str:
+    """Sentences on the marks that panels lack, and on intervals that end at an edge. `panels`: title, lacking, cut."""
+    lacking, cut = [], []
+    for title, of_panel, cut_in_panel in panels:
+        start = f"{title}: " if title else ""
+        lacking += [f"{start}{one}" for one in of_panel]
+        cut += [f"{start}{one}" for one in cut_in_panel]
+    sentences = (
+        sentence("Not drawn, because the axis has no place for such values", lacking),
+        sentence("Cut off at the edge of the axis", cut),
+    )
+    return " ".join(filter(None, sentences))

@@ -1,0 +1,102 @@
+"""Values that an axis has no place for are named below the figure, and never drawn as another value."""
+
+import math
+from collections.abc import Iterator
+
+import polars as pl
+import pytest
+
+from benchstudy.report.figures.axes import Axis
+from benchstudy.report.figures.charts import Figure
+from benchstudy.report.figures.layers import Panel, Reference
+from benchstudy.report.figures.panels import cdf_panel, forest_panel, strip_panel, time_panel, trend_panel
+from benchstudy.report.figures.styles import Style
+
+STYLE = Style(("a", "b"))
+NOT_DRAWN = "Not drawn, because the axis has no place for such values"
+CUT_OFF = "Cut off at the edge of the axis"
+
+
+def numbers(panel: Panel, *columns: str) -> Iterator[float]:
+    """What the panel's marks have in these columns."""
+    for rows in panel.spec(300, legend=False, live=True)["datasets"].values():
+        yield from (row[column] for row in rows for column in columns if row.get(column) is not None)
+
+
+def said(*panels: Panel) -> str:
+    return Figure("name", "Caption.", "", panels, STYLE).html().partition("<figcaption>")[2].partition("</fig")[0]
+
+
+def trials(*values: float) -> pl.DataFrame:
+    """Trials of series a, one per value, at x = 1, 2 …"""
+    rows = [{"series": "a", "x": float(i), "y": y, "trial": f"t{i}"} for i, y in enumerate(values, 1)]
+    return pl.DataFrame(rows)
+
+
+def medians(*ends: tuple[float, float, float]) -> pl.DataFrame:
+    """Medians of series a with the ends of their intervals."""
+    rows = [
+        {"series": "a", "x": float(i), "y": y, "low": low, "high": high} for i, (low, y, high) in enumerate(ends, 1)
+    ]
+    return pl.DataFrame(rows)
+
+
+def test_a_line_of_medians_has_a_gap_where_a_logarithmic_axis_has_no_place():
+    measured = trials(0.0, 0.001, -0.002, math.inf)
+    of_cases = medians((0.0, 0.0, 0.0005), (-0.1, 0.001, 0.002), (-3.0, -2.0, -1.0), (0.001, math.inf, math.inf))
+    curves = pl.DataFrame(
+        {"series": ["a"] * 2, "x": [1.0, 2.0], "y": [0.001, 0.0], "low": [0.0, 0.0], "high": [0.002] * 2}
+    )
+    x, y, references = Axis("Load", "1"), Axis("Time", "s"), [Reference(0.0, "theirs")]
+    panel = trend_panel("t", measured, of_cases, x, y, STYLE, references, curves)
+    assert [v for v in numbers(panel, "y", "low", "high", "value") if not 0 < v < 0.01] == []
+    assert said(panel) == (
+        f"Caption. {NOT_DRAWN}: 1 point of a at 1 (0 s); 1 point of a at 3 (-2.00 ms); 1 point of a at 4 (inf); "
+        f"the median of a at 1 (0 s); and 3 more. {CUT_OFF}: the interval of a at 1; the interval of a at 2; "
+        "the interval of a at 4."
+    )
+
+
+def test_a_strip_says_in_which_panel_how_many_values_are_missing():
+    measured = trials(0.0, 0.0, 2.0).with_columns(x=pl.col("y"))
+    of_cases = medians((0.0, 0.0, 3.0)).with_columns(x=pl.col("y"))
+    panels = [
+        strip_panel(title, measured, of_cases, Axis("Time", "s", log=title == "log"), STYLE)
+        for title in ("log", "linear")
+    ]
+    assert 0 not in list(numbers(panels[0], "x", "low")) and 0 in list(numbers(panels[1], "x"))
+    assert said(*panels) == (
+        f"Caption. {NOT_DRAWN}: log: 2 points of a (0 s); log: the median of a (0 s). "
+        f"{CUT_OFF}: log: the interval of a."
+    )
+
+
+def test_a_line_over_time_has_a_gap_and_a_band_ends_at_the_edge():
+    lines = trials(1.0, 0.0, 3.0).with_columns(line=pl.lit(""))
+    bands = pl.DataFrame({"series": ["a"] * 2, "x": [1.0, 3.0], "low": [0.0, 2.0], "high": [2.0, 4.0]})
+    panel = time_panel("t", lines, Axis("Time", "time", log=False), Axis("Rate", "1/s"), STYLE, bands=bands)
+    assert 0 not in list(numbers(panel, "y", "low"))
+    assert said(panel) == f"Caption. {NOT_DRAWN}: 1 point of a (0/s). {CUT_OFF}: the interval of a."
+
+
+def test_shares_end_before_an_open_bucket():
+    steps = pl.DataFrame({"series": ["a"] * 3, "x": [0.0, 0.5, math.inf], "fraction": [0.1, 0.9, 1.0]})
+    panel = cdf_panel("t", steps, Axis("Latency", "s"), STYLE)
+    assert list(numbers(panel, "x")) == [0.5] and said(panel) == f"Caption. {NOT_DRAWN}: 2 steps of a (0 s, inf)."
+
+
+def test_a_ratio_of_zero_is_named_and_an_interval_without_an_end_is_cut_off():
+    ratios = pl.DataFrame(
+        {"row": ["p50", "p99", "max"], "series": ["a"] * 3, "x": [0.0, 2.0, 1.0], "low": [0.0, 0.0, 0.9],
+         "high": [0.0, math.inf, 1.1], "decided": [True] * 3}
+    )  # fmt: skip
+    panel = forest_panel("t", ratios, "Ratio", STYLE, 0.05)
+    assert [v for v in numbers(panel, "x", "low", "high") if not 0 < v < 10] == []
+    assert said(panel) == (f"Caption. {NOT_DRAWN}: the ratio of p50 · a (0 ×). {CUT_OFF}: the interval of p99 · a.")
+
+
+@pytest.mark.parametrize("from_zero", [True, False])
+@pytest.mark.parametrize("values", [(-3.0, 5.0), (0.0, 5.0), (-5.0, -3.0)])
+def test_a_linear_axis_has_room_for_zero_and_less(values, from_zero):
+    low, high = Axis("Change", "s", log=False, from_zero=from_zero).encode(values)["scale"].to_dict()["domain"]
+    assert low <= min(values) and high >= max(values) and (low <= 0 <= high or not from_zero)
