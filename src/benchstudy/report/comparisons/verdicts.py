@@ -49,8 +49,8 @@ def _name(row: Row) -> str:
     return f"{human.level(row.level)} against {human.level(row.against)}{about}, {row.title}"
 
 
-def lines(found: Comparisons) -> list[dict[str, str]]:
-    """One line per pair of levels and metric: name, verdict, kind, ratio, why."""
+def lines(found: Comparisons) -> list[dict[str, Any]]:
+    """One line per pair of levels and metric: name, verdict, several (comparisons), kind, ratio, why."""
     groups: dict[tuple[str, str, str], list[Row]] = {}
     for row in found.rows:
         groups.setdefault((row.level, row.against, row.title), []).append(row)
@@ -66,12 +66,12 @@ def answer(found: Comparisons, question: str) -> dict[str, Any]:
     for line in lines(found):
         one = line["kind"] != "mixed"
         value = Verdict(line["kind"]).told if one else "it depends"
-        evidence = [line["verdict"] if not one or " in " in line["verdict"] else "", line["ratio"], line["why"]]
+        evidence = [line["verdict"] if line["several"] else "", line["ratio"], line["why"]]
         said.append({"name": line["name"], "value": value, "evidence": "; ".join(filter(None, evidence))})
     return {"what": question, "lines": said, "note": ""}
 
 
-def _line(name: str, title: str, rows: list[Row]) -> dict[str, str]:
+def _line(name: str, title: str, rows: list[Row]) -> dict[str, Any]:
     counts: Counter[Verdict] = Counter(row.outcome.verdict for row in rows)
     said = [verdict for verdict in Verdict if counts[verdict]]
     verdicts = ", ".join(f"{v.counted} in {counts[v]}" if len(rows) > 1 else v.counted for v in said)
@@ -83,6 +83,7 @@ def _line(name: str, title: str, rows: list[Row]) -> dict[str, str]:
     return {
         "name": f"{name}, {title}" if title else name,
         "verdict": verdicts + (f" of {len(rows)}" if len(rows) > 1 else ""),
+        "several": len(rows) > 1,
         # Decides the colour of a line with a single verdict.
         "kind": said[0] if len(said) == 1 else "mixed",
         "ratio": _range(ratios),
