@@ -233,6 +233,16 @@ def test_one_study_is_the_first_page_and_several_are_listed_with_what_each_found
     assert "<h1>Title of embedded</h1>" in (reports / "embedded" / "index.html").read_text(encoding="utf-8")
 
 
+def test_the_page_and_the_archive_of_a_study_do_not_depend_on_the_other_studies_of_the_project(made):
+    reports = made[0] / "reports"
+    build(*made, study="alone")
+    before = [(reports / name).read_bytes() for name in ("alone/index.html", "alone.zip")]
+    build(*made, study="another")
+    build(*made, study="alone")
+    assert [(reports / name).read_bytes() for name in ("alone/index.html", "alone.zip")] == before
+    assert b"../another" not in before[0], "a link out of the archive"
+
+
 def test_what_differs_from_the_page_that_a_study_repeats_stands_above_all_findings(made):
     repeats = {"title": "Files <fast>", "url": "https://example.org/page", "differs": ["It has `fsync`.", "It has n."]}
     build(*made, repeats=repeats)

@@ -76,7 +76,6 @@ class StudyIndex:
             "hashes": self._hashes(),
             "version": __version__,
             "measured": " to ".join(dict.fromkeys(sessions.moment(when)[:10] for when in self.measured)),
-            "others": self._others(),
         }
 
     @cached_property
@@ -369,15 +368,6 @@ class StudyIndex:
                 if sha != self._study.sha256
             ]
         return lines
-
-    def _others(self) -> list[dict[str, str]]:
-        """Other studies with a page beside this one's folder, and pages that compare this study with another."""
-        pages = sorted(self._folder.parent.glob("*/index.html"))
-        others = [{"name": p.parent.name, "href": self._link(p)} for p in pages if p.parent != self._folder]
-        sides = [(p, p.stem.split("--")) for p in sorted((self._folder.parent / "comparisons").glob("*--*.html"))]
-        return others + [
-            {"name": " against ".join(names), "href": self._link(p)} for p, names in sides if self._study.study in names
-        ]
 
 
 def _why_aside(row: Mapping[str, Any]) -> str:
