@@ -333,7 +333,7 @@ def bucket(of_s3, of_all, patch) -> Bucket:
 
 def fetched(bucket: Bucket) -> bytes:
     into = io.BytesIO()
-    digest = bucket.get("object", into)
+    digest = bucket.get("object", into, 1000)
     assert digest == hashlib.sha256(into.getvalue()).hexdigest()
     return into.getvalue()
 

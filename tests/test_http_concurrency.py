@@ -29,6 +29,7 @@ from benchstudy.model import registry
 from benchstudy.model.causes import Cause
 from benchstudy.model.errors import StudyError
 from benchstudy.model.family import Observation, ParseError
+from benchstudy.model.units import parse_duration
 from benchstudy.provisioning.target import provision_target
 
 DATA = Path(__file__).parent / "data" / "http"
@@ -397,7 +398,9 @@ def test_wrong_answers_under_load_are_counted_and_are_no_throughput(everything: 
     values = everything.values(f"odd flaky small {name}")
     assert (values["errors"], values["errors_status"]) == (http_study.WRONG_OF_FLAKY,) * 2
     good = values["requests"] - http_study.WRONG_OF_FLAKY
-    assert values["throughput"] == pytest.approx(good / values["duration"], rel=0.02)
+    # k6's duration ends with the last answer, but its throughput with the last request: sooner, on a busy machine.
+    sent_s = parse_duration(K6["duration"]) if name == "k6" else values["duration"]
+    assert good / values["duration"] * 0.98 <= values["throughput"] <= good / sent_s * 1.02
 
 
 def test_an_answer_that_changes_length_is_an_error_unless_the_study_allows_it(everything: Session):
