@@ -1,6 +1,8 @@
 """Sessions that stop when every case is precise enough: the rule, its coverage, and real sessions over SSH."""
 
+import errno
 import json
+import os
 import re
 import shutil
 import signal
@@ -22,6 +24,7 @@ from benchstudy.commands import cli
 from benchstudy.hosts import interrupts
 from benchstudy.hosts.agent import Command
 from benchstudy.jobs.tidy import tidy_family
+from benchstudy.measuring import sealed
 from benchstudy.measuring.progress import under_way
 from benchstudy.measuring.raw import CorruptTrial, StoredTrial, TrialStore
 from benchstudy.measuring.session import hold_session, waiting_s
@@ -428,8 +431,19 @@ def test_an_altered_look_is_named(lab, held):
     (path,) = lab.store.folder.glob("looks/*/look.json")
     path.chmod(0o644)
     path.write_text(path.read_text().replace('"blocks": 6', '"blocks": 9'))
-    with pytest.raises(CorruptTrial, match=r"look.json: a look was altered"):
+    with pytest.raises(CorruptTrial, match=r"look\.json: altered.*; it belongs to a look: restore it from a copy"):
         lab.hold({"quiet": QUIET})
+
+
+def test_a_look_that_cannot_be_read_is_not_called_altered(lab, held, monkeypatch):
+    held({"quiet": QUIET})
+
+    def broken(path):
+        raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
+
+    monkeypatch.setattr(sealed, "sha256_of", broken)
+    with pytest.raises(CorruptTrial, match=r"look\.json: .*Input/output error: find out what .*; it belongs to a look"):
+        lab.store.looks()
 
 
 def test_a_fixed_number_of_blocks_takes_no_look(lab):

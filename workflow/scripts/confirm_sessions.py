@@ -13,9 +13,9 @@ parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("--held", type=Path, required=True, help="file to write when all were held")
 parser.add_argument("--study", required=True, help="the study whose sessions the running command has recorded")
 told = parser.parse_args()
-sessions = [Path(line) for line in paths.declared_sessions(Path(), told.study).read_text().splitlines()]
 held, problems = [], []
 try:
+    sessions = [Path(line) for line in paths.declared_sessions(Path(), told.study).read_text().splitlines()]
     for path in sessions:
         index = read_index(path)
         if index is None:

@@ -256,13 +256,11 @@ class TrialStore:
         """The looks on which adaptive sessions decided whether to continue, earliest first. Raises CorruptTrial."""
         found = []
         for sums in self.folder.glob(f"{LOOKS}/[!.]*/{SUMS}"):
-            try:
-                verify(sums.parent)
-            except CorruptTrial as error:
+            if differences := check_folder(f"{sums.parent}/", sums.parent).differences:
                 raise CorruptTrial(
-                    f"{sums.parent / _LOOK}: a look was altered or is missing; restore it from a copy, or "
-                    f"remove {sums.parent}, and the session takes the look again"
-                ) from error
+                    f"{differences[0]}; it belongs to a look: restore it from a copy, or remove {sums.parent}, and the "
+                    "session takes the look again"
+                )
             found.append(_look(sums.parent / _LOOK))
         return sorted(found, key=lambda look: (look["when"], look["uuid"]))
 
