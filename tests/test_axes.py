@@ -1,6 +1,7 @@
 """Values that an axis has no place for are named below the figure, and never drawn as another value."""
 
 import math
+import re
 from collections.abc import Iterator
 
 import polars as pl
@@ -93,6 +94,20 @@ def test_a_ratio_of_zero_is_named_and_an_interval_without_an_end_is_cut_off():
     panel = forest_panel("t", ratios, "Ratio", STYLE, 0.05)
     assert [v for v in numbers(panel, "x", "low", "high") if not 0 < v < 10] == []
     assert said(panel) == (f"Caption. {NOT_DRAWN}: the ratio of p50 · a (0 ×). {CUT_OFF}: the interval of p99 · a.")
+
+
+def test_a_figure_for_a_column_cuts_off_no_name_and_no_title(tmp_path):
+    names = [f"copyparty · transcode · ab · concurrency {n}" for n in (2, 10, 500)] + ["nginx", "a-b · k6"]
+    rows = [dict(row=name, series="a", x=1.5, low=1.4, high=1.6, decided=True) for name in names]
+    title = "Ratio to 4-cores-512MiB (higher is better)"
+    panel = forest_panel("t", pl.DataFrame(rows), title, STYLE, 0.05)
+    Figure("limits", "Caption.", "", (panel, panel), STYLE).write(tmp_path)
+    drawn = (tmp_path / "limits-85mm.svg").read_text()
+    lines = re.findall(r"<t(?:ext|span)\b[^>]*>([^<]+)<", drawn)
+    assert "…" not in drawn
+    read = " ".join(lines).replace("\u00a0", " ")
+    assert [read.count(text) for text in (*names, title)] == [2] * 6
+    assert max(map(len, lines)) <= 28
 
 
 @pytest.mark.parametrize("from_zero", [True, False])

@@ -29,7 +29,7 @@ _LABELS = {
 class Axis:
     """An axis. `unit` is the base unit of the values, and decides the labels. `values`, if given, fix the ticks."""
 
-    title: str
+    title: str | list[str]  # or its lines
     unit: str
     log: bool = True
     values: Sequence[float] | None = None

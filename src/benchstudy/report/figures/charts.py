@@ -15,11 +15,12 @@ from benchstudy.report.figures import off_axis, paper, vega
 from benchstudy.report.figures.layers import Panel
 from benchstudy.report.figures.styles import GRID, INK, MUTED, SYMBOLS, Style
 
-# The width of a static drawing is that of a phone's page. Two fit side by side on a wide screen, and none is scaled
-# down, which would make its texts too small to read.
+# The width of a static drawing is that of a phone's page and of a paper's column. Two fit side by side on a wide screen
+# and on a paper's page, and none is scaled down, which would make its texts too small to read.
 _STATIC_WIDTH = 348
 _FITTED = {"type": "fit-x", "contains": "padding"}
-_OVERHANG = 16  # of the last label of an axis, on the right
+# Paper has no room around a drawing, except on the right for the end of an axis's last label.
+_PADDING = {"left": 0, "top": 0, "bottom": 3, "right": 16}
 
 _CONFIG: dict[str, Any] = {
     "font": "sans-serif",
@@ -95,8 +96,13 @@ class Figure:
 
     @cached_property
     def _static(self) -> list[str]:
-        specs = [(panel.spec(_STATIC_WIDTH, legend=False), self._alt_text(panel)) for panel in self.panels]
-        shared = {"config": _CONFIG, "autosize": _FITTED}
+        return self._drawn(_STATIC_WIDTH)
+
+    def _drawn(self, width: float) -> list[str]:
+        """The panels as SVG, each `width` units wide."""
+        axis = {**_CONFIG["axis"], "labelLimit": width * 0.3}
+        shared = {"config": {**_CONFIG, "axis": axis, "padding": _PADDING}, "autosize": _FITTED}
+        specs = [(panel.spec(width, legend=False), self._alt_text(panel)) for panel in self.panels]
         return [vega.svg({**spec, **shared, "description": alt_text}) for spec, alt_text in specs]
 
     def _view_html(self, panel: Panel, static: str, where: str, more: str = "") -> str:
@@ -136,9 +142,12 @@ class Figure:
         continues in a file "-2". The same data give the same bytes. Returns the stems of SVG and PDF by width in mm.
         """
         folder.mkdir(parents=True, exist_ok=True)
-        narrow = self._for_print(paper.units(paper.COLUMN_MM))
-        # Panels side by side are as wide as a column, so they need not be drawn again.
-        wide = narrow if len(self.panels) > 1 else self._for_print(paper.units(paper.PAGE_MM))
+        # A drawing takes longer than all else, so the ones of the web page serve, too.
+        wide = self._static if len(self.panels) > 1 else self._drawn(paper.units(paper.PAGE_MM))
+        narrow, wide = (
+            [paper.Drawn(panel.title, svg) for panel, svg in zip(self.panels, drawn, strict=True)]
+            for drawn in (self._static, wide)
+        )
         legend = self._entries() if len(self.shown) > 1 else []
         column = paper.sheets(narrow, legend, paper.COLUMN_MM, 1)
         page = paper.sheets(wide, legend, paper.PAGE_MM, min(2, len(self.panels)))
@@ -151,21 +160,6 @@ class Figure:
                 stems[width].append(stem)
         (folder / f"{self.name}.png").write_bytes(vega.png(paper.in_points(page[0])))
         return stems
-
-    def _for_print(self, width: float) -> list[paper.Drawn]:
-        config = {
-            **_CONFIG,
-            "background": None,
-            "padding": {"left": 0, "top": 0, "bottom": 3, "right": _OVERHANG},
-            "axis": {**_CONFIG["axis"], "labelLimit": width * 0.3},
-        }
-        fit = {"type": "fit-x", "contains": "padding"}
-        if len(self.panels) > 1:
-            width = min(width, (paper.units(paper.PAGE_MM) - paper.GAP) / 2)
-        return [
-            paper.Drawn(panel.title, vega.svg({**panel.spec(width, legend=False), "config": config, "autosize": fit}))
-            for panel in self.panels
-        ]
 
     @cached_property
     def _has_lines(self) -> bool:

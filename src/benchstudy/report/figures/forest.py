@@ -1,5 +1,8 @@
 """The panel of a comparison: ratios with their intervals around 1."""
 
+import json
+import textwrap
+from collections.abc import Sequence
 from dataclasses import replace
 
 import altair as alt
@@ -12,6 +15,10 @@ from benchstudy.report.figures.layers import Panel, layered, present, tooltips, 
 from benchstudy.report.figures.off_axis import cut_off, has_place, off_axis
 from benchstudy.report.figures.styles import MUTED, Style
 
+# Characters for which a column of a paper has room: in a row's name, and in a line of the axis's title.
+_NAME, _TITLE = 28, 28
+_LINE = 12
+
 
 def forest_panel(title: str, ratios: pl.DataFrame, value_title: str, style: Style, margin: float) -> Panel:
     """Ratios with their intervals on a log axis, with a line at 1 and a band for the `margin` (0.05 is 5 %).
@@ -19,7 +26,8 @@ def forest_panel(title: str, ratios: pl.DataFrame, value_title: str, style: Styl
     `ratios`: row, series, x, low, high, `decided` (drawn filled), `tip …`. Series of a row are below one another. An
     interval that is much wider than the range of the ratios is cut off at the edge.
     """
-    axis, by, edges = Axis(value_title, "×"), ("row", "series"), [1 / (1 + margin), 1 + margin]
+    by, edges = ("row", "series"), [1 / (1 + margin), 1 + margin]
+    axis = Axis(textwrap.wrap(value_title.replace(" is better", "\u00a0is\u00a0better"), _TITLE), "×")
     told, lacks = findings.ratios(ratios), off_axis(ratios, "ratio", axis, "x", by)
     ratios = ratios.filter(has_place(axis, "x"))
     drawn = [*ratios["x"].to_list(), *edges]
@@ -30,7 +38,7 @@ def forest_panel(title: str, ratios: pl.DataFrame, value_title: str, style: Styl
     rows = ratios["row"].unique(maintain_order=True).to_list()
     together = max(ratios.group_by("row").agg(pl.col("series").n_unique())["series"].to_list(), default=1)
     names = [name for name in style.names if name in set(ratios["series"])] if together > 1 else []
-    y = alt.Y("row:N", sort=rows, axis=alt.Axis(title=None, grid=False, labelLimit=190), scale=alt.Scale(padding=0.15))
+    y = alt.Y("row:N", sort=rows, axis=_names_of(rows), scale=alt.Scale(padding=0.15))
     place = {"y": y, "color": style.colour()} | ({"yOffset": alt.YOffset("series:N", sort=names)} if names[1:] else {})
     band = alt.Chart(pl.DataFrame({"from": [edges[0]], "to": [edges[1]], "one": [1.0]}))
     # Cut off here, because the chart's clipping paths would be numbered differently in each figure.
@@ -55,3 +63,20 @@ def forest_panel(title: str, ratios: pl.DataFrame, value_title: str, style: Styl
     ]
     height = 40 + len(rows) * (14 + 12 * max(1, len(names)))
     return Panel(title, layered(*layers), height, finding=told, lacks=tuple(lacks), cut=tuple(cut))
+
+
+def _names_of(rows: Sequence[str]) -> alt.Axis:
+    """An axis with the names of rows, on two lines each if one is long: cut off, several might look the same."""
+    axis = alt.Axis(title=None, grid=False, labelLimit=190)
+    if max(map(len, rows), default=0) <= _NAME:
+        return axis
+    lines = {row: _two_lines(row) for row in rows}
+    # Vega puts the first line beside the tick.
+    axis.labelLineHeight, axis.labelOffset, axis.labelExpr = _LINE, -_LINE / 2, f"{json.dumps(lines)}[datum.label]"
+    return axis
+
+
+def _two_lines(name: str) -> list[str]:
+    """A name in two lines of similar length, if it has several words; a separator ends the first line."""
+    together = name.replace(" · ", "\u00a0· ")
+    return textwrap.wrap(together, len(name) * 5 // 8 + 1, break_long_words=False, break_on_hyphens=False)
