@@ -3,10 +3,12 @@
 import math
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import polars as pl
 import pytest
 
+from benchstudy.report.figures import vega
 from benchstudy.report.figures.axes import Axis
 from benchstudy.report.figures.charts import Figure
 from benchstudy.report.figures.layers import Panel, Reference
@@ -96,18 +98,52 @@ def test_a_ratio_of_zero_is_named_and_an_interval_without_an_end_is_cut_off():
     assert said(panel) == (f"Caption. {NOT_DRAWN}: the ratio of p50 · a (0 ×). {CUT_OFF}: the interval of p99 · a.")
 
 
+LONG = [f"copyparty · transcode · ab · concurrency {n}" for n in (2, 10, 500)] + ["nginx", "a-b · k6"]
+
+
+def texts_of(figure: Path) -> list[str]:
+    return re.findall(r"<t(?:ext|span)\b[^>]*>([^<]+)<", figure.read_text())
+
+
 def test_a_figure_for_a_column_cuts_off_no_name_and_no_title(tmp_path):
-    names = [f"copyparty · transcode · ab · concurrency {n}" for n in (2, 10, 500)] + ["nginx", "a-b · k6"]
-    rows = [dict(row=name, series="a", x=1.5, low=1.4, high=1.6, decided=True) for name in names]
     title = "Ratio to 4-cores-512MiB (higher is better)"
-    panel = forest_panel("t", pl.DataFrame(rows), title, STYLE, 0.05)
-    Figure("limits", "Caption.", "", (panel, panel), STYLE).write(tmp_path)
-    drawn = (tmp_path / "limits-85mm.svg").read_text()
-    lines = re.findall(r"<t(?:ext|span)\b[^>]*>([^<]+)<", drawn)
-    assert "…" not in drawn
+    ratios = [dict(row=name, series="a", x=1.5, low=1.4, high=1.6, decided=True) for name in LONG]
+    measured = [dict(series=name, x=1.5, trial="t") for name in LONG]
+    of_cases = [dict(series=name, x=1.5, low=1.4, high=1.6) for name in LONG]
+    axis, style = Axis("Rate", "1/s"), Style(tuple(LONG))
+    panels = (
+        forest_panel("t", pl.DataFrame(ratios), title, STYLE, 0.05),
+        strip_panel("t", pl.DataFrame(measured), pl.DataFrame(of_cases), axis, style),
+    )
+    Figure("limits", "Caption.", "", panels, STYLE).write(tmp_path)
+    lines = texts_of(tmp_path / "limits-85mm.svg")
     read = " ".join(lines).replace("\u00a0", " ")
-    assert [read.count(text) for text in (*names, title)] == [2] * 6
-    assert max(map(len, lines)) <= 28
+    assert [read.count(text) for text in (*LONG, title)] == [2] * 5 + [1]
+    assert max(map(len, lines)) <= 29 and "…" not in read
+
+
+def test_dashes_tell_series_and_widths_tell_percentiles():
+    lines = trials(1.0, 2.0).join(pl.DataFrame({"line": ["p99", "p50"]}), how="cross")
+    panel = time_panel("t", lines, Axis("Time", "time", log=False), Axis("Rate", "1/s"), STYLE)
+    (line,) = (layer for layer in panel.spec(300, legend=False)["layer"] if layer["mark"]["type"] == "line")
+    assert (line["encoding"]["strokeDash"]["field"], line["encoding"]["strokeWidth"]["field"]) == ("series", "line")
+    drawn = vega.svg(panel.spec(300, legend=False))
+    assert len(set(re.findall(r'stroke="#00529B" stroke-width="([^"]*)" stroke-dasharray', drawn))) == 2
+
+
+def test_the_median_of_a_case_without_a_line_is_drawn():
+    panel = trend_panel("t", trials(1.0), medians((0.5, 1.2, 2.0)), Axis("Load", "1"), Axis("Time", "s"), STYLE)
+    assert 'fill="#00529B"' in vega.svg(panel.spec(300, legend=False))
+
+
+def test_readers_are_told_what_numbers_in_a_legend_are(tmp_path):
+    style = Style(("1", "50"), ordered=True)
+    steps = pl.DataFrame({"series": ["1", "50"], "x": [0.5, 0.9], "fraction": [1.0, 1.0]})
+    panel = cdf_panel("t", steps, Axis("Latency", "s"), style)
+    figure = Figure("cdf", "Caption.", "", (panel,), style, style.names, "Concurrency")
+    figure.write(tmp_path)
+    assert texts_of(tmp_path / "cdf.svg")[:3] == ["Concurrency:", "1", "50"]
+    assert "<li>Concurrency:</li>" in figure.html() and "<li>Concurrency:</li>" in figure.static_html(1)
 
 
 @pytest.mark.parametrize("from_zero", [True, False])

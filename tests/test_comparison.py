@@ -217,6 +217,18 @@ def test_the_second_name_of_an_a_a_pair_is_in_no_other_comparison(bare_project, 
     assert "disk and disk-again are the same case" in (exports / "overview.json").read_text()
 
 
+def test_a_row_of_a_figure_that_differs_in_nothing_else_has_the_name_of_its_level(bare_project, capsys):
+    tables = Tables(bare_project, "study", "file_size")
+    for backend in ("disk", "other"):
+        for block in range(1, 7):
+            levels = {"backend": backend, "op": "write", "size": "1MB", "sync": "none"}
+            tables.add(levels, block, {"duration": (tables.noisy(1.0), "s")}, numbers={"size_bytes": 1})
+    page = Page("file_size", study="study", tidy=tables.write(), output="reports/study/file_size")
+    page.compare("backends", DURATION, factor="backend", caption="Backends")
+    drawn = (bare_project / "reports/study/file_size/figures/backends.svg").read_text()
+    assert drawn.count(">Time of one file<") == 1 and ">other<" in drawn
+
+
 # -- as a reader sees it ----------------------------------------------------------------------
 
 
@@ -249,7 +261,7 @@ def test_a_comparison_is_a_table_in_all_formats_and_a_figure(shown):
         f"backends.{s}" for s in ("csv", "md", "rst", "tex")
     }
     svg = (shown / "figures/backends.svg").read_text()
-    assert "Ratio to local (lower is better)" in svg and "100KB · fsync" in svg
+    assert ">Ratio to local<" in svg and ">(lower\u00a0is\u00a0better)<" in svg and "100KB · fsync" in svg
 
 
 def test_the_page_says_margin_adjustment_and_method_and_that_there_is_no_a_a(bare_project, capsys):

@@ -1,12 +1,15 @@
 """What the page of HTTP servers says about figures that need context, from tidy tables with known values."""
 
+import re
 from pathlib import Path
 
+import polars as pl
 from http_fixture import HttpTables, levels_of
 
 from benchstudy.families.http_concurrency.page.load import HttpLoad
 from benchstudy.families.http_concurrency.page.tables import CLIENT_LIMITED, NO_CEILING, TOO_SHORT
 from benchstudy.families.http_concurrency.page.tables import HttpTables as Drawn
+from benchstudy.report.page import Page
 from benchstudy.report.results.results import Results
 
 FILES = levels_of("files", "1-core", "list", "ab", concurrency="20")
@@ -36,3 +39,21 @@ def test_an_answer_of_two_modes_says_so(tmp_path):
     load = HttpLoad(Results(tables.write(), study="embedded", family="http_concurrency"))
     (answer,) = load.answers()
     assert "; two modes: 4 near 240/s, 2 near 2,950/s" in answer["lines"][0]["evidence"]
+
+
+def test_the_legend_of_a_distribution_has_what_is_drawn_and_no_more(bare_project: Path, capsys):
+    tables = HttpTables(bare_project)
+    for connections in ("1", "5", "20"):
+        tables.closed(levels_of("files", "1-core", "list", "ab", concurrency=connections), 1, 6000.0)
+    page = Page("http_concurrency", study="embedded", tidy=tables.write(), output="reports/embedded/http_concurrency")
+    seen = [("a", "1"), ("a", "5"), ("b", "20")]
+    steps = page.results.cases.select("target", "case", "concurrency").join(
+        pl.DataFrame(seen, schema=["sweep", "concurrency"], orient="row"), on="concurrency"
+    )
+    steps = steps.with_columns(lower_s=pl.lit(0.001), upper_s=pl.lit(0.002), count=pl.lit(10))
+    page.cdf("cdf", steps, series="concurrency", panels=["sweep"], ordered=True, caption="Latencies.")
+    figures = bare_project / "reports/embedded/http_concurrency/figures"
+    texts = [
+        re.findall(r"<text\b[^>]*>([^<]+)<", (figures / f"{name}.svg").read_text()) for name in ("cdf", "cdf-single")
+    ]
+    assert texts[0][:4] == ["Concurrency:", "1", "5", "a"] and texts[1][0] == "b"

@@ -301,7 +301,7 @@ def forest_frame(rows: Sequence[Row]) -> pl.DataFrame:
     drawn = [
         {
             "series": human.level(row.level),
-            "row": row.short or row.title,
+            "row": row.short or human.level(row.level),
             "x": row.outcome.ratio,
             "low": row.outcome.low,
             "high": row.outcome.high,

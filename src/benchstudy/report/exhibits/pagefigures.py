@@ -1,6 +1,7 @@
 """The figures of a family's page."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import polars as pl
@@ -59,7 +60,7 @@ class PageFigures(Exhibits):
             is_line = frame["x"].n_unique() > 1
             (lines if is_line else lone).append(panel)
             shown[is_line] += frame["series"].to_list()
-        drawn = "Points: trials; lines: medians; upright bars: their 95 % intervals"
+        drawn = "Hollow points: trials; filled points and lines: medians; upright bars: their 95 % intervals"
         said = f"{_stopped(caption)} {drawn}; {_counted(points.values(), 'x')}."
         if lines:
             self.show_figure(name, said, lines, style, shown[True], failed=failed)
@@ -129,19 +130,23 @@ class PageFigures(Exhibits):
         found = set(steps["series"])
         in_order = figuredata.style(self.results, series).names
         style = Style(tuple(n for n in in_order if n in found), ordered)
-        views = [
-            (cdf_panel(": ".join(map(str, key)), frame.drop(panels), axis, style), frame["series"].n_unique())
-            for key, frame in steps.group_by(panels, maintain_order=True)
-        ]
-        several = [panel for panel, lines in views if lines > 1]
-        lone = [panel for panel, lines in views if lines == 1]
+        several: list[Panel] = []
+        lone: list[Panel] = []
+        shown: dict[bool, list[str]] = {True: [], False: []}
+        for key, frame in steps.group_by(panels, maintain_order=True):
+            names = frame["series"].unique().to_list()
+            (several if names[1:] else lone).append(
+                cdf_panel(": ".join(map(str, key)), frame.drop(panels), axis, style)
+            )
+            shown[len(names) > 1] += names
         legend = series.capitalize()
-        if not several:
-            return self.show_figure(name, caption, lone, style, style.names, legend=legend)
-        self.show_figure(name, caption, several, style, style.names, legend=legend)
+        if several:
+            self.show_figure(name, caption, several, style, shown[True], legend=legend)
         if lone:
-            with self.folded(f"{human.plural(len(lone), 'panel')} with a single line ({series})"):
-                self.show_figure(f"{name}-single", caption, lone, style, style.names, legend=legend)
+            stem = f"{name}-single" if several else name
+            folded = self.folded(f"{human.plural(len(lone), 'panel')} with a single line ({series})")
+            with folded if several else nullcontext():
+                self.show_figure(stem, caption, lone, style, shown[False], legend=legend)
 
 
 def _stopped(caption: str) -> str:

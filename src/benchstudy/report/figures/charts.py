@@ -45,7 +45,10 @@ _CONFIG: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class Figure:
-    """A figure. `name` is the stem of its files, `alt` the alternative text; `shown` are the series in the legend."""
+    """A figure. `name` is the stem of its files, `alt` the alternative text; `shown` are the series in the legend.
+
+    `legend` says what the series are. Readers see it before series that are numbers, which say nothing alone.
+    """
 
     name: str
     caption: str
@@ -125,7 +128,7 @@ class Figure:
     def _legend_html(self, buttons: bool = True) -> str:
         if self.style is None or len(self.shown) < 2:
             return ""
-        items = []
+        items = [f"<li>{html.escape(self._heading)}</li>"] if self._heading else []
         for one in self._entries():
             entry = f"{_symbol(one)}{html.escape(one.name)}"
             if buttons:
@@ -149,8 +152,8 @@ class Figure:
             for drawn in (self._static, wide)
         )
         legend = self._entries() if len(self.shown) > 1 else []
-        column = paper.sheets(narrow, legend, paper.COLUMN_MM, 1)
-        page = paper.sheets(wide, legend, paper.PAGE_MM, min(2, len(self.panels)))
+        column = paper.sheets(narrow, legend, paper.COLUMN_MM, 1, self._heading)
+        page = paper.sheets(wide, legend, paper.PAGE_MM, min(2, len(self.panels)), self._heading)
         stems: dict[int, list[str]] = {paper.PAGE_MM: [], paper.COLUMN_MM: []}
         for width, suffix, sheets in ((paper.PAGE_MM, "", page), (paper.COLUMN_MM, f"-{paper.COLUMN_MM}mm", column)):
             for number, sheet in enumerate(sheets, start=1):
@@ -160,6 +163,10 @@ class Figure:
                 stems[width].append(stem)
         (folder / f"{self.name}.png").write_bytes(vega.png(paper.in_points(page[0])))
         return stems
+
+    @property
+    def _heading(self) -> str:
+        return f"{self.legend}:" if self.style is not None and self.style.ordered else ""
 
     @cached_property
     def _has_lines(self) -> bool:

@@ -2,7 +2,6 @@
 
 import json
 import textwrap
-from collections.abc import Sequence
 from dataclasses import replace
 
 import altair as alt
@@ -10,14 +9,12 @@ import polars as pl
 
 from benchstudy.model.rounding import significant
 from benchstudy.report.figures import findings
-from benchstudy.report.figures.axes import Axis, ratio_ticks
+from benchstudy.report.figures.axes import Axis, axis_of_names, ratio_ticks
 from benchstudy.report.figures.layers import Panel, layered, present, tooltips, visible
 from benchstudy.report.figures.off_axis import cut_off, has_place, off_axis
 from benchstudy.report.figures.styles import MUTED, Style
 
-# Characters for which a column of a paper has room: in a row's name, and in a line of the axis's title.
-_NAME, _TITLE = 28, 28
-_LINE = 12
+_TITLE = 28  # characters of a line of the axis's title
 
 
 def forest_panel(title: str, ratios: pl.DataFrame, value_title: str, style: Style, margin: float) -> Panel:
@@ -38,7 +35,12 @@ def forest_panel(title: str, ratios: pl.DataFrame, value_title: str, style: Styl
     rows = ratios["row"].unique(maintain_order=True).to_list()
     together = max(ratios.group_by("row").agg(pl.col("series").n_unique())["series"].to_list(), default=1)
     names = [name for name in style.names if name in set(ratios["series"])] if together > 1 else []
-    y = alt.Y("row:N", sort=rows, axis=_names_of(rows), scale=alt.Scale(padding=0.15))
+    y = alt.Y(
+        "row:N",
+        sort=rows,
+        axis=axis_of_names(rows, f"indexof({json.dumps(rows)}, datum.label)"),
+        scale=alt.Scale(padding=0.15),
+    )
     place = {"y": y, "color": style.colour()} | ({"yOffset": alt.YOffset("series:N", sort=names)} if names[1:] else {})
     band = alt.Chart(pl.DataFrame({"from": [edges[0]], "to": [edges[1]], "one": [1.0]}))
     # Cut off here, because the chart's clipping paths would be numbered differently in each figure.
@@ -63,20 +65,3 @@ def forest_panel(title: str, ratios: pl.DataFrame, value_title: str, style: Styl
     ]
     height = 40 + len(rows) * (14 + 12 * max(1, len(names)))
     return Panel(title, layered(*layers), height, finding=told, lacks=tuple(lacks), cut=tuple(cut))
-
-
-def _names_of(rows: Sequence[str]) -> alt.Axis:
-    """An axis with the names of rows, on two lines each if one is long: cut off, several might look the same."""
-    axis = alt.Axis(title=None, grid=False, labelLimit=190)
-    if max(map(len, rows), default=0) <= _NAME:
-        return axis
-    lines = {row: _two_lines(row) for row in rows}
-    # Vega puts the first line beside the tick.
-    axis.labelLineHeight, axis.labelOffset, axis.labelExpr = _LINE, -_LINE / 2, f"{json.dumps(lines)}[datum.label]"
-    return axis
-
-
-def _two_lines(name: str) -> list[str]:
-    """A name in two lines of similar length, if it has several words; a separator ends the first line."""
-    together = name.replace(" · ", "\u00a0· ")
-    return textwrap.wrap(together, len(name) * 5 // 8 + 1, break_long_words=False, break_on_hyphens=False)

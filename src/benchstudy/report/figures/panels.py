@@ -1,6 +1,5 @@
 """The kinds of panels for one metric: against a number, over time, trial by trial, as shares of operations."""
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +11,7 @@ import polars as pl
 from benchstudy.model.criteria import DENSITY_FEWEST
 from benchstudy.model.rounding import significant
 from benchstudy.report.figures import findings
-from benchstudy.report.figures.axes import Axis
+from benchstudy.report.figures.axes import NAME_PX, Axis, axis_of_names
 from benchstudy.report.figures.forest import forest_panel
 from benchstudy.report.figures.layers import (
     Panel,
@@ -56,7 +55,7 @@ def trend_panel(
     references: Sequence[Reference] = (), curves: pl.DataFrame | None = None, apart: bool = True,
     case: Sequence[str] = ("series", "x"),
 ) -> Panel:  # fmt: skip
-    """Trials as points, the median at each x as a line, and its interval as a bar.
+    """Trials as hollow points, the median at each x as a filled one on a line, and its interval as a bar.
 
     `points`: series, x, y, trial, `href` if trials are not on the figure's page, and `tip …` text columns. If there are
     too many points for a page, they are thinned separately for each combination of the columns `case`. `estimates`:
@@ -103,10 +102,14 @@ def trend_panel(
         .mark_rule(strokeWidth=3, opacity=0.9, aria=False)
         .encode(x=base_x, y=alt.Y("low:Q", **y_encoding), y2="high:Q", color=colour, tooltip=tooltips(estimates))
     )
+    # A series with a single place has no line.
+    marks = alt.Chart(estimates).mark_point(filled=True, size=44, opacity=1, aria=False)
+    marks = marks.encode(x=base_x, y=alt.Y("y:Q", **y_encoding), color=colour, shape=shape)
     layers = [
         *(_curve_layers(curves, base_x, y_encoding, colour)),
         visible(medians.encode(strokeDash=style.dash()).mark_line(strokeWidth=2, aria=False)),
         visible(intervals),
+        visible(marks),
         visible(trials),
         *strokes(points, base_x, alt.Y("y:Q", **y_encoding)),
         *(reference_layers(references, horizontal=True, encoding=y_encoding)),
@@ -157,7 +160,7 @@ def _curve_layers(curves: pl.DataFrame, x: alt.X, y_encoding: dict[str, Any], co
 
 def strip_panel(
     title: str, points: pl.DataFrame, estimates: pl.DataFrame, value: Axis, style: Style,
-    references: Sequence[Reference] = (), label_px: int = 190,
+    references: Sequence[Reference] = (), label_px: float = NAME_PX,
 ) -> Panel:  # fmt: skip
     """One row per series: trials as points, the median as a bar across, and the interval as a band.
 
@@ -214,15 +217,12 @@ class _Rows:
     names: Sequence[str]
     column: str
     series: Sequence[str]
-    label_px: int
+    label_px: float
 
     @property
     def encoding(self) -> alt.Y:
         count = len(self.names)
-        axis = alt.Axis(
-            title=None, grid=False, labelLimit=self.label_px, values=list(range(count)), ticks=False,
-            labelExpr=f"{json.dumps(list(self.names))}[datum.value]",
-        )  # fmt: skip
+        axis = axis_of_names(self.names, "datum.value", self.label_px, values=list(range(count)), ticks=False)
         return alt.Y("row:Q", axis=axis, scale=alt.Scale(domain=[count - 0.5, -0.5], nice=False, zero=False))
 
     def placed(self, frame: pl.DataFrame) -> pl.DataFrame:

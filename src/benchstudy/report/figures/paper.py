@@ -54,13 +54,15 @@ class Drawn:
         return float(found[1]), float(found[2])
 
 
-def sheets(panels: Sequence[Drawn], legend: Sequence[Entry], width_mm: float, columns: int) -> list[str]:
+def sheets(
+    panels: Sequence[Drawn], legend: Sequence[Entry], width_mm: float, columns: int, heading: str = ""
+) -> list[str]:  # fmt: skip
     """SVGs `width_mm` wide and not higher than a page, with the panels in so many columns below the legend.
 
     The background is white, and links are removed. If the panels do not fit on a page, the rest is on a second sheet
-    with the same legend.
+    with the same legend. `heading` stands before the entries of the legend.
     """
-    head, top = _legend(legend, units(width_mm))
+    head, top = _legend(legend, units(width_mm), heading)
     pages: list[list[tuple[str, float]]] = [[]]
     for start in range(0, len(panels), columns):
         row = _row(panels[start : start + columns], units(width_mm), columns)
@@ -112,17 +114,16 @@ def in_points(drawn: str) -> str:
 def _titled(panel: Drawn, width: float) -> tuple[int, str, str, float]:
     """The number of lines of the title, the title, the panel, and the panel's height."""
     lines = textwrap.wrap(panel.title, int(width / _SIGN)) if panel.title else []
-    titles = "".join(
-        f'<text x="0" y="{_TYPE + n * _LINE:.2f}" font-size="{_TYPE}px" fill="{INK}">{html.escape(line)}</text>'
-        for n, line in enumerate(lines)
-    )
+    titles = "".join(_text(0, _TYPE + n * _LINE, line) for n, line in enumerate(lines))
     _, height = panel.size
     return len(lines), titles, re.sub(r"^.*?(?=<svg)", "", panel.svg, flags=re.DOTALL), height
 
 
-def _legend(entries: Sequence[Entry], width: float) -> tuple[str, float]:
-    """The entries side by side in as many rows as they need, and the y below them."""
+def _legend(entries: Sequence[Entry], width: float, heading: str) -> tuple[str, float]:
+    """The heading and the entries side by side in as many rows as they need, and the y below them."""
     drawn, x, y = "", 0.0, 0.0
+    if entries and heading:
+        drawn, x = _text(0, 11, heading), len(heading) * _SIGN + _TYPE
     for entry in entries:
         room = _SWATCH + len(entry.name) * _SIGN
         if x and x + room > width:
@@ -131,10 +132,14 @@ def _legend(entries: Sequence[Entry], width: float) -> tuple[str, float]:
         drawn += (
             f'<g transform="translate({x:.2f} {y:.2f})">{line if entry.dash else ""}'
             f'<g transform="translate(4 0)" fill="{entry.colour}">{entry.symbol}</g>'
-            f'<text x="{_SWATCH}" y="11" font-size="{_TYPE}px" fill="{INK}">{html.escape(entry.name)}</text></g>'
+            f"{_text(_SWATCH, 11, entry.name)}</g>"
         )
         x += room + 1.5 * _TYPE
     return drawn, y + _LINE + GAP / 2 if entries else 0.0
+
+
+def _text(x: float, y: float, text: str) -> str:
+    return f'<text x="{x:g}" y="{y:.2f}" font-size="{_TYPE}px" fill="{INK}">{html.escape(text)}</text>'
 
 
 @cache

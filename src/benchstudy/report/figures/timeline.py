@@ -15,7 +15,7 @@ from benchstudy.report.figures.axes import Axis
 from benchstudy.report.figures.layers import Panel, layered, tooltips, visible
 from benchstudy.report.figures.level_changes import LevelChanges
 from benchstudy.report.figures.off_axis import cut_off, has_place, off_axis
-from benchstudy.report.figures.styles import DASHES, INK, MUTED, REFERENCE, Style
+from benchstudy.report.figures.styles import INK, MUTED, REFERENCE, Style
 
 _CROSSHAIR = "crosshair"
 _MOST_STOPS = 100  # of the cross-hair: a pointer can hardly select more
@@ -24,6 +24,7 @@ _BAR_PX = 4  # height of each trial's own window; they are stacked from the top 
 _NAMES_PX = 15  # height of a row of names above the plot
 _LABELS_PX = 46  # minimum for labels of the y axis, so that panels below one another share their time axis
 _SHADES = (0.13, 0.05)  # neighbours differ
+_WIDTHS = (2.2, 1.0)  # of lines; dashes distinguish series
 _TIME_STEPS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 43200, 86400)
 _MOST_TICKS = 7
 
@@ -45,7 +46,7 @@ def time_panel(
     bands: pl.DataFrame | None = None, marks: pl.DataFrame | None = None, height: int = 240,
     changes: LevelChanges | None = None,
 ) -> Panel:  # fmt: skip
-    """Lines over time, one per series and `line`, such as a percentile. The first `line` is solid, the next dashed.
+    """Lines over time, one per series and `line`, such as a percentile. The first `line` is thick, the next thin.
 
     `lines`: series, line, x (s), y. `bands`: series, x, low, high, between which a value is known to be. `phases` are
     light bands in the background, with their names if there is room. `marks`: series, x, y, `tip …`, for events.
@@ -53,7 +54,6 @@ def time_panel(
     values of all lines at the time under the pointer.
     """
     names = lines["line"].unique(maintain_order=True).to_list()
-    dashes = [list(DASHES[index % 2]) for index in range(len(names))]
     frame = lines.with_columns(pl.col("x").round(3), pl.col("y").round_sig_figs(5))
     between = _without_gaps(bands)
     ends = [*frame["y"].drop_nulls().to_list(), *between["low"].to_list(), *between["high"].to_list()]
@@ -63,17 +63,14 @@ def time_panel(
     between, cut = cut_off(between, y, y_encoding["scale"])
     between = between.drop_nulls()
     y_encoding["axis"]["minExtent"] = _LABELS_PX
-    line = (
-        alt.Chart(frame if len(names) > 1 else frame.drop("line"))
-        .mark_line(strokeWidth=1.8, aria=False)
-        .encode(
-            x=base_x,
-            y=alt.Y("y:Q", **y_encoding),
-            color=style.colour(),
-        )
+    line = alt.Chart(frame if len(names) > 1 else frame.drop("line")).encode(
+        x=base_x, y=alt.Y("y:Q", **y_encoding), color=style.colour(), strokeDash=style.dash()
     )
-    told_by_dash = alt.StrokeDash("line:N", scale=alt.Scale(domain=names, range=dashes), legend=None)
-    line = line.encode(strokeDash=told_by_dash if len(names) > 1 else style.dash())
+    if len(names) > 1:
+        scale = alt.Scale(domain=names, range=[_WIDTHS[index % 2] for index in range(len(names))])
+        line = line.mark_line(aria=False).encode(strokeWidth=alt.StrokeWidth("line:N", scale=scale, legend=None))
+    else:
+        line = line.mark_line(strokeWidth=1.8, aria=False)
     layers = [*_phase_layers([p for p in phases if not p.series], base_x), *_own_layers(phases, base_x, style)]
     if not between.is_empty():
         area = alt.Chart(between).mark_area(opacity=0.18, aria=False)

@@ -164,7 +164,7 @@ class LogFigures:
         for title, (series, columns, axis) in drawn.items():
             lines = self._lines(chosen, series, columns)
             if not lines.is_empty():
-                named = f"{title}: p99, and p50 dashed" if len(columns) > 1 else title
+                named = f"{title}: p99, and p50 thin" if len(columns) > 1 else title
                 window = next((phase for phase in phases if phase.name == "window"), None)
                 if window is not None and "size" not in columns:  # the tree grows all the time
                     changes[title] = level_changes.find(lines, window.start, window.end, axis.unit)
