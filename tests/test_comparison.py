@@ -261,7 +261,7 @@ def test_a_comparison_is_a_table_in_all_formats_and_a_figure(shown):
         f"backends.{s}" for s in ("csv", "md", "rst", "tex")
     }
     svg = (shown / "figures/backends.svg").read_text()
-    assert ">Ratio to local<" in svg and ">(lower\u00a0is\u00a0better)<" in svg and "100KB · fsync" in svg
+    assert ">Ratio to local<" in svg and ">(lower is better)<" in svg and "100KB · fsync" in svg
 
 
 def test_the_page_says_margin_adjustment_and_method_and_that_there_is_no_a_a(bare_project, capsys):

@@ -194,9 +194,13 @@ class LogbenchResult:
 
     @property
     def in_flight_mean(self) -> float:
-        """The mean number of accepted leaves in flight in the window, by Little's law."""
+        """The mean number of accepted leaves in flight in the window, by Little's law.
+
+        The last leaves are answered after the window, but their whole times count, so this may be too large.
+        """
         known = (self.add_latency, self.duplicate_latency)
-        return sum(times.count * (times.mean_s or 0.0) for times in known) / self.duration_s
+        mean = sum(times.count * (times.mean_s or 0.0) for times in known) / self.duration_s
+        return min(mean, float(self.max_in_flight))
 
 
 _READER = TypeAdapter(LogbenchResult)

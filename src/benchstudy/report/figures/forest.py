@@ -24,7 +24,8 @@ def forest_panel(title: str, ratios: pl.DataFrame, value_title: str, style: Styl
     interval that is much wider than the range of the ratios is cut off at the edge.
     """
     by, edges = ("row", "series"), [1 / (1 + margin), 1 + margin]
-    axis = Axis(textwrap.wrap(value_title.replace(" is better", "\u00a0is\u00a0better"), _TITLE), "×")
+    head, bracket, better = value_title.partition(" (")
+    axis = Axis([*textwrap.wrap(head, _TITLE), *([f"({better}"] if bracket else [])], "×")
     told, lacks = findings.ratios(ratios), off_axis(ratios, "ratio", axis, "x", by)
     ratios = ratios.filter(has_place(axis, "x"))
     drawn = [*ratios["x"].to_list(), *edges]
