@@ -146,11 +146,8 @@ class Figure:
         """
         folder.mkdir(parents=True, exist_ok=True)
         # A drawing takes longer than all else, so the ones of the web page serve, too.
-        wide = self._static if len(self.panels) > 1 else self._drawn(paper.units(paper.PAGE_MM))
-        narrow, wide = (
-            [paper.Drawn(panel.title, svg) for panel, svg in zip(self.panels, drawn, strict=True)]
-            for drawn in (self._static, wide)
-        )
+        narrow = self._titled(self._static)
+        wide = narrow if len(self.panels) > 1 else self._titled(self._drawn(paper.units(paper.PAGE_MM)))
         legend = self._entries() if len(self.shown) > 1 else []
         column = paper.sheets(narrow, legend, paper.COLUMN_MM, 1, self._heading)
         page = paper.sheets(wide, legend, paper.PAGE_MM, min(2, len(self.panels)), self._heading)
@@ -163,6 +160,9 @@ class Figure:
                 stems[width].append(stem)
         (folder / f"{self.name}.png").write_bytes(vega.png(paper.in_points(page[0])))
         return stems
+
+    def _titled(self, drawn: Sequence[str]) -> list[paper.Drawn]:
+        return [paper.Drawn(panel.title, svg) for panel, svg in zip(self.panels, drawn, strict=True)]
 
     @property
     def _heading(self) -> str:
