@@ -1,5 +1,6 @@
 """Values that an axis has no place for are named below the figure, and never drawn as another value."""
 
+import json
 import math
 import re
 from collections.abc import Iterator
@@ -12,7 +13,15 @@ from benchstudy.report.figures import vega
 from benchstudy.report.figures.axes import Axis
 from benchstudy.report.figures.charts import Figure
 from benchstudy.report.figures.layers import Panel, Reference
-from benchstudy.report.figures.panels import cdf_panel, forest_panel, strip_panel, time_panel, trend_panel
+from benchstudy.report.figures.panels import (
+    cdf_panel,
+    forest_panel,
+    forest_panels,
+    strip_panel,
+    strip_panels,
+    time_panel,
+    trend_panel,
+)
 from benchstudy.report.figures.styles import Style
 
 STYLE = Style(("a", "b"))
@@ -151,3 +160,24 @@ def test_readers_are_told_what_numbers_in_a_legend_are(tmp_path):
 def test_a_linear_axis_has_room_for_zero_and_less(values, from_zero):
     low, high = Axis("Change", "s", log=False, from_zero=from_zero).encode(values)["scale"].to_dict()["domain"]
     assert low <= min(values) and high >= max(values) and (low <= 0 <= high or not from_zero)
+
+
+def test_a_figure_of_very_many_rows_fits_on_a_page_of_a_paper(tmp_path):
+    names = [f"case {number}" for number in range(40)]
+    ratios = [dict(row=name, series="a", x=1.5, low=1.4, high=1.6 + n, decided=True) for n, name in enumerate(names)]
+    measured = [dict(series="a", place=name, x=1.5 + n, trial="t") for n, name in enumerate(names)]
+    of_cases = [dict(series="a", place=name, x=1.5 + n, low=1.4, high=1.6 + n) for n, name in enumerate(names)]
+    every = {
+        "forest": forest_panels("Ratio", pl.DataFrame(ratios), "Ratio to a", STYLE, 0.05),
+        "strip": strip_panels("Time", pl.DataFrame(measured), pl.DataFrame(of_cases), Axis("Time", "s"), STYLE),
+    }
+    for name, panels in every.items():
+        Figure(name, "Caption.", "", tuple(panels), STYLE).write(tmp_path)
+        drawn = sorted(tmp_path.glob(f"{name}*.svg"))
+        sheets = [re.search(r'width="([\d.]+)mm" height="([\d.]+)mm"', path.read_text()) for path in drawn]
+        assert all(sheet and float(sheet[2]) <= 235 for sheet in sheets)
+        texts = [text for path in drawn if "-85mm" not in path.name for text in texts_of(path)]
+        assert sorted(set(names) & set(texts)) == sorted(names), "no row is lost"
+        assert panels[0].title in texts and panels[0].title.endswith(f", 1 of {len(panels)}")
+        axes = [json.dumps(panel.spec(300, legend=False)["layer"][-1]["encoding"]["x"]) for panel in panels]
+        assert axes[0] == axes[1], "panels of one metric have the same axis"

@@ -12,7 +12,7 @@ from benchstudy.model.study import Thresholds
 from benchstudy.report import human
 from benchstudy.report.comparisons.comparability import Comparability, Indexes, Measured
 from benchstudy.report.exhibits import cells
-from benchstudy.report.figures.panels import Panel, Style, forest_panel
+from benchstudy.report.figures.panels import Panel, Style, forest_panels
 from benchstudy.report.results.results import Estimate, Results, Titled, Where
 from benchstudy.report.scrutiny import episodes
 from benchstudy.report.tables.tables import Cell, Table
@@ -255,14 +255,14 @@ class Comparisons:
         return [human.level(row.level) for row in self.rows if row.outcome.low is not None]
 
     def panels(self, style: Style) -> list[Panel]:
-        """One forest plot per metric. Ratios without an interval are only in the table."""
-        found = []
+        """A forest plot per metric, or several of very many rows. Ratios without an interval are only in the table."""
+        found: list[Panel] = []
         for rows in by_metric(self.rows).values():
             frame = forest_frame(rows)
             if not frame.is_empty():
                 made = rows[0].outcome
                 title = f"Ratio to {self.base_name} ({made.better} is better)"
-                found.append(forest_panel(rows[0].title, frame, title, style, made.margin))
+                found += forest_panels(rows[0].title, frame, title, style, made.margin)
         return found
 
     def summary(self) -> str:

@@ -20,8 +20,8 @@ from benchstudy.report.comparisons.study_differences import facts as facts_of_ho
 from benchstudy.report.comparisons.study_pair import FamilyPair, Side
 from benchstudy.report.exhibits.exhibits import Exhibits
 from benchstudy.report.figures.axes import Axis
-from benchstudy.report.figures.forest import forest_panel
-from benchstudy.report.figures.panels import strip_panel
+from benchstudy.report.figures.forest import forest_panels
+from benchstudy.report.figures.panels import Panel, strip_panels
 from benchstudy.report.figures.styles import Style
 from benchstudy.report.results import sessions
 from benchstudy.report.results.results import Estimate, Results
@@ -119,12 +119,12 @@ class TwoStudies(Exhibits):
 
     def _figure(self, pair: FamilyPair) -> None:
         style = Style((self.other,))
-        panels = []
+        panels: list[Panel] = []
         for rows in by_metric(pair.rows).values():
             frame = forest_frame(rows[:_MOST_DRAWN])
             if not frame.is_empty():
                 title = f"Ratio to {self.base}"
-                panels.append(forest_panel(rows[0].title, frame, title, style, rows[0].outcome.margin))
+                panels += forest_panels(rows[0].title, frame, title, style, rows[0].outcome.margin)
         if panels:
             told = (
                 f"{self.other} over {self.base}. Bars: 95 % intervals of trials within the sessions; band: the margin."
@@ -136,7 +136,7 @@ class TwoStudies(Exhibits):
     def _overlaid(self, pair: FamilyPair) -> None:
         """The trials of both studies on one axis: one row per case, one panel per metric."""
         style = Style((self.base, self.other))
-        panels = []
+        panels: list[Panel] = []
         for metric, rows in by_metric(pair.rows).items():
             sides = [
                 ({"series": side.study, "place": row.about or row.title}, side, estimate)
@@ -147,7 +147,7 @@ class TwoStudies(Exhibits):
             if drawn:
                 medians = pl.DataFrame([name | _median(estimate) for name, _, estimate in sides], schema=_MEDIANS)
                 axis = Axis(rows[0].title, rows[0].unit)
-                panels.append(strip_panel(rows[0].title, pl.DataFrame(drawn), medians, axis, style))
+                panels += strip_panels(rows[0].title, pl.DataFrame(drawn), medians, axis, style)
         if panels:
             told = f"Trials of {self.base} and of {self.other} on one axis, case by case."
             self.show_figure(f"{pair.family}-trials", told, panels, style, style.names, "Study")

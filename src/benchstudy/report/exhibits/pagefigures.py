@@ -10,7 +10,7 @@ from benchstudy.report import human
 from benchstudy.report.exhibits import cells, figuredata
 from benchstudy.report.exhibits.exhibits import Exhibits
 from benchstudy.report.figures import off_axis
-from benchstudy.report.figures.panels import Axis, Panel, Reference, Style, cdf_panel, strip_panel, trend_panel
+from benchstudy.report.figures.panels import Axis, Panel, Reference, Style, cdf_panel, strip_panels, trend_panel
 from benchstudy.report.results.results import Results, Titled, Where
 from benchstudy.report.scrutiny import disturbed
 
@@ -79,7 +79,8 @@ class PageFigures(Exhibits):
         """Plot every trial of each series on one axis, one panel per metric, with published reference lines."""
         style = figuredata.style(self.results, series, where)
         failed = self.not_drawn(metrics, [where])
-        panels, drawn = [], []
+        panels: list[Panel] = []
+        drawn = []
         for metric, title in self.results.titles(metrics).items():
             frame = figuredata.points(self.results, metric, series, where)
             if frame.is_empty():
@@ -88,7 +89,7 @@ class PageFigures(Exhibits):
             estimates = figuredata.estimates(self.results, metric, series, where).with_columns(x=pl.col("y"))
             axis = Axis(value_title, frame["unit"][0], log=log)
             drawn.append(frame)
-            panels.append(strip_panel(title, frame, estimates, axis, style, (references or {}).get(metric, ())))
+            panels += strip_panels(title, frame, estimates, axis, style, (references or {}).get(metric, ()))
         if not panels:
             return self._nothing(caption, failed)
         told = "Points: trials; upright strokes: medians; bands: their 95 % intervals"

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import altair as alt
@@ -12,13 +12,16 @@ from benchstudy.model.criteria import DENSITY_FEWEST
 from benchstudy.model.rounding import significant
 from benchstudy.report.figures import findings
 from benchstudy.report.figures.axes import NAME_PX, Axis, axis_of_names
-from benchstudy.report.figures.forest import forest_panel
+from benchstudy.report.figures.forest import forest_panel, forest_panels
 from benchstudy.report.figures.layers import (
     Panel,
     Reference,
+    fill,
     layered,
+    on_pages,
     present,
     reference_layers,
+    stroke,
     strokes,
     tooltips,
     visible,
@@ -38,7 +41,9 @@ __all__ = [
     "Style",
     "cdf_panel",
     "forest_panel",
+    "forest_panels",
     "strip_panel",
+    "strip_panels",
     "time_panel",
     "trend_panel",
 ]
@@ -83,7 +88,7 @@ def trend_panel(
     base_x = alt.X("drawn_x:Q", **x_encoding)
     trials = (
         _leading_to_trials(points)
-        .mark_point(size=34, opacity=0.5, strokeWidth=1.2, aria=False)
+        .mark_point(size=34, **stroke(0.5), strokeWidth=1.2, aria=False)
         .encode(
             x=base_x,
             y=alt.Y("y:Q", **y_encoding),
@@ -99,7 +104,7 @@ def trend_panel(
         medians = medians.encode(order="order:Q")
     intervals = (
         alt.Chart(estimates.drop_nulls(["low", "high"]))
-        .mark_rule(strokeWidth=3, opacity=0.9, aria=False)
+        .mark_rule(strokeWidth=3, **stroke(0.9), aria=False)
         .encode(x=base_x, y=alt.Y("low:Q", **y_encoding), y2="high:Q", color=colour, tooltip=tooltips(estimates))
     )
     # A series with a single place has no line.
@@ -150,12 +155,35 @@ def _curve_layers(curves: pl.DataFrame, x: alt.X, y_encoding: dict[str, Any], co
     if curves.is_empty():
         return []
     base = alt.Chart(curves)
-    band = base.mark_area(opacity=0.16, aria=False)
+    band = base.mark_area(**fill(0.16), aria=False)
     line = base.mark_line(strokeWidth=1.6, strokeDash=[5, 3], aria=False)
     return [
         visible(band.encode(x=x, y=alt.Y("low:Q", **y_encoding), y2="high:Q", color=colour)),
         visible(line.encode(x=x, y=alt.Y("y:Q", **y_encoding), color=colour)),
     ]
+
+
+def strip_panels(
+    title: str, points: pl.DataFrame, estimates: pl.DataFrame, value: Axis, style: Style,
+    references: Sequence[Reference] = (), label_px: float = NAME_PX,
+) -> list[Panel]:  # fmt: skip
+    """As `strip_panel`, in as many panels with the same axis as pages of a paper are needed."""
+    column = "place" if "place" in points.columns else "series"
+    rows = points[column].unique(maintain_order=True).to_list()
+    if column == "series":
+        rows = [name for name in style.names if name in rows]
+    most = max(points.group_by(sorted({column, "series"})).len()["len"].to_list(), default=0)
+    value = replace(value, shared=[*value.shared, *points["x"].to_list(), *present(estimates, "low", "high")])
+    found = []
+    for part, of_part in on_pages(rows, _row_px(dense=most >= DENSITY_FEWEST)):
+        own = pl.col(column).is_in(of_part)
+        own_points, own_estimates = points.filter(own), estimates.filter(own)
+        found.append(strip_panel(title + part, own_points, own_estimates, value, style, references, label_px))
+    return found
+
+
+def _row_px(*, dense: bool) -> int:
+    return 72 if dense else 44
 
 
 def strip_panel(
@@ -184,14 +212,14 @@ def strip_panel(
     dense = _densities(measured, value, rows)
     points, estimates = rows.placed(points), rows.placed(estimates)
     base_x, colour, y = alt.X("x:Q", **encoding), style.colour(), rows.encoding
-    band = alt.Chart(estimates.drop_nulls(["low", "high"])).mark_rule(strokeWidth=18, opacity=0.22, aria=False)
+    band = alt.Chart(estimates.drop_nulls(["low", "high"])).mark_rule(strokeWidth=18, **stroke(0.22), aria=False)
     layers = [
         *(reference_layers(references, horizontal=False, encoding=encoding)),
         *([] if dense.is_empty() else [_outlines(dense, base_x, colour, y)]),
         visible(band.encode(x=alt.X("low:Q", **encoding), x2="high:Q", y=y, color=colour)),
         visible(
             _leading_to_trials(points)
-            .mark_point(size=42, opacity=0.65, strokeWidth=1.3, aria=False)
+            .mark_point(size=42, **stroke(0.65), strokeWidth=1.3, aria=False)
             .encode(x=base_x, y=y, color=colour, shape=style.shape(), href="href:N", tooltip=tooltips(points))
         ),
         *strokes(points, base_x, y),
@@ -201,7 +229,7 @@ def strip_panel(
             .encode(x=base_x, y=y, color=colour, tooltip=tooltips(estimates))
         ),
     ]
-    height = max(70, (44 if dense.is_empty() else 72) * len(rows.names) + 24)
+    height = max(70, _row_px(dense=not dense.is_empty()) * len(rows.names) + 24)
     told = findings.beside(medians_of, value.unit)
     off = (*lacks, *without)
     return Panel(title, layered(*layers), height, None, every.height, points.height, told, off, tuple(cut))
@@ -253,7 +281,7 @@ def _densities(points: pl.DataFrame, axis: Axis, rows: _Rows) -> pl.DataFrame:
 def _outlines(dense: pl.DataFrame, x: alt.X, colour: alt.Color, y: alt.Y) -> alt.Chart:
     upper = y.copy()
     upper.shorthand = "upper:Q"
-    area = alt.Chart(dense).mark_area(opacity=0.28, line={"strokeWidth": 1.2}, aria=False)
+    area = alt.Chart(dense).mark_area(**fill(0.28), line={"strokeWidth": 1.2}, aria=False)
     return visible(area.encode(x=x, y=upper, y2="row:Q", color=colour))
 
 

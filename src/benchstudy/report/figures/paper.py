@@ -12,7 +12,7 @@ from importlib import resources
 from benchstudy.report.figures.styles import INK
 
 COLUMN_MM, PAGE_MM = 85, 170
-_MOST_HIGH_MM = 235  # leaves room for a caption on A4
+MOST_HIGH_MM = 235  # leaves room for a caption on A4
 # Type in a chart has a size of 12 units. A unit is two thirds of a point, so that makes 8 pt.
 _TYPE, _UNITS_OF_MM = 12, 72 / 25.4 * 1.5
 POINTS_OF_UNIT = 2 / 3
@@ -66,7 +66,7 @@ def sheets(
     pages: list[list[tuple[str, float]]] = [[]]
     for start in range(0, len(panels), columns):
         row = _row(panels[start : start + columns], units(width_mm), columns)
-        if pages[-1] and top + sum(height + GAP for _, height in pages[-1]) + row[1] > units(_MOST_HIGH_MM):
+        if pages[-1] and top + sum(height + GAP for _, height in pages[-1]) + row[1] > units(MOST_HIGH_MM):
             pages.append([])
         pages[-1].append(row)
     return [_sheet(head, top, rows, width_mm) for rows in pages]

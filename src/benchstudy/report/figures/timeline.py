@@ -12,7 +12,7 @@ import polars as pl
 from benchstudy.report import human
 from benchstudy.report.figures import findings, level_changes
 from benchstudy.report.figures.axes import Axis
-from benchstudy.report.figures.layers import Panel, layered, tooltips, visible
+from benchstudy.report.figures.layers import Panel, fill, layered, stroke, tooltips, visible
 from benchstudy.report.figures.level_changes import LevelChanges
 from benchstudy.report.figures.off_axis import cut_off, has_place, off_axis
 from benchstudy.report.figures.styles import INK, MUTED, REFERENCE, Style
@@ -73,7 +73,7 @@ def time_panel(
         line = line.mark_line(strokeWidth=1.8, aria=False)
     layers = [*_phase_layers([p for p in phases if not p.series], base_x), *_own_layers(phases, base_x, style)]
     if not between.is_empty():
-        area = alt.Chart(between).mark_area(opacity=0.18, aria=False)
+        area = alt.Chart(between).mark_area(**fill(0.18), aria=False)
         layers.append(visible(area.encode(x=base_x, y=alt.Y("low:Q", **y_encoding), y2="high:Q", color=style.colour())))
     layers.append(visible(line))
     if marks is not None and not marks.is_empty():
@@ -150,7 +150,7 @@ def _own_layers(phases: Sequence[Phase], x: alt.X, style: Style) -> list[alt.Cha
     ]
     at = x.copy()
     at.shorthand = "from:Q"
-    bar = alt.Chart(pl.DataFrame(rows)).mark_rule(strokeWidth=_BAR_PX - 1, opacity=0.75, aria=False)
+    bar = alt.Chart(pl.DataFrame(rows)).mark_rule(strokeWidth=_BAR_PX - 1, **stroke(0.75), aria=False)
     tip = [
         alt.Tooltip(f"{name}:{kind}") for name, kind in (("series", "N"), ("phase", "N"), ("from", "Q"), ("to", "Q"))
     ]

@@ -10,7 +10,7 @@ from benchstudy.model.criteria import FAR
 from benchstudy.report import human
 from benchstudy.report.comparisons.comparison import Comparisons, Row
 from benchstudy.report.exhibits.cells import href
-from benchstudy.report.figures.panels import Axis, Panel, Style, strip_panel
+from benchstudy.report.figures.panels import Axis, Panel, Style, strip_panels
 from benchstudy.report.figures.thinning import MOST_POINTS
 from benchstudy.report.results.over_targets import ALL, OverTargets
 from benchstudy.report.results.trialplaces import target_page
@@ -64,7 +64,7 @@ def figure(results: OverTargets, found: Spread) -> tuple[Style, list[Panel]]:
     drawn = {metric: figures for metric, figures in by_metric.items() if figures}
     style = Style(tuple(dict.fromkeys(_case(results, one.case) for figures in drawn.values() for one in figures)))
     trials = {(target, case): trial for target, case, trial in results.names.select("target", "case", "trial").rows()}
-    panels = []
+    panels: list[Panel] = []
     for metric, figures in list(drawn.items())[:_MOST_PANELS]:
         points = pl.concat([_points(results, one, trials) for one in figures])
         # A fleet with two kinds of hosts has many that stand out; the farthest are always drawn.
@@ -72,7 +72,7 @@ def figure(results: OverTargets, found: Spread) -> tuple[Style, list[Panel]]:
         points = points.with_columns(stays=pl.col("stays") & far)
         bands = pl.DataFrame([_band(results, one) for one in figures])
         axis = Axis("Ratio to the median of all targets", "×")
-        panels.append(strip_panel(results.declared(metric).title, points, bands, axis, style, label_px=300))
+        panels += strip_panels(results.declared(metric).title, points, bands, axis, style, label_px=300)
     return style, panels
 
 

@@ -8,7 +8,7 @@ import polars as pl
 from benchstudy.families.command.metrics import METRICS
 from benchstudy.report import human
 from benchstudy.report.exhibits import figuredata
-from benchstudy.report.figures.panels import Axis, Panel, Style, strip_panel, time_panel, trend_panel
+from benchstudy.report.figures.panels import Axis, Panel, Style, strip_panels, time_panel, trend_panel
 from benchstudy.report.page import Page
 from benchstudy.report.results.results import Results, Where
 
@@ -131,7 +131,7 @@ def _strips(layout: Layout, metric: str, views: Mapping[str, Where]) -> Iterator
         estimates = figuredata.estimates(layout.results, metric, layout.series, where).with_columns(x=pl.col("y"))
         axis = Axis(layout.title(metric), points["unit"][0], log=False, from_zero=False)
         title = view or layout.title(metric)
-        yield strip_panel(title, points.with_columns(x=pl.col("y")), estimates, axis, style)
+        yield from strip_panels(title, points.with_columns(x=pl.col("y")), estimates, axis, style)
 
 
 def pairs(page: Page, layout: Layout) -> None:

@@ -10,7 +10,7 @@ from benchstudy.families.log_write.page.hammer import LogHammer
 from benchstudy.families.log_write.page.load import LogWrite, Point, Sweep
 from benchstudy.report import human
 from benchstudy.report.exhibits.figuredata import leading
-from benchstudy.report.figures.panels import Axis, Style, strip_panel
+from benchstudy.report.figures.panels import Axis, Panel, Style, strip_panels
 
 # For each panel: the metric of open loops, and that of the hammer, whose times are tick means.
 _MEASURES = {
@@ -32,13 +32,13 @@ class LogLoops:
         """One figure, with a row per log, rate and loop and a panel per metric; no figure without such a log."""
         rows = {self._name(sweep, point): (sweep, point) for pair in self._pairs for sweep, point in pair}
         style = Style(tuple(rows))
-        panels = []
+        panels: list[Panel] = []
         for title, (of_open, of_closed, unit) in _MEASURES.items():
             metrics = {name: of_open if sweep.is_open else of_closed for name, (sweep, _) in rows.items()}
             points, estimates = self._frames(rows, metrics, unit)
             if not points.is_empty():
                 axis = Axis(title, unit)
-                panels.append(strip_panel(title, points, estimates, axis, style))
+                panels += strip_panels(title, points, estimates, axis, style)
         if panels:
             caption = "The open loop and the hammer (a closed loop) at the same offered rate, trial by trial."
             yield "open-closed-loops", caption, panels, style, []
