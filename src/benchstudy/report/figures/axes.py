@@ -13,7 +13,7 @@ from benchstudy.model.rounding import significant
 from benchstudy.report import human
 
 # The room for names of rows, the width of a character, and the height of a line.
-NAME_PX, _SIGN_PX, _LINE_PX = 190, 5.7, 12
+_NAME_PX, _SIGN_PX, _LINE_PX = 190, 5.7, 12
 
 _LABELS = {
     "B": "{v} >= 1e9 ? format({v}/1e9,'~r')+' GB' : {v} >= 1e6 ? format({v}/1e6,'~r')+' MB' : "
@@ -97,23 +97,23 @@ def ratio_ticks(low: float, high: float) -> list[float]:
     return [round(i * step, 2) for i in range(math.ceil(low / step), math.floor(high / step) + 1)]
 
 
-def axis_of_names(names: Sequence[str], place: str, name_px: float = NAME_PX, **options: Any) -> alt.Axis:
+def axis_of_names(names: Sequence[str], place: str, **options: Any) -> alt.Axis:
     """An axis with the names of rows, on two lines each if one is too long: cut off, several might look the same.
 
     `place`: the Vega expression for a row's place among `names`.
     """
     lines: Sequence[str | list[str]] = names
-    if max(map(len, names), default=0) * _SIGN_PX > name_px:
-        lines = [_two_lines(name, name_px) for name in names]
+    if max(map(len, names), default=0) * _SIGN_PX > _NAME_PX:
+        lines = [_two_lines(name) for name in names]
         # Vega puts the first line beside the tick.
         options |= {"labelLineHeight": _LINE_PX, "labelOffset": -_LINE_PX / 2}
-    return alt.Axis(title=None, grid=False, labelLimit=name_px, labelExpr=f"{json.dumps(lines)}[{place}]", **options)
+    return alt.Axis(title=None, grid=False, labelLimit=_NAME_PX, labelExpr=f"{json.dumps(lines)}[{place}]", **options)
 
 
-def _two_lines(name: str, name_px: float) -> list[str]:
+def _two_lines(name: str) -> list[str]:
     """A name in two lines of similar length, if it has several words; a separator ends the first line."""
     together = name.replace(" · ", "\u00a0· ")
-    most = min(len(name) * 5 // 8 + 1, int(name_px / _SIGN_PX))
+    most = min(len(name) * 5 // 8 + 1, int(_NAME_PX / _SIGN_PX))
     return textwrap.wrap(
         together, most, break_long_words=False, break_on_hyphens=False, max_lines=2, placeholder="\u00a0…"
     )

@@ -11,7 +11,7 @@ import polars as pl
 from benchstudy.model.criteria import DENSITY_FEWEST
 from benchstudy.model.rounding import significant
 from benchstudy.report.figures import findings
-from benchstudy.report.figures.axes import NAME_PX, Axis, axis_of_names
+from benchstudy.report.figures.axes import Axis, axis_of_names
 from benchstudy.report.figures.forest import forest_panel, forest_panels
 from benchstudy.report.figures.layers import (
     Panel,
@@ -165,7 +165,7 @@ def _curve_layers(curves: pl.DataFrame, x: alt.X, y_encoding: dict[str, Any], co
 
 def strip_panels(
     title: str, points: pl.DataFrame, estimates: pl.DataFrame, value: Axis, style: Style,
-    references: Sequence[Reference] = (), label_px: float = NAME_PX,
+    references: Sequence[Reference] = (),
 ) -> list[Panel]:  # fmt: skip
     """As `strip_panel`, in as many panels with the same axis as pages of a paper are needed."""
     column = "place" if "place" in points.columns else "series"
@@ -178,7 +178,7 @@ def strip_panels(
     for part, of_part in on_pages(rows, _row_px(dense=most >= DENSITY_FEWEST)):
         own = pl.col(column).is_in(of_part)
         own_points, own_estimates = points.filter(own), estimates.filter(own)
-        found.append(strip_panel(title + part, own_points, own_estimates, value, style, references, label_px))
+        found.append(strip_panel(title + part, own_points, own_estimates, value, style, references))
     return found
 
 
@@ -188,13 +188,13 @@ def _row_px(*, dense: bool) -> int:
 
 def strip_panel(
     title: str, points: pl.DataFrame, estimates: pl.DataFrame, value: Axis, style: Style,
-    references: Sequence[Reference] = (), label_px: float = NAME_PX,
+    references: Sequence[Reference] = (),
 ) -> Panel:  # fmt: skip
     """One row per series: trials as points, the median as a bar across, and the interval as a band.
 
     If there are enough trials, the outline of their density is above them. Columns are as for `trend_panel`, with x for
     y. With a column `place`, rows are places, and the series of one place share a row. Reference values are vertical
-    lines. `label_px` is the room for the name of a series.
+    lines.
     """
     encoding = value.encode(
         [*points["x"].to_list(), *present(estimates, "low", "high"), *(r.value for r in references)]
@@ -208,7 +208,7 @@ def strip_panel(
     every, points = points, thinned(points, keys)
     names = measured["place"].unique(maintain_order=True).to_list() if overlaid else style.names
     shown = [name for name in names if name in set(measured[keys[0]])]
-    rows = _Rows(shown, keys[0], style.names if overlaid else (), label_px)
+    rows = _Rows(shown, keys[0], style.names if overlaid else ())
     dense = _densities(measured, value, rows)
     points, estimates = rows.placed(points), rows.placed(estimates)
     base_x, colour, y = alt.X("x:Q", **encoding), style.colour(), rows.encoding
@@ -245,12 +245,11 @@ class _Rows:
     names: Sequence[str]
     column: str
     series: Sequence[str]
-    label_px: float
 
     @property
     def encoding(self) -> alt.Y:
         count = len(self.names)
-        axis = axis_of_names(self.names, "datum.value", self.label_px, values=list(range(count)), ticks=False)
+        axis = axis_of_names(self.names, "datum.value", values=list(range(count)), ticks=False)
         return alt.Y("row:Q", axis=axis, scale=alt.Scale(domain=[count - 0.5, -0.5], nice=False, zero=False))
 
     def placed(self, frame: pl.DataFrame) -> pl.DataFrame:

@@ -72,7 +72,7 @@ def figure(results: OverTargets, found: Spread) -> tuple[Style, list[Panel]]:
         points = points.with_columns(stays=pl.col("stays") & far)
         bands = pl.DataFrame([_band(results, one) for one in figures])
         axis = Axis("Ratio to the median of all targets", "×")
-        panels += strip_panels(results.declared(metric).title, points, bands, axis, style, label_px=300)
+        panels += strip_panels(results.declared(metric).title, points, bands, axis, style)
     return style, panels
 
 
