@@ -11,7 +11,7 @@ CRATE ?=
 # Options of `jupyter lab`.
 LAB ?=
 # Tests in parallel; more than processors, because tests mostly wait for servers.
-WORKERS ?= 5
+WORKERS ?= 6
 BIN := .venv/bin
 # The commands below come from the environment.
 export PATH := $(CURDIR)/$(BIN):$(PATH)
