@@ -142,6 +142,7 @@ def test_families_say_under_which_circumstances_in_words():
     load = {"endpoint": "list", "concurrency": "20", "generator": "ab", "limits": "1-core"}
     assert words_of_servers.setting(load) == "for list with 20 connections of ab on 1-core"
     assert words_of_servers.setting({"endpoint": "list", "rate": "100-per-s"}) == "for list at 100/s"
+    assert words_of_servers.setting({"endpoint": "list", "limits": "none"}) == "for list without limits"
     assert words_of_logs.setting({"rate": "2000-per-s", "antispam": "no"}) == "at 2,000/s offered, without antispam"
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from benchstudy.families.shared.levels import UNLIMITED
 from benchstudy.report import human
 
 
@@ -13,5 +14,7 @@ def setting(levels: Mapping[str, Any]) -> str:
     load = f"at {human.level(str(levels['rate']))}{by}" if "rate" in levels else ""
     if "concurrency" in levels:
         load = f"with {levels['concurrency']} connections{by}"
-    limits = f"on {levels['limits']}" if "limits" in levels else ""
+    limits = ""
+    if "limits" in levels:
+        limits = "without limits" if levels["limits"] == UNLIMITED else f"on {levels['limits']}"
     return " ".join(filter(None, (f"for {levels.get('endpoint', 'all requests')}{server}", load, limits)))
