@@ -140,7 +140,8 @@ def test_a_figure_says_how_many_of_its_points_are_drawn_and_where_all_are(texts,
 
 def test_a_click_on_a_point_opens_its_trial(reports, texts):
     script = """
-      const points = [...document.querySelectorAll("#figure-duration .view svg .mark-symbol path")];
+      const hollow = "#figure-duration .view svg .mark-symbol path[fill=transparent]"; // filled ones are medians
+      const points = [...document.querySelectorAll(hollow)];
       const box = points[0].getBoundingClientRect();
       const at = { bubbles: true, cancelable: true, view: window, clientX: box.left + 3, clientY: box.top + 3 };
       points[0].dispatchEvent(new window.MouseEvent("click", at));

@@ -68,7 +68,7 @@ def time_panel(
     )
     if len(names) > 1:
         scale = alt.Scale(domain=names, range=[_WIDTHS[index % 2] for index in range(len(names))])
-        line = line.mark_line(aria=False).encode(strokeWidth=alt.StrokeWidth("line:N", scale=scale, legend=None))
+        line = line.mark_line(aria=False).encode(strokeWidth=alt.StrokeWidth("line:O", scale=scale, legend=None))
     else:
         line = line.mark_line(strokeWidth=1.8, aria=False)
     layers = [*_phase_layers([p for p in phases if not p.series], base_x), *_own_layers(phases, base_x, style)]
