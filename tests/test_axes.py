@@ -162,17 +162,19 @@ def test_a_linear_axis_has_room_for_zero_and_less(values, from_zero):
     assert low <= min(values) and high >= max(values) and (low <= 0 <= high or not from_zero)
 
 
-def test_a_figure_of_very_many_rows_fits_on_a_page_of_a_paper(tmp_path):
-    names = [f"case {number}" for number in range(40)]
-    ratios = [dict(row=name, series="a", x=1.5, low=1.4, high=1.6 + n, decided=True) for n, name in enumerate(names)]
+@pytest.mark.parametrize("rows", [40, 67])
+def test_a_figure_of_very_many_rows_fits_on_a_page_of_a_paper(tmp_path, rows):
+    names = [f"case {number}" for number in range(rows)]
+    ratio = dict(x=1.5, low=1.4, decided=True)
+    ratios = [ratio | dict(row=name, series=of, high=1.6 + n) for n, name in enumerate(names) for of in STYLE.names]
     measured = [dict(series="a", place=name, x=1.5 + n, trial="t") for n, name in enumerate(names)]
     of_cases = [dict(series="a", place=name, x=1.5 + n, low=1.4, high=1.6 + n) for n, name in enumerate(names)]
     every = {
-        "forest": forest_panels("Ratio", pl.DataFrame(ratios), "Ratio to a", STYLE, 0.05),
+        "forest": forest_panels("Ratio", pl.DataFrame(ratios), "Ratio to x (higher is better)", STYLE, 0.05),
         "strip": strip_panels("Time", pl.DataFrame(measured), pl.DataFrame(of_cases), Axis("Time", "s"), STYLE),
     }
     for name, panels in every.items():
-        Figure(name, "Caption.", "", tuple(panels), STYLE).write(tmp_path)
+        Figure(name, "Caption.", "", tuple(panels), STYLE, STYLE.names).write(tmp_path)
         drawn = sorted(tmp_path.glob(f"{name}*.svg"))
         sheets = [re.search(r'width="([\d.]+)mm" height="([\d.]+)mm"', path.read_text()) for path in drawn]
         assert all(sheet and float(sheet[2]) <= 235 for sheet in sheets)

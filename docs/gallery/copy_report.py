@@ -1,8 +1,8 @@
 """Copies a study's packed report into the gallery, after `make report`: python docs/gallery/copy_report.py STUDY
 
 The gallery stays small: executed notebooks, files of figures, and tables as reStructuredText are left out, and links to
-them become text. The script that draws figures, which each page has inside, is one file here for all
-pages. The home folder becomes `~`.
+them become text. The script that draws figures, which each page has inside, is one file here for all pages. The home
+folder becomes `~`.
 """
 
 import hashlib

@@ -10,8 +10,9 @@ import polars as pl
 from benchstudy.model.rounding import significant
 from benchstudy.report.figures import findings
 from benchstudy.report.figures.axes import Axis, axis_of_names, ratio_ticks
-from benchstudy.report.figures.layers import Panel, fill, layered, on_pages, present, tooltips, visible
+from benchstudy.report.figures.layers import Panel, fill, layered, present, tooltips, visible
 from benchstudy.report.figures.off_axis import cut_off, has_place, off_axis
+from benchstudy.report.figures.paper import on_pages
 from benchstudy.report.figures.styles import MUTED, Style
 
 _TITLE = 28  # characters of a line of the axis's title

@@ -1,7 +1,6 @@
 """One panel of a figure, and the layers that several kinds of panels share."""
 
 import copy
-import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,11 +10,8 @@ from typing import Any
 import altair as alt
 import polars as pl
 
-from benchstudy.report.figures import paper
 from benchstudy.report.figures.off_axis import OffAxis
 from benchstudy.report.figures.styles import REFERENCE
-
-_BESIDE_ROWS = 150  # height of legend, title and axis of a figure, in units
 
 
 @dataclass(frozen=True)
@@ -76,19 +72,6 @@ def _remove_legends(node: Any) -> None:
 # The column of points with what was noticed during each trial. It exists if something was noticed during any of them.
 NOTICED, NOTHING = "tip beside it", "nothing"
 HIDDEN = alt.param(name="hidden", value=[])
-
-
-def on_pages(rows: Sequence[str], row_px: float) -> list[tuple[str, Sequence[str]]]:
-    """The rows of a panel, split evenly so that each part fits on a page of a paper.
-
-    Each part comes with the end of its title: ", 1 of 2", or nothing if there is only one.
-    """
-    parts = max(1, math.ceil(len(rows) * row_px / (paper.units(paper.MOST_HIGH_MM) - _BESIDE_ROWS)))
-    size = max(1, math.ceil(len(rows) / parts))
-    return [
-        (f", {number + 1} of {parts}" if parts > 1 else "", rows[number * size : (number + 1) * size])
-        for number in range(parts)
-    ]
 
 
 def stroke(opacity: float) -> dict[str, Any]:

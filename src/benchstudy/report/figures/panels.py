@@ -18,7 +18,6 @@ from benchstudy.report.figures.layers import (
     Reference,
     fill,
     layered,
-    on_pages,
     present,
     reference_layers,
     stroke,
@@ -27,6 +26,7 @@ from benchstudy.report.figures.layers import (
     visible,
 )
 from benchstudy.report.figures.off_axis import OffAxis, cut_off, has_place, off_axis
+from benchstudy.report.figures.paper import on_pages
 from benchstudy.report.figures.styles import Style
 from benchstudy.report.figures.thinning import thinned
 from benchstudy.report.figures.timeline import Phase, time_panel
@@ -168,10 +168,7 @@ def strip_panels(
     references: Sequence[Reference] = (),
 ) -> list[Panel]:  # fmt: skip
     """As `strip_panel`, in as many panels with the same axis as pages of a paper are needed."""
-    column = "place" if "place" in points.columns else "series"
-    rows = points[column].unique(maintain_order=True).to_list()
-    if column == "series":
-        rows = [name for name in style.names if name in rows]
+    column, rows = _rows_of(points, style)
     most = max(points.group_by(sorted({column, "series"})).len()["len"].to_list(), default=0)
     value = replace(value, shared=[*value.shared, *points["x"].to_list(), *present(estimates, "low", "high")])
     found = []
@@ -180,6 +177,14 @@ def strip_panels(
         own_points, own_estimates = points.filter(own), estimates.filter(own)
         found.append(strip_panel(title + part, own_points, own_estimates, value, style, references))
     return found
+
+
+def _rows_of(points: pl.DataFrame, style: Style) -> tuple[str, list[str]]:
+    """The column that names the rows of a strip, and the names in order: places, or else series."""
+    if "place" in points.columns:
+        return "place", points["place"].unique(maintain_order=True).to_list()
+    here = set(points["series"])
+    return "series", [name for name in style.names if name in here]
 
 
 def _row_px(*, dense: bool) -> int:
@@ -199,16 +204,15 @@ def strip_panel(
     encoding = value.encode(
         [*points["x"].to_list(), *present(estimates, "low", "high"), *(r.value for r in references)]
     )
-    overlaid = "place" in points.columns
+    column, names = _rows_of(points, style)
+    overlaid = column == "place"
     keys = ["place", "series"] if overlaid else ["series"]
     measured, medians_of = points, estimates
     points, estimates, lacks = _on_axis(points, estimates, "x", value, keys)
     estimates, cut = cut_off(estimates, value, encoding["scale"], keys)
     references, without = _references_on(references, value)
     every, points = points, thinned(points, keys)
-    names = measured["place"].unique(maintain_order=True).to_list() if overlaid else style.names
-    shown = [name for name in names if name in set(measured[keys[0]])]
-    rows = _Rows(shown, keys[0], style.names if overlaid else ())
+    rows = _Rows(names, column, style.names if overlaid else ())
     dense = _densities(measured, value, rows)
     points, estimates = rows.placed(points), rows.placed(estimates)
     base_x, colour, y = alt.X("x:Q", **encoding), style.colour(), rows.encoding

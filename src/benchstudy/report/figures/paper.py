@@ -1,6 +1,7 @@
 """Figures for print: as wide as one or two columns of a paper, with 8 pt type and an embedded font."""
 
 import html
+import math
 import re
 import textwrap
 from base64 import b64encode
@@ -12,10 +13,11 @@ from importlib import resources
 from benchstudy.report.figures.styles import INK
 
 COLUMN_MM, PAGE_MM = 85, 170
-MOST_HIGH_MM = 235  # leaves room for a caption on A4
+_MOST_HIGH_MM = 235  # leaves room for a caption on A4
 # Type in a chart has a size of 12 units. A unit is two thirds of a point, so that makes 8 pt.
 _TYPE, _UNITS_OF_MM = 12, 72 / 25.4 * 1.5
 POINTS_OF_UNIT = 2 / 3
+_BESIDE_ROWS = 150  # units that legend, title and axis of a panel of rows take of a page
 GAP = 24.0  # units between panels, and below a legend
 _LINE = 17.0  # height of a line of type
 _SIGN = 6.4  # width of a character, rounded up
@@ -27,6 +29,20 @@ _FONTS = "Figure, 'Liberation Sans', Arial, Helvetica, sans-serif"
 def units(width_mm: float) -> float:
     """A width in mm, in units of a chart."""
     return width_mm * _UNITS_OF_MM
+
+
+def on_pages(rows: Sequence[str], row_height: float) -> list[tuple[str, Sequence[str]]]:
+    """The rows of a panel, each so many units high, split evenly so that each part fits on a page.
+
+    Each part comes with the end of its title: ", 1 of 2", or nothing if there is only one.
+    """
+    most = int((units(_MOST_HIGH_MM) - _BESIDE_ROWS) / row_height)
+    parts = max(1, math.ceil(len(rows) / most))
+    size = math.ceil(len(rows) / parts)
+    return [
+        (f", {number + 1} of {parts}" if parts > 1 else "", rows[number * size : (number + 1) * size])
+        for number in range(parts)
+    ]
 
 
 @dataclass(frozen=True)
@@ -66,7 +82,7 @@ def sheets(
     pages: list[list[tuple[str, float]]] = [[]]
     for start in range(0, len(panels), columns):
         row = _row(panels[start : start + columns], units(width_mm), columns)
-        if pages[-1] and top + sum(height + GAP for _, height in pages[-1]) + row[1] > units(MOST_HIGH_MM):
+        if pages[-1] and top + sum(height + GAP for _, height in pages[-1]) + row[1] > units(_MOST_HIGH_MM):
             pages.append([])
         pages[-1].append(row)
     return [_sheet(head, top, rows, width_mm) for rows in pages]
