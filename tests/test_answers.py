@@ -10,7 +10,7 @@ import itertools
 import socket
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -26,7 +26,19 @@ from benchstudy.archive.bucket import ArchiveError, Bucket
 
 DOCS = Path(__file__).parents[1] / "docs"
 SECRETS = {"token": "canary-token-8812", "access": ACCESS, "secret": SECRET}
-_SILENT_S = 0.2
+_SILENT_S = 1.0
+_PATIENT_S = 60.0
+
+
+def patience(answer: str) -> float:
+    """Short only where the server stays silent: any other answer may come late, because tests share the processors."""
+    return _SILENT_S if answer in (SILENT, "deaf") else _PATIENT_S
+
+
+def answer_of(request: pytest.FixtureRequest) -> str:
+    """The answer that a test is about; empty if it is about several."""
+    callspec = getattr(request.node, "callspec", None)
+    return callspec.params["answer"] if callspec else ""
 
 
 def statuses(*numbers: int) -> dict[str, str]:
@@ -192,11 +204,11 @@ def of_prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Troubled
 
 
 @pytest.fixture
-def client(of_prometheus, on_hosts, clock, monkeypatch):
+def client(of_prometheus, on_hosts, clock, monkeypatch, request):
     """A client that got an answer before, in the module that hosts run."""
     module = on_hosts.module("prometheus_client")
     monkeypatch.setattr(module, "time", clock)
-    monkeypatch.setattr(module, "_TIMEOUT_S", _SILENT_S)
+    monkeypatch.setattr(module, "_TIMEOUT_S", patience(answer_of(request)))
     monkeypatch.setenv(module.TOKEN, SECRETS["token"])
     of_prometheus.ask()
     made = module.Client(of_prometheus.url, "bearer")
@@ -271,7 +283,7 @@ def deaf() -> Iterator[str]:
 
 OPTIONS = {
     "bucket": "data", "prefix": "benchstudy/answers/", "region": "us-east-1", "attempts": 3,
-    "connect_timeout_s": _SILENT_S, "read_timeout_s": _SILENT_S, "max_concurrency": 1, "signature": "auto",
+    "max_concurrency": 1, "signature": "auto",
     "dualstack": False, "checksums": "when_supported", "addressing_style": "path", "sign_payload": False,
     "accelerate": False, "multipart_threshold": 8 << 20, "part_size": 8 << 20,
 }  # fmt: skip
@@ -289,7 +301,12 @@ def objects(on_hosts, of_all, patch):
 
 @pytest.fixture(scope="module")
 def bucket_at(objects):
-    return cache(lambda url: objects._Bucket({**OPTIONS, "endpoint_url": url}))
+    @cache
+    def made(url: str, silent_s: float):
+        limits = {"connect_timeout_s": silent_s, "read_timeout_s": silent_s}
+        return objects._Bucket({**OPTIONS, **limits, "endpoint_url": url})
+
+    return made
 
 
 @each(OF_OBJECTS)
@@ -299,7 +316,7 @@ def test_what_follows_from_an_answer_of_s3_to_a_trial(row, answer, of_s3, on_hos
     told = {"errors": []}
 
     def attempt(url: str) -> int:
-        found = bucket_at(url)
+        found = bucket_at(url, patience(answer))
         return objects._attempt(found, told, 0, lambda: found.get("benchstudy/sentinel", bytearray(100)))[0][0]
 
     if answer == "deaf":
@@ -320,15 +337,31 @@ def test_what_follows_from_an_answer_of_s3_to_a_trial(row, answer, of_s3, on_hos
 
 
 @pytest.fixture(scope="module")
-def bucket(of_s3, of_all, patch) -> Bucket:
-    patch.setattr(archive, "_SILENT_S", _SILENT_S)
+def archive_at(of_s3, of_all, patch) -> Callable[[float], Bucket]:
+    """Makes an archive of a client that takes a server for silent after so many seconds."""
     patch.setattr("botocore.endpoint.time", of_all)
     for name, value in {"ACCESS_KEY_ID": ACCESS, "SECRET_ACCESS_KEY": SECRET, "REGION": "us-east-1"}.items():
         patch.setenv(f"AWS_{name}", value)
     for name in ("CONFIG_FILE", "SHARED_CREDENTIALS_FILE"):
         patch.setenv(f"AWS_{name}", "/dev/null")
     patch.delenv("AWS_PROFILE", raising=False)
-    return Bucket("s3://data/archive", of_s3.url)
+
+    def made(silent_s: float) -> Bucket:
+        patch.setattr(archive, "_SILENT_S", silent_s)
+        return Bucket("s3://data/archive", of_s3.url)
+
+    return made
+
+
+@pytest.fixture(scope="module")
+def shared_archive(archive_at) -> Callable[[float], Bucket]:
+    """The same, made once per limit."""
+    return cache(archive_at)
+
+
+@pytest.fixture
+def bucket(shared_archive, request) -> Bucket:
+    return shared_archive(patience(answer_of(request)))
 
 
 def fetched(bucket: Bucket) -> bytes:
@@ -352,8 +385,8 @@ def test_what_follows_from_an_answer_of_an_archive(row, answer, bucket, of_s3, c
     assert of_s3.asked == 1 and not clock.slept
 
 
-def test_patience_with_an_archive_ends_and_says_that_the_command_goes_on(bucket, of_s3):
-    fresh = Bucket("s3://data/archive", of_s3.url)  # if nearly nothing is answered, boto3 retries less often
+def test_patience_with_an_archive_ends_and_says_that_the_command_goes_on(archive_at, of_s3):
+    fresh = archive_at(_SILENT_S)  # if nearly nothing is answered, boto3 retries less often
     for answer in (RESET, CUT, SILENT, "503"):
         of_s3.ask(*[answer] * 99)
         with pytest.raises(ArchiveError, match="run the same command again: it continues from here"):
