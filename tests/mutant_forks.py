@@ -6,6 +6,7 @@ file, too.
 """
 
 import contextlib
+import ctypes
 import gc
 import json
 import math
@@ -15,6 +16,7 @@ import signal
 import sys
 import time
 from collections.abc import Iterator, Mapping
+from itertools import pairwise
 from pathlib import Path
 from types import CodeType, FunctionType
 from typing import Any
@@ -24,10 +26,14 @@ import pytest
 
 ORDERS, RESULTS = "BENCHSTUDY_TEST_ORDERS", "BENCHSTUDY_TEST_RESULTS"
 KILLED, SURVIVED, TIMEOUT = "killed", "survived", "timeout"
+_LIMITS = (signal.SIGXCPU, signal.SIGALRM, signal.SIGKILL)  # how a process ends that computes, waits or takes too much
+_PR_SET_PDEATHSIG = 1
 _OF_A_FUNCTION = 0x1  # CO_OPTIMIZED, which the code of modules and classes is not
 _MOST_BYTES = 6 << 30
 _LOOK_S = 0.02
-_WAITING = 6  # times the processor time, as a limit of wall time, because other forks compute, too
+# A mutant of a loop may never end. Times were measured with a tracer.
+_LEAST_S, _TIMES = 10.0, 2.0
+_WAITING = 6  # times the processor time, as a limit of wall time, because other processes compute, too
 
 Order = Mapping[str, Any]
 Functions = Mapping[tuple[str, str, int], list[FunctionType]]
@@ -35,11 +41,12 @@ Swaps = list[tuple[FunctionType, CodeType]]
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    _die_with_parent()
     config.pluginmanager.register(_Forks(Path(os.environ.pop(ORDERS)), int(os.environ.pop(RESULTS))))
 
 
 class _Forks:
-    """`orders`: one mutant per line, with path, text, imported, tests (ids in order) and most_s of processor time.
+    """`orders`: one mutant per line, with path, text, imported, and took_s: the tests in order, with processor time.
 
     A line with the outcome of each goes to the pipe `results`.
     """
@@ -56,32 +63,34 @@ class _Forks:
         gc.freeze()  # a fork's garbage collector would write to all of it, and so copy it
         for number, line in enumerate(self._orders.read_text().splitlines(), start=1):
             order, begun = json.loads(line), time.monotonic()
+            took_s = order["took_s"]
             with _mutated(Path(order["path"]), order["text"], number) as original:
                 swaps = None if order["imported"] else _swaps(order["path"], original, order["text"], functions)
                 self._failed.write_text("")
                 if swaps is None:
                     child = self._fresh(order)
                 else:
-                    child = self._fork(session, order, [items[test] for test in order["tests"]], swaps)
-                outcome = _outcome(child, begun + _WAITING * order["most_s"])
+                    child = self._fork([(items[test], took_s[test]) for test in took_s], swaps)
+                outcome = _outcome(child, begun + _WAITING * _most(sum(took_s.values())))
             how = {"fresh": swaps is None, "failed": self._failed.read_text(), "took_s": time.monotonic() - begun}
             self._results.write(json.dumps({"outcome": outcome, **how}) + "\n")
         return True
 
-    def _fork(self, session: pytest.Session, order: Order, items: list[pytest.Item], swaps: Swaps) -> int:
+    def _fork(self, tests: list[tuple[pytest.Item, float]], swaps: Swaps) -> int:
         if child := os.fork():
             return child
         try:
             self._results.close()
-            _begin_alone(order)
+            _begin_alone()
             for function, code in swaps:
                 function.__code__ = code
-            for item, following in zip(items, [*items[1:], None], strict=True):
+            for (item, took_s), (following, _) in pairwise([*tests, (None, 0.0)]):
+                _end_after(_most(took_s))
                 item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
-                if session.testsfailed:
+                if item.session.testsfailed:
                     self._failed.write_text(item.nodeid)
-                    break
-            os._exit(bool(session.testsfailed))
+                    os._exit(1)
+            os._exit(0)
         except BaseException as error:
             self._failed.write_text(repr(error))
         finally:
@@ -91,17 +100,36 @@ class _Forks:
         if child := os.fork():
             return child
         try:
-            _begin_alone(order)
+            _begin_alone()
+            _end_after(_most(sum(order["took_s"].values())))
             options = ("-x", "-q", "-p", "no:cacheprovider", f"--basetemp={self._failed.with_name('fresh')}")
-            os.execv(sys.executable, [sys.executable, "-m", "pytest", *options, *order["tests"]])
+            os.execv(sys.executable, [sys.executable, "-m", "pytest", *options, *order["took_s"]])
         finally:
             os._exit(1)
 
 
-def _begin_alone(order: Order) -> None:
+def _most(took_s: float) -> float:
+    """The processor time in s that tests may take with a mutant."""
+    return _LEAST_S + _TIMES * took_s
+
+
+def _die_with_parent() -> None:
+    """So that nothing computes on if `make mutants` is ended."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def _begin_alone() -> None:
     os.setsid()
+    _die_with_parent()
     resource.setrlimit(resource.RLIMIT_DATA, (_MOST_BYTES, _MOST_BYTES))
-    resource.setrlimit(resource.RLIMIT_CPU, (math.ceil(order["most_s"]),) * 2)
+
+
+def _end_after(seconds: float) -> None:
+    """End this process if it computes for so long from now on, or waits for some times as long."""
+    limit = math.ceil(time.process_time() + seconds)
+    resource.setrlimit(resource.RLIMIT_CPU, (limit, resource.RLIM_INFINITY))
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    signal.setitimer(signal.ITIMER_REAL, _WAITING * seconds)
 
 
 @contextlib.contextmanager
@@ -130,7 +158,7 @@ def _outcome(child: int, until: float) -> str:
         os.waitpid(child, 0)
     with contextlib.suppress(ProcessLookupError):
         os.killpg(child, signal.SIGKILL)
-    if not ended or (os.WIFSIGNALED(status) and os.WTERMSIG(status) in (signal.SIGXCPU, signal.SIGKILL)):
+    if not ended or (os.WIFSIGNALED(status) and os.WTERMSIG(status) in _LIMITS):
         return TIMEOUT
     return KILLED if status else SURVIVED
 

@@ -41,8 +41,6 @@ CHECKOUT = TESTS.parent
 NAMED = TESTS / "mutants.toml"
 FAST = ("-m", "not (server or build or slow)")  # as in `make test-fast`
 _PYTEST = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *FAST)
-# A mutant of a loop may never end. Times were measured with a tracer.
-_LEAST_S, _TIMES = 10.0, 2.0
 # A fork must compute on one thread, because a process with threads must not fork.
 _SINGLE = dict.fromkeys(("POLARS_MAX_THREADS", "OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"), "1")
 
@@ -99,12 +97,12 @@ class Reached:
         for test in tests:
             per_file[_file(test)] += self._took_s[test]
         imported = bool(body) and any("" in lines.get(line, ()) for line in body)
+        ordered = sorted(tests, key=lambda test: (per_file[_file(test)], _file(test), self._took_s[test]))
         return {
             "path": str(self._copy / _path(mutant.module)),
             "text": mutant.text,
             "imported": imported,
-            "tests": sorted(tests, key=lambda test: (per_file[_file(test)], _file(test), self._took_s[test])),
-            "most_s": _LEAST_S + _TIMES * sum(per_file.values()),
+            "took_s": {test: self._took_s[test] for test in ordered},
         }
 
     def _of_module(self, module: str) -> set[str]:
@@ -150,9 +148,9 @@ def see_lines(copy: Path, folder: Path, names: Iterable[str], tests: Sequence[st
 
 def meet(copy: Path, folder: Path, orders: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
     """The outcome of each mutant, as soon as it is known. Mutants that no test reaches have survived."""
-    reached = [order for order in orders if order["tests"]]
+    reached = [order for order in orders if order["took_s"]]
     (folder / "orders").write_text("".join(json.dumps(order) + "\n" for order in reached))
-    files = sorted({_file(test) for order in reached for test in order["tests"]})
+    files = sorted({_file(test) for order in reached for test in order["took_s"]})
     read, write = os.pipe()
     told = {mutant_forks.ORDERS: str(folder / "orders"), mutant_forks.RESULTS: str(write)}
     with (folder / "log").open("w") as log, os.fdopen(read) as results:
@@ -162,7 +160,9 @@ def meet(copy: Path, folder: Path, orders: Sequence[Mapping[str, Any]]) -> Itera
         )
         os.close(write)
         for order in orders:
-            yield json.loads(results.readline()) if order["tests"] else {"outcome": mutant_forks.SURVIVED, "failed": ""}
+            yield (
+                json.loads(results.readline()) if order["took_s"] else {"outcome": mutant_forks.SURVIVED, "failed": ""}
+            )
         pytest.wait()
 
 

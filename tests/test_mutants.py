@@ -1,7 +1,10 @@
 """What is mutated, and that the mutant is tested in a fork; `make mutants` uses it."""
 
 import importlib.util
+import os
+import signal
 import sys
+import time
 
 import mutant_forks
 import pytest
@@ -42,6 +45,25 @@ def test_functions_become_the_mutants_wherever_they_are_held_and_more_than_that_
             function.__code__ = code
         assert (doubled(1), box.value) == found
     assert mutant_forks._swaps("/elsewhere.py", TEXT, "LIMIT = 3", functions) == [], "a test imports it"
+
+
+def _compute() -> None:
+    until = time.monotonic() + 20
+    while time.monotonic() < until:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("does", "most_s", "how"), [(_compute, 0.9, signal.SIGXCPU), (lambda: time.sleep(20), 0.1, signal.SIGALRM)]
+)
+def test_a_mutant_without_end_is_ended_by_the_limit_of_the_test_that_it_is_in(does, most_s, how):
+    if not (child := os.fork()):
+        mutant_forks._begin_alone()
+        mutant_forks._end_after(most_s)
+        does()
+        os._exit(0)
+    status = os.waitpid(child, 0)[1]
+    assert os.WIFSIGNALED(status) and os.WTERMSIG(status) == how in mutant_forks._LIMITS
 
 
 def test_thresholds_of_modules_slopes_and_conditions_are_mutated():
