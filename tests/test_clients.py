@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import statistics
 import threading
@@ -42,6 +43,7 @@ from benchstudy.model.clients import load_roles, part_of
 from benchstudy.model.errors import StudyError, TrialFailed
 from benchstudy.model.family import Parsed
 from benchstudy.model.host import Host
+from benchstudy.model.needs import programs_of_blocks
 from benchstudy.model.study import Study, parse_study
 from benchstudy.provisioning.target import provision_target
 from benchstudy.report.page import Page
@@ -399,6 +401,46 @@ def test_file_size_from_several_clients_of_a_folder_and_of_a_bucket(hosts, tmp_p
     assert not list(folder.iterdir()), "nothing is left"
 
 
+def test_each_client_mounts_the_folder_that_it_measures(hosts, tmp_path, monkeypatch):
+    """A folder of the server, mounted by both load hosts with sshfs."""
+    exported, server = tmp_path / "exported", hosts["server"]
+    exported.mkdir()
+    options = (
+        f"auto_cache,IdentityFile={server['identity_file']},UserKnownHostsFile={server['known_hosts']},BatchMode=yes"
+    )
+    mount = ["sshfs", "-f", "-p", str(server["port"]), "-o", options, f"{server['user']}@127.0.0.1:{exported}"]
+    services = {
+        "share": {
+            "role": "load",
+            "setup": [["mkdir", "{{dir}}/mount"]],
+            "argv": [*mount, "{{dir}}/mount"],
+            "ready": {"mount": "{{dir}}/mount"},
+            "stop": ["fusermount3", "-u", "{{dir}}/mount"],
+        }
+    }
+    place = {"name": "share", "path": "{{service.dir}}/mount", "service": "share", "expect_fs": "fuse.sshfs"}
+    job = {"name": "mixed", "rw": "randrw", "engine": "psync", "direct": False, "size": "1MiB", "runtime": "1s"}
+    blocks = {
+        "file_size": {"backends": [{**place, "kind": "path"}], "sizes": ["100KB"], "cache": ["warm"]},
+        "fio": {"directories": [{**place, "path": "{{dir}}/mount"}], "page_jobs": [], "small_files": [], "jobs": [job]},
+    }
+    assert "sshfs" in programs_of_blocks([{"services": services}], {"sut": "server", "load-1": "l1"})["l1"]
+    for family, block in blocks.items():
+        found = measure_family(tmp_path, hosts, family, **block, clients=[1, 2], services=services)
+        mounts = {}
+        for trial in found.values():
+            commands = [command for command in trial.record.commands if "load/" in command.label]
+            assert len(commands) == int(trial.record.levels["clients"])
+            for command in commands:
+                mounts.setdefault(command.host, set()).update(re.findall(r"/[^\"=]*?/mount", " ".join(command.argv)))
+        assert mounts.keys() == {"l1", "l2"} and [len(places) for places in mounts.values()] == [1, 1], family
+        assert mounts["l1"] != mounts["l2"]
+        (logs,) = {path.parent for path in tmp_path.glob(f"data/raw/**/{family}/**/services/share/load-*")}
+        assert {path.name for path in logs.iterdir()} == {"load-1", "load-2"}
+    assert not list(exported.iterdir()), "nothing is left"
+    assert str(hosts["l1"]["work_dir"]) not in Path("/proc/self/mounts").read_text()
+
+
 def test_shards_of_logbench_write_one_log(hosts, tmp_path, monkeypatch):
     changed = {"generators": [log_write_study.OPEN], "rates": ["300/s"], "sweeps": [{"antispam": ["no"]}]}
     block = log_write_study.family(**changed, clients=[2])
@@ -444,7 +486,32 @@ def test_shards_of_logbench_write_one_log(hosts, tmp_path, monkeypatch):
                 "services": {"m": {"argv": ["sshfs"], "ready": {"mount": "{{dir}}/m"}}},
                 "clients": [2],
             },
-            "families.file_size.clients: 2: backend b: its service runs on one host: mount it on each load host",
+            "families.file_size.clients: 2: backend b: its service m runs on sut only: write `role: load` in it",
+        ),
+        (
+            "fio",
+            {
+                "directories": [{"name": "d", "path": "{{dir}}/m", "service": "m"}],
+                "services": {"m": {"role": "load", "argv": ["sshfs"], "ready": {"mount": "{{dir}}/m"}}},
+            },
+            "directory d: its service m runs on load hosts, and the folder is measured on sut: set `clients`",
+        ),
+        (
+            "file_size",
+            {
+                "backends": [{"name": "b", "kind": "s3", "bucket": "bucket", "service": "m"}],
+                "sizes": ["1MB"],
+                "services": {
+                    "m": {
+                        "role": "load",
+                        "argv": ["minio"],
+                        "secrets": ["access_key", "secret_key"],
+                        "ready": {"file": "{{dir}}/m"},
+                    }
+                },
+                "clients": [2],
+            },
+            "families.file_size.clients: 2: backend b: all clients need the same server: give m the role sut",
         ),
         (
             "fio",

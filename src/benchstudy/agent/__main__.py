@@ -28,6 +28,7 @@ COMMANDS = {
     "scratch": "keeper:scratch",
     "sweep": "sweeper:sweep",
     "remove": "folders:remove_command",
+    "remove-scratch": "sweeper:remove_scratch",
     "start-service": "service:start",
     "stop-service": "service:stop",
     "service-status": "service:status",

@@ -27,6 +27,15 @@ def sweep(arguments: list[str]) -> None:
     wire.emit(_clear(work_dir, lock, lambda its_session: its_session != session))
 
 
+def remove_scratch(arguments: list[str]) -> None:
+    """`remove-scratch SESSION_DIR`: remove the session's scratch folders while their mounts are still there.
+
+    Prints {"removed": [folder …]}.
+    """
+    (session_dir,) = arguments
+    wire.emit({"removed": _remove_scratch(session_dir)})
+
+
 def end_session(work_dir: str, session: str, lock: str) -> None:
     """End what the session started and remove its folders."""
     _clear(work_dir, lock, lambda its_session: its_session == session)

@@ -158,6 +158,10 @@ class HostAgent(AgentLine):
         with understood(self.remote.name):
             return self.call("scratch", f"{self.work_dir}/sessions/{session}", self.remote.expand(parent))["path"]
 
+    def remove_scratch(self, session: str) -> None:
+        """Remove these folders now, because services that mount the file systems below them are about to end."""
+        self.call("remove-scratch", f"{self.work_dir}/sessions/{session}", timeout_s=600.0)
+
     def sweep(self) -> dict[str, list[str]]:
         """End and remove what earlier sessions left: {"ended", "removed", "kept"}. Only while holding the lock."""
         if self._lock is None:

@@ -13,6 +13,7 @@ from benchstudy.hosts.agent import HostAgent, RunningService, ServiceFailed
 from benchstudy.hosts.remote import Remote
 from benchstudy.measuring.raw import ToolRecord
 from benchstudy.model.causes import Cause
+from benchstudy.model.clients import role_of_service
 from benchstudy.model.errors import BenchstudyError, TrialFailed
 from benchstudy.model.services import Confinement, Service
 from benchstudy.model.study import SessionPlan
@@ -46,6 +47,7 @@ class SessionState:
     ):
         self.uuid, self.plan, self.hosts, self.folder, self.event = uuid, plan, hosts, folder, on_event
         self._services: dict[str, RunningService] = {}
+        self._scratched: dict[str, HostConnection] = {}  # hosts with a scratch folder
         self._made: dict[Hashable, Any] = {}
         self._secrets: set[str] = set()
 
@@ -54,11 +56,17 @@ class SessionState:
             raise TrialFailed(f"target {self.plan.target} gives no host the role {role!r}; add it under targets")
         return self.hosts[self.plan.roles[role]]
 
-    def service(self, name: str) -> RunningService:
-        """The service, started at its first use. If it cannot start, each trial fails with the same cause."""
-        if name not in self._services:
-            self._services[name] = self.once(("service", name), lambda: self.start(name))
-        return self._services[name]
+    def service(self, name: str, client: str | None = None) -> RunningService:
+        """The service, started at its first use. If it cannot start, each trial fails with the same cause.
+
+        `client`: the role of the client that uses it. A service of the role `load` runs on the host of each.
+        """
+        role = self.described(name).role
+        own = role_of_service(role, client)
+        place = name if own == role else f"{name}/{own}"
+        if place not in self._services:
+            self._services[place] = self.once(("service", place), lambda: self.start(name, client=client))
+        return self._services[place]
 
     def start(
         self,
@@ -67,29 +75,31 @@ class SessionState:
         into: Path | None = None,
         beside: Sequence[RunningService] = (),
         also: Mapping[str, RunningService] | None = None,
+        client: str | None = None,
     ) -> RunningService:
         """A fresh instance of a service of the study, with what it needs. The caller ends it. Raises TrialFailed.
 
         Services that it needs are taken from `beside`, or else run for the whole session. `also`: further services, by
-        the name that placeholders use, which the study cannot name in advance.
+        the name that placeholders use, which the study cannot name in advance. `client`: as for `service`.
         """
         spec = self.described(name)
+        role = role_of_service(spec.role, client)
         try:
             given = {running.name: running for running in beside}
-            needed = {other: given.get(other) or self.service(other) for other in spec.needs}
+            needed = {other: given.get(other) or self.service(other, client) for other in spec.needs}
             needed |= also or {}
-            libraries = {library: self.library(library, spec.role) for library in spec.libraries}
+            libraries = {library: self.library(library, role) for library in spec.libraries}
             secrets = {secret: token_hex(16) for secret in spec.secrets}
             secrets |= {secret: self.secret(variable) for secret, variable in spec.secret_env.items()}
             self._secrets.update(secrets.values())
-            return self.host(spec.role).agent.start_service(
+            return self.host(role).agent.start_service(
                 self.uuid,
                 name,
                 spec,
                 needed,
                 libraries,
                 confinement=(confinement or Confinement()).with_files(spec.open_files),
-                bind=self.address(spec.role),
+                bind=self.address(role),
                 secrets=secrets,
                 into=into,
             )
@@ -126,6 +136,7 @@ class SessionState:
 
     def scratch(self, parent: str, role: str) -> str:
         host = self.host(role)
+        self._scratched[host.remote.name] = host
         return self._known(("scratch", host.remote.name, parent), lambda: host.agent.scratch(self.uuid, parent))
 
     def once(self, key: Hashable, make: Callable[[], T]) -> T:
@@ -199,7 +210,12 @@ class SessionState:
         return sorted(self._secrets | in_json, key=len, reverse=True)
 
     def close(self) -> None:
-        """End services in reverse order of their start, and keep their logs with the session."""
+        """Remove scratch folders, then end services in reverse order of their start, and keep the services' logs."""
+        for host in self._scratched.values():
+            try:
+                host.agent.remove_scratch(self.uuid)
+            except BenchstudyError as error:  # the host's lease removes what it still reaches
+                self.event(f"{host.remote.name}: folders of the session could not be removed: {error}")
         for name, running in reversed(self._services.items()):
             try:
                 running.stop(self.folder / "services" / name)

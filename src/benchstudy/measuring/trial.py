@@ -108,8 +108,12 @@ class TrialContext(Generic[ConfigT_co]):
         """The session's own marked folder below `parent` on the host. It is removed at the session's end."""
         return self._state.scratch(parent, role)
 
-    def service(self, name: str) -> RunningService:
-        return self._state.service(name)
+    def service(self, name: str, client: str | None = None) -> RunningService:
+        """The study's service `name`, which runs until the session ends; the one of this client if each has its own.
+
+        `client`: a client's role. Raises TrialFailed if it does not start.
+        """
+        return self._state.service(name, client)
 
     def hold(self, name: str, service: Service, secrets: Mapping[str, str], into: Path) -> RunningService:
         """Start a service of the family, which runs until the session ends. The study's services are ended after it.

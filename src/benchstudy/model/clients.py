@@ -51,6 +51,11 @@ def client_roles(levels: Mapping[str, str], roles: Mapping[str, str]) -> list[st
     return load_roles(roles)[: int(levels.get(CLIENTS, "1"))]
 
 
+def role_of_service(role: str, client: str | None) -> str:
+    """The role on whose host a service runs for a client: the client's own if the study says `role: load`."""
+    return client if client is not None and role == LOAD and generates_load(client) else role
+
+
 def part_of(total: int, client: int, clients: int) -> int:
     """The part of `total` for one of several clients, counted from 1; the first ones get the remainder."""
     each, rest = divmod(total, clients)
@@ -138,6 +143,12 @@ def client_counts(config: FamilyConfig, roles: Mapping[str, str]) -> tuple[int, 
         return tuple(config.clients)
     hosts = len(load_roles(roles))
     return (hosts,) if config.from_load_hosts and hosts > 1 else ()
+
+
+def roles_of_services(config: FamilyConfig, roles: Mapping[str, str]) -> Mapping[str, str]:
+    """The roles that services of a family's block may have on a target; `load` may stand for several load hosts."""
+    each = isinstance(config, StorageOfClients) and config.clients and any(map(generates_load, roles))
+    return {LOAD: "", **roles} if each else roles
 
 
 def with_clients(config: FamilyConfig, cases: Sequence[Case], counts: Sequence[int]) -> list[Case]:

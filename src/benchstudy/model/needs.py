@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Any
 
-from benchstudy.model.clients import makes_load
+from benchstudy.model.clients import makes_load, role_of_service
 from benchstudy.model.study import Study
 
 _TOOL = re.compile(r"\{\{\s*tools\s*\}\}/([A-Za-z0-9_][A-Za-z0-9._-]*)")
@@ -82,7 +82,10 @@ def _programs(argv: Sequence[str]) -> list[str]:
 
 
 def _services(family: Mapping[str, Any], roles: Iterable[str]) -> list[Mapping[str, Any]]:
-    return [service for service in family.get("services", {}).values() if service.get("role", "sut") in roles]
+    def runs_here(service: Mapping[str, Any]) -> bool:
+        return any(role_of_service(service.get("role", "sut"), role) == role for role in roles)
+
+    return [service for service in family.get("services", {}).values() if runs_here(service)]
 
 
 def _texts(value: Any) -> Iterator[str]:

@@ -72,7 +72,10 @@ class Ready(Strict):
 class Service(Strict):
     """One server or mount, in the foreground under the supervisor, for the session or (some families) for one trial."""
 
-    role: Name = Field("sut", description="the role on whose host it runs")
+    role: Name = Field(
+        "sut",
+        description="the role on whose host it runs; with `load`, each client that measures its folder starts its own",
+    )
     needs: list[Name] = Field([], description="services that must be ready first")
     ports: list[Name] = Field([])
     secrets: list[Name] = Field([])

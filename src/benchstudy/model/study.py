@@ -15,7 +15,7 @@ from pydantic import BaseModel, BeforeValidator, Field, ValidationError, field_v
 from benchstudy.model import hints, paths, registry
 from benchstudy.model.authorship import Author, LicenceField, Original
 from benchstudy.model.catalogue.expansion import expanded
-from benchstudy.model.clients import LoadedByClients, client_counts, numbered, too_many, with_clients
+from benchstudy.model.clients import LoadedByClients, client_counts, numbered, roles_of_services, too_many, with_clients
 from benchstudy.model.criteria import MARGIN
 from benchstudy.model.declared import Acknowledgement, DeclaredCeiling
 from benchstudy.model.disturbance import DisturbancePolicy
@@ -345,7 +345,8 @@ def parse_study(data: Mapping[str, Any], beside: Path | None = None) -> Study:
             if problem := too_many(config, of_target):
                 raise StudyError(f"families.{name}.clients: target {target}: {problem}")
         runs_on = None if isinstance(config, LoadedByClients) and config.clients else family.runs_on
-        nowhere = dangling(name, config.services, roles, runs_on, family.trial_names)
+        of_services = {target: roles_of_services(config, of_target) for target, of_target in roles.items()}
+        nowhere = dangling(name, config.services, of_services, runs_on, family.trial_names)
         if nowhere:
             raise StudyError("\n".join(nowhere))
     for plan in {(plan.family_name, plan.clients): plan for plan in study.sessions()}.values():

@@ -7,8 +7,8 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, SerializerFunctionWrapHandler, field_validator, model_serializer, model_validator
 
-from benchstudy.families.shared.folders import FileSystems
-from benchstudy.model.clients import StorageOfClients
+from benchstudy.families.shared.folders import FileSystems, misplaced
+from benchstudy.model.clients import LOAD, StorageOfClients
 from benchstudy.model.family import Case, TakesSystem
 from benchstudy.model.names import Name, nearest, require_known
 from benchstudy.model.services import PLACEHOLDER, check_service
@@ -236,6 +236,10 @@ class FileSizeConfig(StorageOfClients):
                     raise ValueError(f"backend {backend.name}: a value with {{{{…}}}} needs `service: NAME`")
                 continue
             service = check_service(f"backend {backend.name}", backend.service, self.services)
+            where = f"backend {backend.name}"
+            on_sut = isinstance(backend, PathBackend) and not self.clients
+            if on_sut and (problem := misplaced(where, backend.service, service.role, by_clients=False)):
+                raise ValueError(problem)
             known = {"service.dir", "service.bind", *(f"service.port.{port}" for port in service.ports)}
             for name in PLACEHOLDER.findall(backend.location):
                 require_known(name, known, f"backend {backend.name}: unknown placeholder {{{{{name}}}}}")
@@ -250,10 +254,13 @@ class FileSizeConfig(StorageOfClients):
     def why_not(self, case: Case, clients: int) -> str | None:
         """Why a case cannot have several clients; None if it can. Each client has files or objects of its own."""
         backend = self.backend(case.levels["backend"])
-        if isinstance(backend, PathBackend) and backend.service is not None:
-            return (
-                f"backend {backend.name}: its service runs on one host: mount it on each load host, and give the path"
-            )
+        if backend.service is None:
+            return None
+        role = self.services[backend.service].role
+        if isinstance(backend, PathBackend):
+            return misplaced(f"backend {backend.name}", backend.service, role, by_clients=True)
+        if role == LOAD:
+            return f"backend {backend.name}: all clients need the same server: give {backend.service} the role sut"
         return None
 
     def operations_of(self, size: Size) -> int:

@@ -63,10 +63,10 @@ def _asked(
     return _on_s3(trial, backend, request, role, f"client-{client}/" if client else "")
 
 
-def _filled(trial: TrialContext, backend: PathBackend | S3Backend, text: str) -> str:
+def _filled(trial: TrialContext, backend: PathBackend | S3Backend, text: str, client: str | None = None) -> str:
     if backend.service is None:
         return text
-    return trial.service(backend.service).fill(text.replace("{{service.", "{{"))
+    return trial.service(backend.service, client).fill(text.replace("{{service.", "{{"))
 
 
 def _on_path(
@@ -76,7 +76,7 @@ def _on_path(
     request: dict[str, Any],
     role: str,
 ) -> Command:
-    path = _filled(trial, backend, backend.path)
+    path = _filled(trial, backend, backend.path, role)
     request = {
         **request,
         "kind": "path",

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from benchstudy.families.shared.folders import FileSystems
+from benchstudy.families.shared.folders import FileSystems, misplaced
 from benchstudy.model.clients import StorageOfClients
 from benchstudy.model.family import Case, TakesSystem
 from benchstudy.model.names import Name, require_known
@@ -130,10 +130,9 @@ class FioConfig(StorageOfClients):
         """Why a case cannot have several clients: each needs its own file in a folder that it mounts itself."""
         directory = next(d for d in self.directories if d.name == case.levels["directory"])
         if directory.service is not None:
-            return (
-                f"directory {directory.name}: its service runs on one host: mount it on each load host, and give the "
-                "path"
-            )
+            role = self.services[directory.service].role
+            if problem := misplaced(f"directory {directory.name}", directory.service, role, by_clients=True):
+                return problem
         if case.levels["test"] != "fio":
             return "small_files: the loops measure one host: write small_files: []"
         return None
@@ -142,5 +141,8 @@ class FioConfig(StorageOfClients):
     def _services_described(self) -> "FioConfig":
         for directory in self.directories:
             if directory.service is not None:
-                check_service(f"directory {directory.name}", directory.service, self.services)
+                where = f"directory {directory.name}"
+                role = check_service(where, directory.service, self.services).role
+                if not self.clients and (problem := misplaced(where, directory.service, role, by_clients=False)):
+                    raise ValueError(problem)
         return self

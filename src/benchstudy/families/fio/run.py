@@ -74,7 +74,7 @@ def _parent(case: Case, trial: TrialContext[FioConfig], needed: int, role: str =
     """Return the directory of the case, checked just before use, because a mount can vanish between trials."""
     config = trial.config
     directory = next(d for d in config.directories if d.name == case.levels["directory"])
-    path = directory.path if directory.service is None else trial.service(directory.service).fill(directory.path)
+    path = directory.path if directory.service is None else trial.service(directory.service, role).fill(directory.path)
     info = trial.agent_call("path-info", path, role=role)
     trial.note(
         directory=path,
