@@ -299,6 +299,19 @@ def test_the_first_page_answers_before_it_lists(index):
     assert len(re.findall(r'<td class="answer ', index)) == 30
 
 
+def test_the_table_of_all_metrics_says_once_what_all_cases_share(bare_project):
+    tables = Tables(bare_project, "embedded", "file_size")
+    for backend in ("local", "other"):
+        six(tables, {**LEVELS, "backend": backend})
+    six(tables, {**LEVELS, "backend": "other", "size": "10MB"})
+    write_fio(bare_project)
+    tables.write()
+    facts = facts_of(bare_project, {"file_size": show_others, "fio": show_others})
+    context = StudyIndex(facts).context()
+    assert {row.case for row in context["primary"]} >= {"local · 1MB", "other · 1MB", "other · 10MB"}
+    assert context["shared_levels"]["Files by size"] == "op write, sync fsync"
+
+
 def test_the_first_page_counts_the_tests_of_the_whole_study_beside_those_of_each_table(bare_project):
     write_file_size(bare_project)
     write_fio(bare_project)

@@ -48,6 +48,16 @@ def rows(families: Sequence[FamilyFacts]) -> tuple[list[Row], int]:
     return shown, total
 
 
+def shared_levels(families: Sequence[FamilyFacts]) -> dict[str, str]:
+    """What all cases of a family have in common, which the table leaves out of their names, by the family's title."""
+    shared = {family.title: family.shown.shared_levels for family in families if family.shown.primary_metrics}
+    return {
+        title: ", ".join(f"{factor.replace('_', ' ')} {human.level(level)}" for factor, level in levels.items())
+        for title, levels in shared.items()
+        if levels
+    }
+
+
 def _rows(family: FamilyFacts) -> list[Row]:
     results = family.shown
     compared: dict[tuple[str, str, str], list[Mapping[str, Any]]] = {}
@@ -66,7 +76,7 @@ def _row(family: FamilyFacts, metric: str, found: Estimate, compared: Sequence[M
     known = [one for one in compared if one["ratio"] is not None]
     return Row(
         family.title,
-        family.shown.case_name(found.target, found.case),
+        family.shown.case_name(found.target, found.case, but=family.shown.shared_levels),
         family.shown.declared(metric).title,
         human.median(summary, unit) if summary.median is not None else "–",
         summary.median,

@@ -61,6 +61,7 @@ class StudyIndex:
             "headlines": self.headlines,
             "primary": primary,
             "more_primary": total - len(primary),
+            "shared_levels": primarytable.shared_levels(self._facts.families),
             "families": [self._family(family) for family in self._facts.families],
             "pages": self._pages(),
             "problems": self._problems(),

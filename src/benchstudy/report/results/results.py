@@ -214,7 +214,14 @@ class Results:
         """The name of a tooltip's line that identifies a point, and its text as an expression over `block`."""
         return "block", pl.col("block").cast(pl.String)
 
-    def case_name(self, target: str, case: str, but: Sequence[str] = ()) -> str:
+    @cached_property
+    def shared_levels(self) -> dict[str, str]:
+        """The level of each factor that is the same in all cases; empty if no factor differs."""
+        levels = {factor: self.cases[factor].unique().to_list() for factor in self.factors}
+        same = {factor: found[0] for factor, found in levels.items() if len(found) == 1 and found[0] is not None}
+        return same if any(len(found) > 1 for found in levels.values()) else {}
+
+    def case_name(self, target: str, case: str, but: Container[str] = ()) -> str:
         """A case's levels for the reader, without those of the factors in `but`: "disk · gitlab"."""
         levels = self._levels[target, case]
         names = [human.level_of(f, str(levels[f])) for f in self.factors if f not in but and levels[f] is not None]
