@@ -1,8 +1,8 @@
 """Copies a study's packed report into the gallery, after `make report`: python docs/gallery/copy_report.py STUDY
 
-The gallery stays small: executed notebooks, files of figures, and tables as reStructuredText are left out, and links to
-them become text. The script that draws figures, which each page has inside, is one file here for all pages. The home
-folder becomes `~`.
+The gallery stays small: executed notebooks, files of figures, and tables as reStructuredText and LaTeX are left out, and
+links to them become text. The script that draws figures, which each page has inside, is one file here for all pages.
+The home folder becomes `~`.
 """
 
 import hashlib
@@ -14,7 +14,7 @@ import zipfile
 from pathlib import Path
 
 GALLERY = Path(__file__).parent
-LEFT_OUT = (".ipynb", ".svg", ".png", ".pdf", ".rst")
+LEFT_OUT = (".ipynb", ".svg", ".png", ".pdf", ".rst", ".tex")
 LINK = re.compile(rf'<a [^>]*href="[^"#:]*(?:{"|".join(map(re.escape, LEFT_OUT))})"[^>]*>(.*?)</a>', re.DOTALL)
 SCRIPT = re.compile(r"<script>(.*?)</script>", re.DOTALL)
 LONG = 500_000  # characters; no other script of a page has as many
