@@ -8,6 +8,7 @@ file, too.
 import contextlib
 import ctypes
 import gc
+import importlib
 import json
 import math
 import os
@@ -55,9 +56,13 @@ class _Forks:
         self._orders, self._results = orders, os.fdopen(results, "w", buffering=1)
         os.set_inheritable(results, False)
         self._failed = orders.with_name("failed")
+        importlib.import_module("polars")  # begins threads that a fork can do without
+        self._harmless = _threads()
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        if threads := _threads() - self._harmless:
+            raise pytest.UsageError(f"tests began {sorted(threads)} while they were collected, which no fork has")
         items, functions = {item.nodeid: item for item in session.items}, _functions()
         gc.collect()
         gc.freeze()  # a fork's garbage collector would write to all of it, and so copy it
@@ -111,6 +116,11 @@ class _Forks:
 def _most(took_s: float) -> float:
     """The processor time in s that tests may take with a mutant."""
     return _LEAST_S + _TIMES * took_s
+
+
+def _threads() -> set[str]:
+    """The names of this process's threads, those of libraries included."""
+    return {comm.read_text().strip() for comm in Path("/proc/self/task").glob("*/comm")}
 
 
 def _die_with_parent() -> None:

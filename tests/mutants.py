@@ -17,6 +17,7 @@ import tempfile
 import tomllib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from functools import cache
 from itertools import islice
 from pathlib import Path
@@ -159,11 +160,17 @@ def meet(copy: Path, folder: Path, orders: Sequence[Mapping[str, Any]]) -> Itera
             **{"cwd": copy, "env": _environment(copy, **told), "stdout": log, "stderr": log, "pass_fds": (write,)},
         )
         os.close(write)
-        for order in orders:
-            yield (
-                json.loads(results.readline()) if order["took_s"] else {"outcome": mutant_forks.SURVIVED, "failed": ""}
-            )
-        pytest.wait()
+        try:
+            for order in orders:
+                if not order["took_s"]:
+                    yield {"outcome": mutant_forks.SURVIVED}
+                elif line := results.readline():
+                    yield json.loads(line)
+                else:
+                    sys.exit(f"pytest ended before all mutants were tested:\n{(folder / 'log').read_text()[-2000:]}")
+        finally:  # all of them are told, or `make mutants` is ended
+            pytest.kill()
+            pytest.wait()
 
 
 def print_table(met: Sequence[tuple[Mutant, str]], parts: Mapping[str, Sequence[str]]) -> None:
@@ -215,10 +222,10 @@ def main(arguments: Iterable[str]) -> int:
         reached = Reached(copy, _named_in(parts), *mutant_lines.read(lines))
         orders = [reached.order(mutant) for mutant in mutants]
         met = []
-        for mutant, order, result in zip(mutants, orders, meet(copy, folder, orders), strict=True):
-            met.append((mutant, result["outcome"]))
-            said = f"{len(order['tests'])} tests, {result}"
-            print(_diff(mutant, said), flush=True)
+        with closing(meet(copy, folder, orders)) as results:
+            for mutant, order, result in zip(mutants, orders, results, strict=True):
+                met.append((mutant, result["outcome"]))
+                print(_diff(mutant, f"{len(order['took_s'])} tests, {result}"), flush=True)
     return told_of(met, parts, known)
 
 
