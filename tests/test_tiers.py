@@ -17,6 +17,24 @@ def test_what_reaches_a_server_through_its_fixtures_is_marked(request, far_away)
     assert request.node.get_closest_marker("server") and far_away() is SshdHost
 
 
+class TestReplaced:
+    @pytest.fixture
+    def far_away(self):
+        return "near"
+
+    def test_what_a_replaced_fixture_reaches_does_not_count(self, request, far_away):
+        assert far_away == "near" and not request.node.get_closest_marker("server")
+
+
+class TestExtended:
+    @pytest.fixture
+    def far_away(self, far_away):
+        return far_away
+
+    def test_what_an_extended_fixture_reaches_counts(self, request, far_away):
+        assert request.node.get_closest_marker("server")
+
+
 def test_what_runs_the_workflow_is_marked(request, project):
     assert request.node.get_closest_marker("slow")
 

@@ -6,7 +6,7 @@ notebooks or a browser. Tests without these marks belong to `make test-fast`.
 
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
@@ -96,7 +96,7 @@ def _shares(file: str) -> bool:
 def marks_of(item: pytest.Function) -> set[str]:
     """The tiers of a test, from the code that it and its fixtures reach within tests/."""
     definitions = item._fixtureinfo.name2fixturedefs  # pytest offers no public way from a test to its fixtures
-    todo = [item.function, *(each.func for name in item.fixturenames for each in definitions.get(name, ()))]
+    todo = [item.function, *(func for name in item.fixturenames for func in _used(definitions.get(name, ())))]
     seen: set[Any] = set()
     marks: set[str] = set()
     while todo:
@@ -108,6 +108,14 @@ def marks_of(item: pytest.Function) -> set[str]:
             marks |= own
             todo += used
     return marks
+
+
+def _used(definitions: Sequence[Any]) -> Iterator[Any]:
+    """The last definition of a fixture, and those before it that it takes as an argument."""
+    for each in reversed(definitions):
+        yield each.func
+        if each.argname not in each.argnames:
+            break
 
 
 @cache
