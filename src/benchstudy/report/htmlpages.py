@@ -3,6 +3,7 @@
 import re
 from collections.abc import Sequence
 from importlib import resources
+from itertools import pairwise
 from pathlib import Path
 
 import nbformat
@@ -15,6 +16,7 @@ from benchstudy.report.pagetemplates import template_text
 from benchstudy.report.study.studypages import STUDY_PAGES
 
 _HEADING = re.compile(r"<h2>(.*?)</h2>", re.DOTALL)
+_NOTHING = re.compile(r'<p class="none">(.*?)</p>', re.DOTALL)
 # Replaced last, so that headings are searched in the notebook's text and not in a library's code.
 _CONTENTS, _BUNDLE = "<!-- contents -->", "/* bundle */"
 
@@ -33,6 +35,7 @@ def render_notebook(
     links to parent pages: pairs (text, address). Raises nbformat errors for a file that is not a notebook.
     """
     executed = nbformat.read(notebook, as_version=4)
+    fold_what_explains_nothing(executed)
     page = {
         "title": title,
         "style": template_text("page.css"),
@@ -57,6 +60,25 @@ def render_notebook(
     # The bundle has 0.9 MB, so that only a page with something to draw carries it.
     bundle = vega.bundle() if vega.SPEC in body else ""
     html.write_text(with_contents(body).replace(_BUNDLE, bundle, 1), encoding="utf-8")
+
+
+def fold_what_explains_nothing(executed: nbformat.NotebookNode) -> None:
+    """Fold the explanation of each part that shows nothing, below the sentence that says why.
+
+    A part is a Markdown cell with a heading and the code cells after it.
+    """
+    starts = [index for index, cell in enumerate(executed.cells) if cell.cell_type == "markdown"]
+    for start, end in pairwise([*starts, len(executed.cells)]):
+        part, outputs = executed.cells[start], [o for cell in executed.cells[start + 1 : end] for o in cell.outputs]
+        heading, _, explanation = part.source.partition("\n")
+        shown = "".join(output.get("data", {}).get("text/html", output.output_type) for output in outputs)
+        said = " ".join(filter(None, _NOTHING.findall(shown)))
+        if not said or _NOTHING.sub("", shown).strip() or not explanation.strip() or "\n#" in explanation:
+            continue
+        for cell in executed.cells[start + 1 : end]:
+            cell.outputs = []
+        summary = f'<details class="fold nothing"><summary>{said}</summary>'
+        part.source = f"{heading}\n\n{summary}\n\n{explanation.strip()}\n\n</details>"
 
 
 def with_contents(body: str) -> str:

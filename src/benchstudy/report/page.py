@@ -111,7 +111,7 @@ class Page(PageTables, PageFigures):
         """
         found = self._compared(metrics, factor=factor, **choice)
         if not found.rows:
-            return show(f'<p class="none">{html.escape(found.nothing(caption))}</p>')
+            return self.nothing(found.nothing(caption))
         self.note("comparisons", name, verdicts.summarised(found, caption))
         self.note("findings", name, {"aside": aside, "found": findings.of(found, wording.of(self.family))})
         show(f"<p>{html.escape(found.summary())}</p>")
@@ -158,8 +158,9 @@ class Page(PageTables, PageFigures):
         found = calibrations(self.results, self._indexes, metrics, self.declared)
         again = twin_cases(self.results, self.declared) if found else []
         self.note("calibration", ", ".join(metrics), {"said": found, "cases": again})
-        none = "This study describes no case twice (A/A), so its own false-alarm rate is unknown."
-        show("".join(f"<p>{html.escape(text)}</p>" for text in found or [none]))
+        if found:
+            return self.say(found)
+        self.nothing("This study describes no case twice (A/A), so its own false-alarm rate is unknown.")
 
     # -- evidence ----------------------------------------------------------------------------------------------------
 

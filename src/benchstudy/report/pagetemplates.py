@@ -6,6 +6,8 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
+from benchstudy.report.tables.lines import as_html
+
 
 def template_text(name: str) -> str:
     """The text of a template file."""
@@ -22,4 +24,5 @@ def render(name: str, **values: Any) -> str:
     environment = jinja2.Environment(
         loader=jinja2.FunctionLoader(template_text), autoescape=True, trim_blocks=True, undefined=jinja2.StrictUndefined
     )
+    environment.filters["coded"] = lambda text: Markup(as_html(text))
     return environment.get_template(name).render(**values)

@@ -5,7 +5,6 @@ All text from data is escaped here or in lower layers; a notebook never puts a n
 
 import html
 import json
-import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -23,8 +22,9 @@ from benchstudy.report.figures.styles import Style
 from benchstudy.report.figures.vega import PRINT_FORMATS
 from benchstudy.report.scrutiny import evidence, lint_list
 from benchstudy.report.tables import listings
+from benchstudy.report.tables.lines import as_html
 from benchstudy.report.tables.listings import Listing
-from benchstudy.report.tables.tables import TABLE_FORMATS, Table, anchor, unbroken
+from benchstudy.report.tables.tables import TABLE_FORMATS, Table, anchor
 
 # Panels of a page's figure that the study's overview shows.
 OVERVIEW_PANELS = 2
@@ -77,7 +77,11 @@ class Exhibits:
 
     def say(self, sentences: Iterable[str]) -> None:
         """Show sentences that come from data, one paragraph each."""
-        show("".join(f"<p>{html.escape(text)}</p>" for text in sentences))
+        show("".join(f"<p>{as_html(text)}</p>" for text in sentences))
+
+    def nothing(self, sentence: str) -> None:
+        """Stands in place of what a part of the page would show; the part's explanation is folded below it."""
+        show(f'<p class="none">{as_html(sentence)}</p>')
 
     def heading(self, text: str) -> None:
         """Show a third-level heading that comes from data."""
@@ -86,13 +90,12 @@ class Exhibits:
     def points(self, groups: Iterable[tuple[str, Iterable[str]]]) -> None:
         """Show sentences that come from data, as a list below each heading."""
         for title, sentences in groups:
-            items = "".join(f"<li>{html.escape(unbroken(text))}</li>" for text in sentences)
+            items = "".join(f"<li>{as_html(text)}</li>" for text in sentences)
             show(f'<h3>{html.escape(title)}</h3><ul class="weak">{items}</ul>')
 
     def flags(self, sentences: Iterable[str]) -> None:
-        """Show findings that a reader must not overlook, one paragraph each. Text between backticks is code."""
-        coded = (re.sub("`([^`]+)`", r"<code>\1</code>", html.escape(text)) for text in sentences)
-        show("".join(f'<p class="flag">{text}</p>' for text in coded))
+        """Show findings that a reader must not overlook, one paragraph each."""
+        show("".join(f'<p class="flag">{as_html(text)}</p>' for text in sentences))
 
     @contextmanager
     def folded(self, summary: str) -> Iterator[None]:
@@ -108,7 +111,7 @@ class Exhibits:
         A table of comparisons without a single verdict is folded below its caption.
         """
         if not table.rows:
-            return self._nothing(table.caption)
+            return self._not_measured(table.caption)
         made = self._table_html(table)
         show(_fold(f"{table.caption}: none of {len(table.rows)} has a verdict", made) if table.is_undecided else made)
 
@@ -127,7 +130,8 @@ class Exhibits:
                 narrow.append(f"<div>{made}</div>")
                 continue
             shown += _beside(narrow) + made
-        show(shown + _beside(narrow) or f'<p class="none">{html.escape(nothing)}</p>')
+        made = shown + _beside(narrow)
+        return show(made) if made else self.nothing(nothing)
 
     def show_listings(self, name: str, groups: Iterable[tuple[str, Sequence[Listing]]], nothing: str) -> None:
         """Show preformatted texts, each group side by side below its title, and write them as files of the tables."""
@@ -136,7 +140,7 @@ class Exhibits:
             stem = listings.write(name, title, listed, self.output / "tables")
             files = self._downloads("tables", stem, ("txt",))
             shown += f'{listings.side_by_side(title, listed)}<p class="downloads ways">{files}</p>'
-        show(shown or f'<p class="none">{html.escape(nothing)}</p>')
+        return show(shown) if shown else self.nothing(nothing)
 
     def show_figure(
         self, name: str, caption: str, panels: Sequence[Panel], style: Style, in_legend: Iterable[str] = (),
@@ -147,7 +151,7 @@ class Exhibits:
         `failed`: a sentence on cases that the panels lack because their trials failed; it ends the caption.
         """
         if not panels:
-            return self._nothing(caption, failed)
+            return self._not_measured(caption, failed)
         caption = f"{caption} {failed}".rstrip()
         present = set(in_legend)
         shown = tuple(series for series in style.names if series in present)
@@ -180,10 +184,9 @@ class Exhibits:
         cite = f' · <a href="{html.escape(self.cited_at)}">cite</a>' if self.cited_at else ""
         return f' · <a href="#{html.escape(anchor)}">link to this</a>{cite}'
 
-    def _nothing(self, what: str, failed: str = "") -> None:
+    def _not_measured(self, what: str, failed: str = "") -> None:
         """Stands in place of a figure or table without values. `failed`: a sentence on trials that gave none."""
-        said = f"{what.rstrip('.')}. {failed}" if failed else f"{what.rstrip('.')}: nothing was measured."
-        show(f'<p class="none">{html.escape(said)}</p>')
+        self.nothing(f"{what.rstrip('.')}. {failed}" if failed else f"{what.rstrip('.')}: nothing was measured.")
 
     def _downloads(self, folder: str, name: str, suffixes: Sequence[str]) -> str:
         links = (

@@ -45,7 +45,7 @@ class PageFigures(Exhibits):
         failed = self.not_drawn([metric], views.values())
         together = pl.concat(points.values()) if points else pl.DataFrame()
         if together.is_empty():
-            return self._nothing(caption, failed)
+            return self._not_measured(caption, failed)
         sizes = sorted(set(together["x"].to_list()))
         unit = together["unit"][0]
         lines: list[Panel] = []
@@ -91,7 +91,7 @@ class PageFigures(Exhibits):
             drawn.append(frame)
             panels += strip_panels(title, frame, estimates, axis, style, (references or {}).get(metric, ()))
         if not panels:
-            return self._nothing(caption, failed)
+            return self._not_measured(caption, failed)
         told = "Points: trials; upright strokes: medians; bands: their 95 % intervals"
         said = f"{_stopped(caption)} {told}; {_counted(drawn)}."
         self.show_figure(name, said, panels, style, failed=failed)
@@ -112,7 +112,7 @@ class PageFigures(Exhibits):
         """Plot shares of operations by latency, from merged histograms, one panel per job and operation."""
         histogram = figuredata.latencies(self.results, kind)
         if histogram is None:
-            return self._nothing(caption)
+            return self._not_measured(caption)
         self.cdf(name, histogram, series=series, panels=["job", "op"], caption=caption)
 
     def cdf(
@@ -125,7 +125,7 @@ class PageFigures(Exhibits):
         count; it is None if nothing was measured. `ordered`: the series are numbers.
         """
         if histogram is None or histogram.is_empty():
-            return self._nothing(caption)
+            return self._not_measured(caption)
         steps = figuredata.cumulative_steps(self.results, histogram, series, panels)
         axis = Axis("Latency", "s", shared=steps["x"].to_list())
         found = set(steps["series"])

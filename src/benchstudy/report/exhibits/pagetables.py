@@ -89,7 +89,7 @@ class PageTables(Exhibits):
         """Show percentiles of merged histograms, and the medians over trials of the trials' own percentiles."""
         histogram = figuredata.latencies(self.results, kind)
         if histogram is None:
-            return self._nothing(caption)
+            return self._not_measured(caption)
         self.show_table(cells.percentile_table(self.results, histogram, name, percentiles, kind, caption))
 
     def _with_target(self, columns: Sequence[str], where: Where) -> list[str]:

@@ -13,7 +13,8 @@ from benchstudy.report import human
 from benchstudy.report.results import sessions
 from benchstudy.report.results.results import Results
 from benchstudy.report.scrutiny import disturbed, episodes, many_targets, stopping
-from benchstudy.report.tables.tables import definition_list, unbroken
+from benchstudy.report.tables.lines import as_html, unbroken
+from benchstudy.report.tables.tables import definition_list
 from benchstudy.statistics import stats
 
 Indexes = Sequence[Mapping[str, Any]]
@@ -184,7 +185,7 @@ def weak_points(results: Results, indexes: Indexes) -> list[str]:
 
 def weakness_list(found: Iterable[str]) -> str:
     """Sentences that come from data, as an HTML list."""
-    items = "".join(f"<li>{html.escape(text)}</li>" for text in found)
+    items = "".join(f"<li>{as_html(text)}</li>" for text in found)
     return f'<ul class="weak">{items}</ul>' if items else "<p>The data show no weakness.</p>"
 
 

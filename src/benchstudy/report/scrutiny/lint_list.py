@@ -12,7 +12,8 @@ from benchstudy.model.study import Study, load_study
 from benchstudy.report.results import ceilings, material
 from benchstudy.report.results.over_targets import each_target
 from benchstudy.report.results.results import Results
-from benchstudy.report.tables.tables import Cell, Table, unbroken
+from benchstudy.report.tables.lines import as_html
+from benchstudy.report.tables.tables import Cell, Table
 
 _SEVERITIES = {"error": "cannot be true", "warning": "may mislead", "note": "is missing"}
 _SHOWN = 3  # findings of one rule; further ones are folded
@@ -75,15 +76,15 @@ def _rule(name: str, found: list[Finding], level: int, elsewhere: str = "") -> s
     elif more > 0:
         listed += f"<p>{more:,} more {html.escape(elsewhere)}.</p>"
     severity = f'<span class="severity {first.severity}">{_SEVERITIES[first.severity]}</span>'
-    why, action = (html.escape(unbroken(text)) for text in (first.why, first.action))
+    why, action = (as_html(text) for text in (first.why, first.action))
     heading = f"<h{level}>{html.escape(name)} {severity}</h{level}>"
-    return f"{heading}<p>{why} <strong>To do:</strong> {action}</p>{listed}"
+    return f'<div class="rule">{heading}<p>{why} <strong>To do:</strong> {action}</p>{listed}</div>'
 
 
 def _item(finding: Finding, more: str = "") -> str:
-    more = f'<span class="evidence">{html.escape(more)}</span>' if more else ""
+    more = f'<span class="evidence">{as_html(more)}</span>' if more else ""
     name = f"{html.escape(finding.lint)}: " if more else ""
-    return f"<li>{name}<em>{html.escape(finding.where)}</em>: {html.escape(unbroken(finding.what))}.{more}</li>"
+    return f"<li>{name}<em>{html.escape(finding.where)}</em>: {as_html(finding.what)}.{more}</li>"
 
 
 def counts(found: Iterable[Finding], subjects: Sequence[tuple[str, str]], name: str, caption: str) -> Table:

@@ -1,5 +1,6 @@
-"""Line breaks in cells."""
+"""Texts on pages: where lines may break, and what is code."""
 
+import html
 import re
 
 # A line must not break between a figure and its unit, or inside a part of the brackets of a mean.
@@ -11,6 +12,11 @@ def unbroken(text: str) -> str:
     """`text` for a page: figures stay with their units, and ranges and parts of a mean's brackets stay whole."""
     kept = _KEPT_TOGETHER.sub(lambda match: match[0].replace(" ", "\N{NO-BREAK SPACE}"), text)
     return re.sub(r"(?<=\d)–(?=\d)", "–\N{WORD JOINER}", kept)
+
+
+def as_html(text: str) -> str:
+    """A sentence that comes from data, as HTML: `unbroken`, and the text between backticks is code."""
+    return re.sub("`([^`]+)`", r"<code>\1</code>", html.escape(unbroken(text)))
 
 
 def with_whole_brackets(text: str) -> str:

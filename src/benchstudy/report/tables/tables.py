@@ -12,7 +12,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from benchstudy.report.tables import latex
-from benchstudy.report.tables.lines import unbroken as unbroken  # of tables, for who shows texts beside them
+from benchstudy.report.tables.lines import unbroken
 
 # The files of a table, by suffix.
 TABLE_FORMATS = ("csv", "rst", "md", "tex")

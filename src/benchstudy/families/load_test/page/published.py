@@ -159,13 +159,11 @@ def show(page: PublishedPage, results: Results | None) -> None:
         indexes = page.indexes(results.family)
         load = LoadTest(results, sessions.declared(indexes, results.family), indexes)
     tables = LoadPublished(page.folder, load)
-    for table in (
-        tables.users(),
-        tables.shift(),
-        tables.times("Store times", "Store"),
-        tables.times("API times", "API"),
-    ):
-        page.show_table(table)
+    page.show_table(tables.users())
+    page.show_table(tables.shift())
+    page.show_tables(
+        [tables.times("Store times", "Store"), tables.times("API times", "API")], "Nothing is published.", folded=True
+    )
 
 
 SECTION = Section(

@@ -1,0 +1,58 @@
+"""A page made from an executed notebook: what it folds, and what it keeps."""
+
+import re
+
+import nbformat
+import pytest
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
+
+from benchstudy.report.htmlpages import render_notebook
+from benchstudy.report.scrutiny.evidence import weakness_list
+
+EXPLANATION = "A *capacity* is searched."
+NOTHING = '<p class="none">No capacity was searched for.</p>'
+
+
+def page(tmp_path, *cells: str | list[str]) -> str:
+    """The content of a page. Each cell is Markdown, or a list with the outputs of code."""
+    made = []
+    for cell in cells:
+        if isinstance(cell, str):
+            made.append(new_markdown_cell(cell))
+        else:
+            made.append(new_code_cell(outputs=[new_output("display_data", {"text/html": html}) for html in cell]))
+    nbformat.write(new_notebook(cells=made), tmp_path / "made.ipynb")
+    render_notebook(tmp_path / "made.ipynb", tmp_path / "made.html", title="Made")
+    return re.search("<main.*</main>", (tmp_path / "made.html").read_text(encoding="utf-8"), re.DOTALL)[0]
+
+
+def test_the_explanation_of_a_part_that_shows_nothing_is_folded_below_the_sentence_that_says_why(tmp_path):
+    part = f"## Capacity\n\n{EXPLANATION}"
+    shown = page(tmp_path, part, [NOTHING], ['<p class="none"></p>'], "## Next", ["<p>1</p>"])
+    assert re.search(
+        r"Capacity</h2>\s*<details[^>]*><summary>No capacity was searched for\.</summary>\s*"
+        r"<p>A <em>capacity</em> is searched\.</p>\s*</details>\s*<h2",
+        shown,
+    ), shown
+    assert 'class="none"' not in shown and "<p>1</p>" in shown
+
+
+@pytest.mark.parametrize(
+    ("explanation", "outputs"),
+    [
+        (EXPLANATION, [NOTHING, "<table></table>"]),
+        (EXPLANATION, []),
+        ("", [NOTHING]),
+        (f"{EXPLANATION}\n\n### Its steps", [NOTHING]),
+    ],
+    ids=["something is shown", "nothing says why", "there is no explanation", "a part follows in it"],
+)
+def test_other_parts_stay_as_they_are(tmp_path, explanation, outputs):
+    shown = page(tmp_path, f"## Capacity\n\n{explanation}", outputs)
+    assert "<details" not in shown and all(output in shown for output in outputs)
+
+
+def test_what_stands_between_backticks_is_code_and_the_rest_is_text():
+    assert weakness_list(["`blocks_apart` spreads <b> blocks of 1 MB. `"]) == (
+        '<ul class="weak"><li><code>blocks_apart</code> spreads &lt;b&gt; blocks of 1\N{NO-BREAK SPACE}MB. `</li></ul>'
+    )
