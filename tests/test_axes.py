@@ -155,6 +155,21 @@ def test_readers_are_told_what_numbers_in_a_legend_are(tmp_path):
     assert "<li>Concurrency:</li>" in figure.html() and "<li>Concurrency:</li>" in figure.static_html(1)
 
 
+def test_a_legend_shows_lines_and_points_as_the_figure_does():
+    steps = pl.DataFrame({"series": ["a", "b"], "x": [0.5, 0.9], "fraction": [1.0, 1.0]})
+    axis = Axis("Time", "s")
+    panels = {
+        "lines": cdf_panel("t", steps, axis, STYLE),
+        "points": strip_panel("t", trials(1.0), medians((0.5, 1.2, 2.0)), axis, STYLE),
+        "both": trend_panel("t", trials(1.0), medians((0.5, 1.2, 2.0)), Axis("Load", "1"), axis, STYLE),
+    }
+    shown = {}
+    for name, panel in panels.items():
+        legend = re.search("<ul.*?</ul>", Figure("f", "Caption.", "", (panel,), STYLE, STYLE.names).html())[0]
+        shown[name] = ("stroke-dasharray" in legend, "<circle" in legend)
+    assert shown == {"lines": (True, False), "points": (False, True), "both": (True, True)}
+
+
 @pytest.mark.parametrize("from_zero", [True, False])
 @pytest.mark.parametrize("values", [(-3.0, 5.0), (0.0, 5.0), (-5.0, -3.0)])
 def test_a_linear_axis_has_room_for_zero_and_less(values, from_zero):

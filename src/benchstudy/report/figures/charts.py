@@ -169,20 +169,27 @@ class Figure:
         return f"{self.legend}:" if self.style is not None and self.style.ordered else ""
 
     @cached_property
-    def _has_lines(self) -> bool:
-        """Whether dashes of lines distinguish series, too."""
+    def _telling(self) -> set[str]:
+        """The channels besides colour that distinguish series: strokeDash of lines, shape of points."""
         specs = (panel.spec(_STATIC_WIDTH, legend=False) for panel in self.panels)
-        dashes = [layer.get("encoding", {}).get("strokeDash", {}) for spec in specs for layer in spec["layer"]]
-        return any(dash.get("field") == "series" for dash in dashes)
+        encodings = [layer.get("encoding", {}) for spec in specs for layer in spec["layer"]]
+        return {name for each in encodings for name in ("strokeDash", "shape") if _field(each, name) == "series"}
 
     def _entries(self) -> list[paper.Entry]:
         assert self.style is not None, "a figure with a legend has series"
         every = zip(self.style.names, self.style.colours, self.style.shapes, self.style.dashes, strict=True)
+        lines = "strokeDash" in self._telling
+        points = "shape" in self._telling or not lines
         return [
-            paper.Entry(name, SYMBOLS[shape], colour, " ".join(map(str, dash)) if self._has_lines else None)
+            paper.Entry(name, SYMBOLS[shape] if points else "", colour, " ".join(map(str, dash)) if lines else None)
             for name, colour, shape, dash in every
             if name in self.shown
         ]
+
+
+def _field(encoding: dict[str, Any], channel: str) -> str | None:
+    found = encoding.get(channel, {})
+    return found.get("field") if isinstance(found, dict) else None
 
 
 def _columns(panels: int) -> str:
@@ -196,7 +203,7 @@ def numbered(number: str) -> str:
 
 
 def _symbol(entry: paper.Entry) -> str:
-    """The symbol of a series as SVG, on its line if dashes distinguish series, too."""
+    """The line of a series as SVG if dashes distinguish series, and its symbol if shapes do."""
     if entry.dash is None:
         return _drawing(14, f'<g fill="{entry.colour}">{entry.symbol}</g>')
     dash = f'stroke-width="1.6" stroke-dasharray="{entry.dash}"'

@@ -47,7 +47,7 @@ def on_pages(rows: Sequence[str], row_height: float) -> list[tuple[str, Sequence
 
 @dataclass(frozen=True)
 class Entry:
-    """An entry of a legend: the `symbol` as SVG of 14 × 14 units in `colour`, on a line with `dash` if it has one."""
+    """An entry of a legend, in `colour`: the `symbol` as SVG of 14 × 14 units, and a line with `dash` if it has one."""
 
     name: str
     symbol: str
