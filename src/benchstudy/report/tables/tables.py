@@ -156,7 +156,7 @@ def _html_cell(cell: Cell, heading: bool = False) -> str:
     if cell.href is not None:
         first = f'<a href="{html.escape(cell.href)}">{first}</a>'
     text = first + "".join(f'<span class="evidence">{line}</span>' for line in rest)
-    text += "".join(f'<span class="mark">{html.escape(mark)}</span>' for mark in cell.marks)
+    text += "".join(f' <span class="mark">{html.escape(mark)}</span>' for mark in cell.marks)
     title = f' title="{html.escape(cell.title)}"' if cell.title else ""
     if heading:
         long = ' class="long"' if len(cell.lines[0]) > _LONG_HEADING else ""
