@@ -16,7 +16,7 @@ import pytest
 from conftest import CHECKOUT
 from tessera_logs import make_keys, null_log, posix_log, provisioned
 
-from benchstudy.families.log_write.logbench import Distribution, LogbenchResult, parse_logbench
+from benchstudy.families.log_write.logbench import Counts, Distribution, LogbenchResult, parse_logbench
 from benchstudy.families.log_write.page.problems import told
 from benchstudy.families.log_write.problems import of_logbench
 from benchstudy.model.family import ParseError
@@ -422,3 +422,252 @@ def test_a_result_that_contradicts_itself_is_refused(change, why):
     change(result)
     with pytest.raises(ParseError, match=why):
         parse_logbench(json.dumps(result))
+
+
+# A run of one leaf, in which every time is the same. Each change below leaves all else as logbench would write it.
+
+
+def one_leaf(**changes: Any) -> dict[str, Any]:
+    """The result of a run of one leaf. `changes`: keys with dots for slashes, such as `window.sent`."""
+    counts = dict.fromkeys(Counts.__dataclass_fields__, 0) | {"planned": 1, "sent": 1, "accepted": 1}
+    summary = {"count": 1, "min_s": 0.01, "mean_s": 0.01, "max_s": 0.01, "quantiles": [{"q": 0.5, "value_s": 0.01}]}
+    times = {**summary, "bins": [{"low_s": 0.00998, "high_s": 0.01002, "count": 1}], "hdr": ""}
+    result = captured("logbench-posix.json") | {
+        "rate_per_s": 1.0,
+        "duration_s": 1.0,
+        "offered_per_s": 1.0,
+        "max_in_flight": 9,
+        "window": {**counts},
+        "total": {**counts},
+        "start_delay": json.loads(json.dumps(summary)),
+        "add_latency": json.loads(json.dumps(times)),
+        "integrate_latency": json.loads(json.dumps(times)),
+        "checkpoints": [{"t_s": -0.5, "size": 7}, {"t_s": 0.5, "size": 8}],
+        "samples": [captured("logbench-posix.json")["samples"][0] | {"sent": 1}],
+    }
+    result["proofs"] |= {"asked": 1, "proved": 1}
+    for path, value in changes.items():
+        *parents, key = path.split(".")
+        place = result
+        for parent in parents:
+            place = place[int(parent)] if parent.isdigit() else place[parent]
+        place[key] = value
+    return result
+
+
+LOST_LEAF = {"proofs.lost": [{"index": 7, "why": "gone"}], "proofs.proved": 0}
+BOTH = ("window", "total")
+NO_TIMES = {"count": 0, "min_s": None, "mean_s": None, "max_s": None, "quantiles": [], "bins": [], "hdr": ""}
+# The leaf was sent before: its only answer is the index that it has.
+DUPLICATE = {
+    **{f"{counts}.{key}": 1 for counts in BOTH for key in ("duplicates", "duplicates_sent")},
+    "duplicate_latency": one_leaf()["add_latency"],
+    "add_latency": NO_TIMES,
+    "integrate_latency": NO_TIMES,
+    "checkpoints": [{"t_s": -0.5, "size": 8}],
+}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        DUPLICATE,
+        {**dict.fromkeys((f"{counts}.duplicates_sent" for counts in BOTH), 1)},  # and the log did not recognise it
+        {"duplicate_share": 1.0},
+        {"offered_per_s": 1.000001},  # the rounding of six digits
+        {"offered_per_s": 0.999999},
+        {"proofs.asked": 2},
+        {"proofs.unread": 1, "proofs.proved": 0},
+        {**LOST_LEAF, "proofs.lost_count": 1, "checkpoints": [{"t_s": -0.5, "size": 7}]},
+        {**LOST_LEAF, "proofs.lost_count": 2},  # names only some
+        {"checkpoints": [{"t_s": 0.5, "size": 7}, {"t_s": 0.5, "size": 8}]},
+        {"integrate_latency": NO_TIMES, "proofs.not_integrated": 1, "checkpoints": [{"t_s": -0.5, "size": 7}]},
+        {"add_latency.mean_s": 0.01, "add_latency.min_s": 0.0, "add_latency.max_s": 10.0},
+        {"start_delay.quantiles": [{"q": q, "value_s": 0.01} for q in (0.001, 0.999)]},
+        {"total.planned": 2, "total.dropped": 1},
+    ],
+)
+def test_a_result_at_the_bounds_of_what_can_be_is_read(changes):
+    assert parse_logbench(json.dumps(one_leaf(**changes))).window.accepted == 1
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        *(({f"{counts}.planned": 2}, f"{counts}: 2 planned, 1 sent and 0 dropped") for counts in BOTH),
+        *(({f"{counts}.accepted": 0}, f"{counts}: 1 sent, but 0 outcomes") for counts in BOTH),
+        *(({f"{counts}.errors_timeout": 1}, f"{counts}: 1 sent, but 2 outcomes") for counts in BOTH),
+        *(({f"{counts}.pushback_503": 1}, f"{counts}: 1 sent, but 2 outcomes") for counts in BOTH),
+        *(({f"{counts}.duplicates": 1}, f"{counts}: 1 duplicates") for counts in BOTH),  # and none was sent again
+        ({"window.duplicates": 2, "window.duplicates_sent": 2}, "window: 2 duplicates"),  # and one was accepted
+        ({"window.planned": 2, "window.dropped": 1}, "2 leaves in the window, 1 in all"),
+        ({"offered_per_s": 1.0000012}, "1 leaves sent in 1 s, but 1/s offered"),
+        ({"offered_per_s": 0.9999988}, "1 leaves sent in 1 s, but 0.999999/s offered"),
+        ({"start_delay.count": 2}, "start_delay of 2 leaves instead of 1"),
+        ({"add_latency.count": 2}, "add_latency of 2 leaves instead of 1"),
+        ({**DUPLICATE, "duplicate_latency": NO_TIMES}, "duplicate_latency of 0 leaves instead of 1"),
+        ({"integrate_latency": NO_TIMES}, "integrate_latency of 0 leaves, but 1 were accepted"),
+        ({"integrate_latency.count": 2}, "integrate_latency of 2 leaves, but 1 were accepted"),
+        ({"proofs.unread": 1}, "1 proofs asked, 1 proved, 1 unread, 0 lost"),
+        ({"proofs.proved": 2}, "1 proofs asked, 2 proved, 0 unread, 0 lost"),
+        (LOST_LEAF, "1 proofs asked, 0 proved, 0 unread, 0 lost"),
+        ({"checkpoints": []}, "it has no checkpoint"),
+        ({"checkpoints.1.size": 7}, "a checkpoint of 7 leaves at 0.5 s follows one of 7"),
+        ({"checkpoints.1.size": 6}, "a checkpoint of 6 leaves at 0.5 s follows one of 7"),
+        ({"checkpoints.1.t_s": -0.6}, "a checkpoint of 8 leaves at -0.6 s follows one of 7"),
+        ({"checkpoints": [{"t_s": 0.5, "size": 8}]}, "1 new leaves were integrated .* but the tree grew by 0"),
+        ({"samples": []}, "its samples do not add up to the 1 leaves sent"),
+    ],
+)
+def test_a_result_beyond_the_bounds_of_what_can_be_is_refused(changes, why):
+    with pytest.raises(ParseError, match=f"the result of logbench contradicts itself: {why}"):
+        parse_logbench(json.dumps(one_leaf(**changes)))
+
+
+@pytest.mark.parametrize("of", ["start_delay", "add_latency", "integrate_latency"])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"min_s": 0.011},
+        {"max_s": 0.009},
+        {"mean_s": 0.009},
+        {"mean_s": 0.011},
+        {"quantiles": [{"q": 0.5, "value_s": 0.009}]},
+        {"quantiles": [{"q": 0.5, "value_s": 0.011}]},
+        {"quantiles": []},
+        {"min_s": None},
+        {"mean_s": None},
+        {"max_s": None},
+    ],
+)
+def test_times_that_are_not_ordered_are_refused(of, changes):
+    changed = one_leaf(**{f"{of}.{name}": value for name, value in changes.items()})
+    with pytest.raises(ParseError, match=f"the values of {of} are not in ascending order"):
+        parse_logbench(json.dumps(changed))
+
+
+@pytest.mark.parametrize(
+    "of_none", [{"min_s": 0.01}, {"mean_s": 0.01}, {"max_s": 0.01}, {"quantiles": [{"q": 0.5, "value_s": 0.01}]}]
+)
+def test_no_times_have_no_values(of_none):
+    changed = one_leaf(**{f"duplicate_latency.{name}": value for name, value in of_none.items()})
+    with pytest.raises(ParseError, match="the values of duplicate_latency are not in ascending order"):
+        parse_logbench(json.dumps(changed))
+
+
+@pytest.mark.parametrize("of", ["add_latency", "duplicate_latency", "integrate_latency"])
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda bins: bins.clear(),
+        lambda bins: bins.reverse(),
+        lambda bins: bins[0].update(count=bins[0]["count"] + 1),
+        lambda bins: bins[0].update(low_s=bins[0]["high_s"]),
+        lambda bins: bins[0].update(high_s=(bins[1]["low_s"] + bins[1]["high_s"]) / 2),
+    ],
+)
+def test_bins_that_are_not_those_of_the_times_are_refused(of, change):
+    result = captured("logbench-posix-antispam.json")
+    change(result[of]["bins"])
+    with pytest.raises(ParseError, match=f"the bins of {of} are out of order, or do not add up to its"):
+        parse_logbench(json.dumps(result))
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"window.dropped": -1}, "window.dropped: Input should be greater than or equal to 0"),
+        ({"warm_up_s": -0.5}, "warm_up_s: Input should be greater than or equal to 0"),
+        ({"duration_s": 0.0}, "duration_s: Input should be greater than 0"),
+        ({"duplicate_share": 1.5}, "duplicate_share: Input should be less than or equal to 1"),
+        ({"duplicate_share": -0.5}, "duplicate_share: Input should be greater than or equal to 0"),
+        ({"add_latency.quantiles.0.q": 0.0}, "add_latency.quantiles.0.q: Input should be greater than 0"),
+        ({"add_latency.quantiles.0.q": 1.0}, "add_latency.quantiles.0.q: Input should be less than 1"),
+        ({"add_latency.bins.0.count": 0}, "add_latency.bins.0.count: Input should be greater than or equal to 1"),
+        ({"texts": [{"kind": "errors_connect", "text": "EOF", "count": 0}]}, "texts.0.count: Input should be greater"),
+        ({"window.sent": 10**400}, "logbench's result is damaged: OverflowError"),
+    ],
+)
+def test_a_number_out_of_its_range_is_refused_with_its_place(changes, why):
+    everywhere = {f"{counts}.{key}": 10**400 for counts in BOTH for key in ("planned", "sent", "accepted")}
+    with pytest.raises(ParseError, match=why):
+        parse_logbench(json.dumps(one_leaf(**(everywhere if "window.sent" in changes else changes))))
+
+
+def test_outcomes_are_pushback_or_errors_and_dropped_ones_are_neither():
+    powers = {name: 1 << place for place, name in enumerate(Counts.__dataclass_fields__)}
+    counts = Counts(**powers)
+    assert counts.pushback == powers["pushback_500"] + powers["pushback_503"]
+    failures = ("errors_status", "errors_answer", "errors_connect", "errors_timeout")
+    assert counts.errors == sum(powers[name] for name in failures)
+
+
+@pytest.mark.parametrize(
+    ("name", "in_flight"),
+    [
+        ("posix", 500 * 0.276215),  # Little's law: rate × mean time
+        ("posix-antispam", (6731 * 0.309906 + 769 * 0.001393) / 15),
+        ("saturated", 8000),  # its leaves of the window's end took longer, but no more may be in flight
+        ("watch", 0),
+    ],
+)
+def test_leaves_in_flight_are_the_rate_times_the_latency(name, in_flight):
+    result = parse_logbench((DATA / f"logbench-{name}.json").read_text())
+    assert result.in_flight_mean == pytest.approx(in_flight)
+
+
+def test_answers_faster_than_the_clock_are_none_in_flight():
+    changes = {f"add_latency.{name}": 0.0 for name in ("min_s", "mean_s", "max_s", "quantiles.0.value_s")}
+    assert parse_logbench(json.dumps(one_leaf(**changes))).in_flight_mean == 0
+
+
+# --- problems of its figures --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("posix", {}),
+        ("posix-antispam", {}),
+        ("watch", {}),
+        ("pushback", {"dropped": {"dropped": 85708, "planned": 160_000, "in_flight": pytest.approx(7819.3, abs=0.1),
+                                  "max_in_flight": 8000},
+                      "pushback": {"refused": 7517, "sent": 74292}}),
+        ("saturated", {"dropped": {"dropped": 116_662, "planned": 200_000, "in_flight": 8000, "max_in_flight": 8000}}),
+        ("killed", {"unread": {"unread": 100, "asked": 100},
+                    "consistency": {"missing": 2, "asked": 2},
+                    "errors": {"errors": 1708, "sent": 3000,
+                               "said": "1940 × dial: connect: connection refused, "
+                                       "268 × the server closed the connection without an answer"},
+                    "polls": {"failed": 181, "asked": 261}}),
+        ("lost", {"lost": {"lost": 18}}),
+    ],
+)  # fmt: skip
+def test_the_problems_of_captured_results_are_those_that_their_numbers_show(name, expected):
+    result = captured(f"logbench-{name}.json")
+    found = {problem.rule: dict(problem.facts) for problem in of_logbench(parse_logbench(json.dumps(result)))}
+    assert list(found) == list(expected)
+    for rule, facts in expected.items():
+        assert {fact: found[rule][fact] for fact in facts} == facts
+    if name == "lost":  # the first three
+        lost = [f"{leaf['index']}: {leaf['why']}" for leaf in result["proofs"]["lost"]]
+        assert found["lost"]["said"] == "; ".join(lost[:3]) and len(lost) > 3
+    if name == "killed":
+        assert found["unread"]["said"] == result["proofs"]["unread_why"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "rules"),
+    [
+        ({"start_delay.max_s": 0.1, "start_delay.quantiles": [{"q": 0.99, "value_s": 0.1}]}, []),
+        ({"start_delay.max_s": 0.11, "start_delay.quantiles": [{"q": 0.99, "value_s": 0.101}]}, ["late"]),
+        ({"start_delay.max_s": 0.2, "start_delay.quantiles": [{"q": 0.999, "value_s": 0.2}]}, []),
+        ({"proofs.consistency_asked": 3, "proofs.consistency_proved": 2}, ["consistency"]),
+        ({"proofs.consistency_asked": 3, "proofs.consistency_proved": 3}, []),
+        ({"polls.failed": 1}, ["polls"]),
+    ],
+)
+def test_leaves_that_are_late_and_proofs_and_polls_that_fail_are_problems(changes, rules):
+    result = parse_logbench(json.dumps(one_leaf(**changes)))
+    assert [problem.rule for problem in of_logbench(result)] == rules
