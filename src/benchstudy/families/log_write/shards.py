@@ -107,4 +107,5 @@ def _distribution(each: Sequence[Distribution]) -> Distribution:
 
 def _at(bins: Sequence[tuple[float, float, int]], q: float) -> float:
     found = bin_of_rank(bins, math.ceil(q * sum(count for *_, count in bins) - 1e-9))
-    return sum(found) / 2 if found else bins[-1][1]
+    assert found is not None, "no rank is above the number of values"
+    return sum(found) / 2
