@@ -283,6 +283,53 @@ def test_a_window_fails_with_its_reason(changes: dict[str, Any], missed: Missed 
     assert sentence in reasons.told({**vars(window), **asdict(reason)} if reason else {"missed": None})
 
 
+@pytest.mark.parametrize(
+    ("changes", "seen", "bound"),
+    [
+        ({"achieved_per_s": 990}, None, None),
+        ({"achieved_per_s": 989}, 0.989, 0.99),
+        ({"achieved_per_s": 494, "expected_share": 0.5}, 0.988, 0.99),
+        ({"errors": 60}, 0.002, 0.001),
+        ({"not_integrated": 1}, 1, 0),
+        ({"integrate_p99_s": 5.0}, None, None),
+        ({"integrate_p99_s": 6.0}, 6.0, 5.0),
+    ],
+)
+def test_a_reason_has_what_was_seen_and_the_bound_that_it_missed(changes, seen, bound):
+    reason = verdict(Window(**{**vars(GOOD), **changes}), OBJECTIVE)
+    assert (reason and reason.seen, reason and reason.bound) == (seen and pytest.approx(seen), bound)
+
+
+@pytest.mark.parametrize(("cpu", "busy"), [(None, None), (0.0, None), (0.79, None), (0.8, 0.8), (1.0, 1.0)])
+def test_a_generator_is_busy_from_80_per_cent_of_its_processors_on(cpu, busy):
+    reason = verdict(Window(**{**vars(GOOD), "errors": 60, "generator_cpu": cpu}), OBJECTIVE)
+    assert reason.busy_generator == busy
+
+
+def test_a_reason_in_the_log_of_a_session_is_short():
+    assert str(FAILED) == "achieved (seen 0.800, bound 0.990)"
+    assert str(Reason(Missed.NOTHING_ACCEPTED)) == "nothing-accepted"
+    assert str(Reason(Missed.DIED, said="it ended with signal 9")) == "it ended with signal 9"
+
+
+def test_a_bracket_is_narrow_up_to_exactly_what_the_study_asks_for():
+    assert is_narrow(Bracket(100, 105), OBJECTIVE) and not is_narrow(Bracket(100, 105.1), OBJECTIVE)
+    assert not is_narrow(Bracket(None, 105), OBJECTIVE) and not is_narrow(Bracket(100, None), OBJECTIVE)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "rate"),
+    [
+        (1000, 2000, 1410),  # the geometric mean in three digits
+        (1000, 1004, math.sqrt(1000 * 1004)),  # which would be an end of the bracket
+        (999.2, 1000, math.sqrt(999.2 * 1000)),
+    ],
+)
+def test_the_next_rate_lies_between_the_ends_and_is_short_if_it_can_be(low, high, rate):
+    fine = CapacitySearch(start="500/s", highest="20000/s", within=0.0005)
+    assert next_rate([Step(low), Step(high, FAILED)], fine) == pytest.approx(rate)
+
+
 def test_a_reason_is_kept_as_a_value_and_an_old_one_as_it_was_told():
     reason = replace(FAILED, busy_generator=0.99)
     kept = json.loads(json.dumps({"reason": asdict(reason)}))
@@ -331,6 +378,16 @@ def test_growth_is_of_the_checkpoints_inside_and_its_slope_the_least_squares_of_
     assert found.slope == pytest.approx(line.slope, rel=1e-12)
     assert (found.qps, found.duration_s, found.grew) == ((6000 - 900) / 4, 4.0, (2100, 300, 2700))
     assert found.took_s == pytest.approx((1.5, 0.6, 1.9))
+
+
+def test_an_empty_log_grew_by_nothing_and_no_time_is_no_rate():
+    assert growth([(1.0, 0)], 0.5, 10.0, 1.0).qps == 0
+    assert growth([(1.0, 5), (1.0, 9)], 0.0, 1.5, 1.0) is None
+    assert growth_rows([(1.0, 5), (1.0, 9), (3.0, 9)]) == [
+        {"t_s": 1.0, "size": 5, "qps": None},
+        {"t_s": 1.0, "size": 9, "qps": None},
+        {"t_s": 3.0, "size": 9, "qps": 0},
+    ]
 
 
 @pytest.mark.parametrize(("end", "stalled"), [(5.0, False), (5.1, True)])
@@ -397,6 +454,81 @@ def test_a_processor_that_is_short_in_bursts_only_is_the_limit():
     assert said.startswith("server CPU, in bursts: 1.4 of its threads were waiting for a CPU"), said
     said = told(limited_by(Found(shares, {"here": 0.9}, {"here": 0.65}, None, 0.1, []), at_its_limit=True))
     assert said.startswith("unknown: no resource was exhausted, and other processes used 25 %"), said
+
+
+def found_of(
+    server: Shares, generator: Shares | None = None, database: Shares | None = None, host: float = 0.2,
+    own: float = 0.2, disk: float | None = 0.1,
+) -> Found:  # fmt: skip
+    """Samples of one host, on which nothing is at its limit unless something says so."""
+    quiet = Shares(0.1, 1.0, 0.0, 0.0)
+    shares = {"server": server, "generator": generator or quiet, "database": database or quiet}
+    return Found(shares, {"a": host}, {"a": own}, 1e6, disk, [])
+
+
+CALM = Shares(0.2, 1.0, 0.0, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("below", "at", "by"),
+    [
+        (found_of(CALM, Shares(0.79, 1.0, 0.0)), found_of(CALM, Shares(0.8, 1.0, 0.0)), "generator-cpu"),
+        (found_of(Shares(0.89, 1.0, 0.0)), found_of(Shares(0.9, 1.0, 0.0)), "server-cpu"),
+        (
+            found_of(CALM, database=Shares(0.89, 1.0, 0.0)),
+            found_of(CALM, database=Shares(0.9, 1.0, 0.0)),
+            "database-cpu",
+        ),
+        (found_of(CALM, host=0.94, own=0.94), found_of(CALM, host=0.95, own=0.95), "server-cpu"),  # uses the most
+        (found_of(Shares(0.2, 1.0, 0.59)), found_of(Shares(0.2, 1.0, 0.6)), "server-fsync"),
+        (
+            found_of(CALM, database=Shares(0.1, 1.0, 0.59)),
+            found_of(CALM, database=Shares(0.1, 1.0, 0.6)),
+            "database-fsync",
+        ),
+        (found_of(CALM, disk=0.89), found_of(CALM, disk=0.9), "disk"),
+        (found_of(Shares(0.2, 1.0, 0.0, 0.49)), found_of(Shares(0.2, 1.0, 0.0, 0.5)), "server-cpu"),  # in bursts
+    ],
+)
+def test_a_resource_is_the_limit_from_its_threshold_on(below, at, by):
+    calm = limited_by(below, at_its_limit=True)
+    assert (calm.by, calm.how, calm.share, calm.disk_busy) == (LimitedBy.UNKNOWN, None, None, below.disk_busy)
+    assert limited_by(at, at_its_limit=True).by == by
+
+
+def test_other_processes_are_the_limit_only_on_a_full_host_and_explain_nothing_below_a_tenth():
+    def limit(host: float, own: float) -> tuple[str, float | None]:
+        found = limited_by(found_of(CALM, host=host, own=own), at_its_limit=True)
+        return found.by, found.share and round(found.share, 9)
+
+    assert limit(0.96, 0.65) == ("neighbour", 0.31) and limit(0.96, 0.67) == ("server-cpu", None)
+    assert limit(0.94, 0.1) == ("unknown", 0.84)
+    assert limit(0.1, 0.0) == ("unknown", 0.1) and limit(0.09, 0.0) == ("unknown", None)
+    # The others are on a host that is not full.
+    two = replace(found_of(CALM), host_cpu={"a": 0.96, "b": 0.8}, own_cpu={"a": 0.96, "b": 0.1})
+    assert limited_by(two, at_its_limit=True).how is How.HOST_FULL
+
+
+def test_the_generator_comes_first_because_it_hides_other_limits_and_the_database_waits_before_the_server():
+    busy, syncs = Shares(1.0, 1.0, 0.0), Shares(0.2, 1.0, 1.0)
+    assert limited_by(found_of(busy, busy, busy), at_its_limit=True).by is LimitedBy.GENERATOR_CPU
+    assert limited_by(found_of(busy, database=busy), at_its_limit=True).by is LimitedBy.SERVER_CPU
+    assert limited_by(found_of(syncs, database=syncs), at_its_limit=True).by is LimitedBy.DATABASE_FSYNC
+
+
+def test_what_was_not_sampled_is_no_limit():
+    unknown = Shares(None, None, None, None)
+    limit = limited_by(found_of(unknown, unknown, unknown, disk=None), at_its_limit=True)
+    assert (limit.by, limit.server_cpu, limit.disk_busy) == (LimitedBy.UNKNOWN, 0, None)
+    full = Found({}, {"a": 1.0}, {"a": 1.0}, None, None, [])
+    assert limited_by(full, at_its_limit=True) == Limit(LimitedBy.UNKNOWN)
+
+
+@pytest.mark.parametrize(
+    "limit", [Limit(LimitedBy.NOTHING), Limit(LimitedBy.SERVER_CPU, How.IN_BURSTS, waiting=1.5, server_cpu=0.7)]
+)
+def test_a_limit_is_read_from_the_row_that_it_gave(limit):
+    assert Limit.of_row(json.loads(json.dumps(limit.row))) == limit
 
 
 def test_samples_of_nothing_name_nothing():

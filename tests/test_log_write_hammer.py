@@ -124,6 +124,48 @@ def test_what_the_boxes_do_not_mean():
     assert "589 of 600 writers were waiting for an answer" in told([*of_screen(parse_box(page("e2-micro")))][1])
 
 
+OK = replace(
+    parse_box((DATA / "page-e2-micro.txt").read_text()), write_max_per_s=1000, qps=1000, queue_avg_s=0.5, at_s=30.0
+)  # of 600 writers, 500 wait for an answer
+
+
+@pytest.mark.parametrize(
+    ("changes", "rule", "facts"),
+    [
+        ({"qps": 990}, None, {}),
+        ({"qps": 989}, "offered", {"offered": 1000, "qps": 989, "share": pytest.approx(0.989)}),
+        ({"oversupply": 1}, "oversupply", {"oversupply": 1, "offered": 1000, "writers": 600}),
+        ({"queue_avg_s": 0.54}, None, {}),
+        ({"queue_avg_s": 0.541}, "writers", {"busy": pytest.approx(541), "writers": 600}),
+        ({"queue_avg_s": 0.612}, "writers", {"busy": pytest.approx(612), "writers": 600}),
+        (
+            {"queue_avg_s": 0.613},
+            "too-many-writers",
+            {"busy": pytest.approx(613), "writers": 600, "qps": 1000, "queue_s": 0.613},
+        ),
+        ({"at_s": 29.5}, "window", {"qps": 1000, "window_s": 30, "covered_s": 29.5}),
+        # Its 1000/s may be 999.5/s, which are 29 985 leaves in 30 s.
+        ({"at_s": None, "tree_size": 29_985}, None, {}),
+        (
+            {"at_s": None, "tree_size": 29_984},
+            "longer-than-the-log",
+            {"qps": 1000, "window_s": 30, "size": 29_984, "longest_s": pytest.approx(29.984)},
+        ),
+        ({"queue_min_s": 0.5}, None, {}),
+        ({"queue_min_s": 0.51}, "order", {"times": "queue", "min_s": 0.51, "avg_s": 0.5, "max_s": 0.692}),
+        (
+            {"integrate_max_s": 1.19},
+            "order",
+            {"times": "integrate", "min_s": 0.569, "avg_s": 1.191, "max_s": 1.19},
+        ),
+    ],
+)
+def test_a_figure_misleads_from_its_threshold_on(changes, rule, facts):
+    *found, always = of_screen(replace(OK, **changes))
+    assert [(problem.rule, dict(problem.facts)) for problem in found] == ([(rule, facts)] if rule else [])
+    assert told(always).startswith("min/avg/max of queue and integrate are over at most the last 30 tick means")
+
+
 def test_a_problem_is_kept_as_a_value_and_an_old_one_as_it_was_told():
     for problem in of_screen(parse_box(page("posix"))):
         assert Problem.of_note(json.loads(json.dumps(problem.note))) == problem
@@ -161,6 +203,8 @@ def test_boxes_in_other_words_without_borders_and_damaged():
     lines = whole.splitlines()
     with pytest.raises(ParseError, match="out of order"):
         parse_box("\n".join([*lines[:1], lines[2], lines[1], *lines[3:]]))
+    three = "Read (1 workers). Oversupply\nTreeSize: 7\nWrite (1"  # lines of five
+    assert recognise_box(three) and not recognise_box(three.replace("Oversupply", "")) and not recognise_box(three[:-4])
     for other in ("", "Time-in-queue: long", "Requests per second: 12"):
         assert not recognise_box(other)
         with pytest.raises(ParseError, match="not a box of the hammer"):
@@ -265,6 +309,29 @@ def test_a_damaged_recording_raises_nothing_else(noise: bytes):
         replay_or_none(whole[:place] + noise + whole[place:])
 
 
+def test_a_damaged_recording_is_refused_with_how_far_it_could_be_read():
+    frames = recording("ended").split(b"\x1b[?2026l")
+    ticks = ["TreeSize" in frame.decode("utf-8", "replace") for frame in frames]
+    after = [number for number, tick in enumerate(ticks) if tick][3]  # three ticks are whole
+    frames[after] = b"\x1b[?6n" + frames[after]
+    with pytest.raises(ParseError, match="the recording of the hammer's screen is damaged after 3 ticks: "):
+        replay(b"\x1b[?2026l".join(frames))
+
+
+def test_the_log_below_the_box_does_not_make_another_screen():
+    """The box has seven rows. A screen is one box that differs from the one before it."""
+    box = page("posix").replace("\n", "\r\n").encode()
+    frames = [b"\x1b[H" + box + b"\x1b[8;1HI1121 %d" % number + b"\x1b[?2026l" for number in range(3)]
+    assert replay(b"\x1b[?1049h" + b"".join(frames)) == [replace(parse_box(page("posix")), at_s=0.5)]
+
+
+def test_a_reason_of_any_length_is_told_in_a_short_message():
+    reason = "F1121 16:35:14.850147   28750 hammer.go:121] " + "no " * 2000 + "\n"
+    with pytest.raises(ParseError, match="no screen of the hammer; it said: no no no") as caught:
+        read_saved(b"\x1b[m\n" + reason.encode() + b"\x1b[?25l")
+    assert len(str(caught.value)) < 1100
+
+
 def test_an_end_before_the_screen_has_its_reason():
     content = (DATA / "hammer-noserver.typescript").read_bytes()
     with pytest.raises(
@@ -323,3 +390,25 @@ def test_logs_cut_off_damaged_and_put_together():
     late = text.replace("I1121 16:35:12.29", "I1120 23:59:59.29").replace("1121 16:35:", "1121 00:00:")
     ends_s = [parsed.checkpoints[-1][0] for parsed in (parse_log(late), whole)]
     assert ends_s[0] == pytest.approx(ends_s[1] + 13, abs=0.001)
+
+
+def test_times_of_a_log_count_from_its_first_line_and_lines_of_others_are_left_out():
+    lines = [
+        "I1121 01:02:03.500000   1 hammer.go:1] Started",
+        "a line of another program",
+        "I1121 03:04:05.750000   1 hammer.go:110] Updated checkpoint from 0 to 5",
+        "F1121 03:04:06.000000   1 hammer.go:9] the first reason",
+        "F1121 03:04:07.000000   1 hammer.go:9] what follows from it",
+        "I1121 03:04:08.750000   1 hammer.go:110] Updated checkpoint from 7 to 9",  # lines between were lost
+        "I1121 03:04:09.750000   1 hammer.go:110] Updated checkpoint from 9 to 1",  # not written to its end
+    ]
+    log = parse_log("\n".join(lines))
+    assert log.checkpoints == ((pytest.approx(2 * 3600 + 2 * 60 + 2.25), 5), (pytest.approx(7325.25), 9))
+    assert log.fatal == "the first reason"
+
+
+@pytest.mark.parametrize(("begin", "end"), [(4, 9), (6, 6), (9, 7)])
+def test_a_log_that_shrinks_or_stays_is_refused(begin, end):
+    line = "I1121 03:04:0{}.750000   1 hammer.go:110] Updated checkpoint from {} to {}\n"
+    with pytest.raises(ParseError, match=f"the tree grew from {begin} to {end} after it had 5"):
+        parse_log(line.format(1, 0, 5) + line.format(2, begin, end))
