@@ -130,8 +130,17 @@ def test_only_the_window_that_decided_an_attempt_is_a_row_and_every_death_is_cou
         (2, 1, "first"),
         (2, 3, "gone"),
     ]
+    assert limit_of(trial).died == "gone", "the last attempt"
     (problem,) = deaths(trial)
     assert (problem["died"], problem["windows"], problem["said"]) == (2, 4, "first")
+
+
+def test_the_figures_are_those_of_the_last_window_at_the_highest_rate_that_passed(copied):
+    trial = copied("*rate=search")
+    change(trial / "log.json", lambda facts: facts["steps"][0].update(rate_per_s=150.0))
+    assert parsed(SEARCH, trial)[0]["accepted"] == 450
+    change(trial / "log.json", lambda facts: facts["steps"].reverse())
+    assert parsed(SEARCH, trial)[0]["accepted"] == 300
 
 
 @pytest.mark.parametrize(
