@@ -486,10 +486,26 @@ DUPLICATE = {
         {"add_latency.mean_s": 0.01, "add_latency.min_s": 0.0, "add_latency.max_s": 10.0},
         {"start_delay.quantiles": [{"q": q, "value_s": 0.01} for q in (0.001, 0.999)]},
         {"total.planned": 2, "total.dropped": 1},
+        # Another leaf, before the window, was not integrated.
+        {
+            **{f"total.{outcome}": 2 for outcome in ("planned", "sent", "accepted")},
+            "samples.0.sent": 2,
+            "proofs.not_integrated": 1,
+        },
     ],
 )
 def test_a_result_at_the_bounds_of_what_can_be_is_read(changes):
     assert parse_logbench(json.dumps(one_leaf(**changes))).window.accepted == 1
+
+
+def test_a_rate_of_a_long_window_may_be_rounded_too():
+    for rate, is_read in ((500.000001, True), (500.0000011, False)):
+        result = json.dumps(captured("logbench-posix.json") | {"offered_per_s": rate})
+        if is_read:
+            assert parse_logbench(result).window.sent == 7500
+        else:
+            with pytest.raises(ParseError, match="7500 leaves sent in 15 s, but 500/s offered"):
+                parse_logbench(result)
 
 
 @pytest.mark.parametrize(
@@ -564,6 +580,7 @@ def test_no_times_have_no_values(of_none):
         lambda bins: bins.reverse(),
         lambda bins: bins[0].update(count=bins[0]["count"] + 1),
         lambda bins: bins[0].update(low_s=bins[0]["high_s"]),
+        lambda bins: bins[0].update(low_s=bins[0]["high_s"], high_s=bins[0]["low_s"]),
         lambda bins: bins[0].update(high_s=(bins[1]["low_s"] + bins[1]["high_s"]) / 2),
     ],
 )
@@ -579,6 +596,7 @@ def test_bins_that_are_not_those_of_the_times_are_refused(of, change):
     [
         ({"window.dropped": -1}, "window.dropped: Input should be greater than or equal to 0"),
         ({"warm_up_s": -0.5}, "warm_up_s: Input should be greater than or equal to 0"),
+        ({"cpu_user_s": float("inf")}, "cpu_user_s: Input should be a finite number"),
         ({"duration_s": 0.0}, "duration_s: Input should be greater than 0"),
         ({"duplicate_share": 1.5}, "duplicate_share: Input should be less than or equal to 1"),
         ({"duplicate_share": -0.5}, "duplicate_share: Input should be greater than or equal to 0"),

@@ -87,27 +87,32 @@ def limited_by(found: Found, *, at_its_limit: bool) -> Limit:
     used = {name: shares.cpu or 0.0 for name, shares in found.processes.items()}
     numbers: dict[str, Any] = {f"{name}_cpu": share for name, share in used.items()}
     for name, end in _AT_ITS_END.items():
-        if used.get(name, 0.0) >= end:
+        if _reaches(used.get(name), end):
             return Limit(_CPU_OF[name], **numbers)
     foreign = {host: found.host_cpu[host] - found.own_cpu[host] for host in found.host_cpu}
     full = [host for host, share in found.host_cpu.items() if share >= _HOST_FULL]
-    most = max((foreign[host] for host in full), default=0.0)
-    if most > _FOREIGN:
+    most = max((foreign[host] for host in full), default=None)
+    if _reaches(most, _FOREIGN):
         return Limit(LimitedBy.NEIGHBOUR, share=most, **numbers)
     if full and used:
         return Limit(_CPU_OF[max(used, key=lambda name: used[name])], How.HOST_FULL, **numbers)
     for name, by in _FSYNC_OF.items():
-        share = (found.processes[name].fsync or 0.0) if name in found.processes else 0.0
-        if share >= _IN_FSYNC:
+        share = found.processes[name].fsync if name in found.processes else None
+        if _reaches(share, _IN_FSYNC):
             return Limit(by, share=share, **numbers)
-    if (found.disk_busy or 0.0) >= _BUSY:
+    if _reaches(found.disk_busy, _BUSY):
         return Limit(LimitedBy.DISK, share=found.disk_busy, **numbers)
     numbers["disk_busy"] = found.disk_busy
-    most = max(foreign.values(), default=0.0)
-    if most >= _DISTURBED:
+    most = max(foreign.values(), default=None)
+    if _reaches(most, _DISTURBED):
         return Limit(LimitedBy.UNKNOWN, share=most, **numbers)
-    waiting = {name: shares.cpu_wait or 0.0 for name, shares in found.processes.items()}
+    waiting = {name: shares.cpu_wait for name, shares in found.processes.items() if shares.cpu_wait is not None}
     name = max(waiting, key=lambda process: waiting[process], default=SERVER)
-    if waiting.get(name, 0.0) >= _READY:
+    if _reaches(waiting.get(name), _READY):
         return Limit(_CPU_OF[name], How.IN_BURSTS, waiting=waiting[name], **numbers)
     return Limit(LimitedBy.UNKNOWN, **numbers)
+
+
+def _reaches(value: float | None, threshold: float) -> bool:
+    """Whether a value reaches the threshold; an unknown one does not."""
+    return value is not None and value >= threshold
