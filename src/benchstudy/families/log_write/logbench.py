@@ -215,7 +215,7 @@ def parse_logbench(text: str) -> LogbenchResult:
     try:
         result = _READER.validate_json(text)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
+        first = error.errors()[0]
         where = ".".join(map(str, first["loc"])) or "the file"
         raise ParseError(f"not a result of logbench, or a damaged one: {where}: {first['msg']}") from error
     contradiction = next(_contradictions(result), None)
