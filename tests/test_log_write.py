@@ -237,6 +237,27 @@ def test_the_search_ends_where_its_range_does():
     assert len(searched(lambda rate: rate <= 1234, CapacitySearch(start="500/s", max_steps=3))) == 3
 
 
+@pytest.mark.parametrize(
+    ("passes", "objective", "rates"),
+    [
+        (True, {"start": "5000/s", "highest": "12345/s"}, [5000, 10_000, 12_345]),
+        (True, {"start": "5000/s", "highest": "19960/s"}, [5000, 10_000, 19_960]),
+        (False, {"start": "5000/s", "lowest": "1236/s"}, [5000, 2500, 1250, 1236]),
+        (False, {"start": "5000/s", "lowest": "1234/s"}, [5000, 2500, 1250, 1234]),
+        (True, {"start": "5000/s", "highest": "5000/s"}, [5000]),
+        (False, {"start": "5000/s", "lowest": "5000/s"}, [5000]),
+    ],
+)
+def test_the_search_ends_at_exactly_the_bound_that_the_study_gives(passes, objective, rates):
+    """A bound of more than three digits is tried once, and nothing beyond it."""
+    assert [step.rate_per_s for step in searched(lambda _: passes, CapacitySearch(**objective))] == rates
+
+
+def test_a_search_does_not_go_on_beyond_its_most_steps():
+    steps = [Step(500), Step(1000), Step(2000), Step(4000)]
+    assert next_rate(steps, CapacitySearch(max_steps=3)) is None
+
+
 def test_a_rate_fails_only_when_every_attempt_does():
     stalled_once = tried(100.0, OBJECTIVE, lambda attempt: FAILED if attempt == 1 else None)
     assert stalled_once == Step(100.0) and stalled_once.passed

@@ -160,9 +160,9 @@ def next_rate(steps: Sequence[Step], objective: CapacitySearch) -> float | None:
     low, high = found.highest_pass, found.lowest_fail
     if high is None:
         assert low is not None, "the first rate that was tried passed or failed"
-        return _readable(min(low * objective.factor, highest)) if low < highest else None
+        return min(_readable(low * objective.factor), highest) if low < highest else None
     if low is None:
-        return _readable(max(high / objective.factor, lowest)) if high > lowest else None
+        return max(_readable(high / objective.factor), lowest) if high > lowest else None
     middle = _readable(math.sqrt(low * high))
     # After rounding, the rate must not equal an end of the bracket.
     return middle if low < middle < high else math.sqrt(low * high)
