@@ -227,6 +227,29 @@ def test_a_log_was_at_its_limit_if_it_refused_leaves_or_grew_by_less_than_99_per
     assert note_trial(trial)["limited_by"] == limit
 
 
+def test_a_log_that_published_nothing_in_the_window_has_no_rate(copied):
+    trial = copied("backend=posix,*rate=2000-per-s")
+    change(trial / "load/files/result.json", stop_at_once)
+    values, _ = parsed(OPEN, trial)
+    assert values["publish_steps"] == 0 and not values.keys() & {"qps", "qps_low", "qps_high", "achieved_share"}
+
+
+def repeat(result: Any) -> None:
+    """A result in which all leaves had been sent before, and got the index that they had."""
+    none = {"count": 0, "min_s": None, "mean_s": None, "max_s": None, "quantiles": [], "bins": [], "hdr": ""}
+    for counts in (result["window"], result["total"]):
+        counts |= dict.fromkeys(("duplicates", "duplicates_sent"), counts["accepted"])
+    result |= {"duplicate_latency": result["add_latency"], "add_latency": none, "integrate_latency": none}
+
+
+def test_without_new_leaves_no_share_of_them_is_known(copied):
+    trial = copied("backend=posix,*rate=2000-per-s")
+    change(trial / "load/files/result.json", repeat)
+    values, _ = parsed(OPEN, trial)
+    assert values["duplicates"] == values["accepted"] == 6000 and "achieved_share" not in values
+    assert limit_of(trial).by is not LimitedBy.NOTHING
+
+
 def test_duplicates_that_a_log_knew_are_no_growth_that_is_missing(copied):
     """A tenth was sent again, and the log gave each of them the index that it had."""
     trial = copied("backend=posix,*rate=2000-per-s")

@@ -7,7 +7,15 @@ from dataclasses import fields, replace
 from pathlib import Path
 
 from benchstudy.families.log_write.layout import RESULT
-from benchstudy.families.log_write.logbench import Bin, Counts, Distribution, LogbenchResult, Quantile, parse_logbench
+from benchstudy.families.log_write.logbench import (
+    Bin,
+    Counts,
+    Distribution,
+    LogbenchResult,
+    Proofs,
+    Quantile,
+    parse_logbench,
+)
 from benchstudy.families.shared.clients import Clients, bin_of_rank, client_folders, merged, pooled_mean, read_clients
 from benchstudy.families.shared.files import read_text
 from benchstudy.model.family import ParseError
@@ -66,16 +74,16 @@ def together(clients: Clients, shards: Sequence[LogbenchResult]) -> LogbenchResu
             asked=sum(shard.polls.asked for shard in shards),
             failed=sum(shard.polls.failed for shard in shards),
         ),
-        proofs=replace(
-            proofs[0],
+        proofs=Proofs(
+            asked=sum(one.asked for one in proofs),
+            proved=sum(one.proved for one in proofs),
+            unread=sum(one.unread for one in proofs),
+            lost_count=sum(one.lost_count for one in proofs),
             lost=[leaf for one in proofs for leaf in one.lost],
-            unread_why=next((one.unread_why for one in proofs if one.unread_why), ""),
-            **{
-                name: sum(getattr(one, name) for one in proofs)
-                for name in ("asked", "proved", "unread", "lost_count", "not_integrated")
-            },
+            not_integrated=sum(one.not_integrated for one in proofs),
             consistency_asked=sum(one.consistency_asked for one in proofs),
             consistency_proved=sum(one.consistency_proved for one in proofs),
+            unread_why=next((one.unread_why for one in proofs if one.unread_why), ""),
         ),
         cpu_user_s=max(shard.cpu_user_s for shard in shards),
         cpu_system_s=max(shard.cpu_system_s for shard in shards),
