@@ -404,6 +404,7 @@ def test_growth_is_of_the_checkpoints_inside_and_its_slope_the_least_squares_of_
 def test_an_empty_log_grew_by_nothing_and_no_time_is_no_rate():
     assert growth([(1.0, 0)], 0.5, 10.0, 1.0).qps == 0
     assert growth([(1.0, 5), (1.0, 9)], 0.0, 1.5, 1.0) is None
+    assert growth([(1.0, 5), (1.0, 9), (3.0, 11)], 0.0, 3.5, 1.0).qps == 3
     assert growth_rows([(1.0, 5), (1.0, 9), (3.0, 9)]) == [
         {"t_s": 1.0, "size": 5, "qps": None},
         {"t_s": 1.0, "size": 9, "qps": None},

@@ -533,6 +533,7 @@ def test_a_rate_of_a_long_window_may_be_rounded_too():
         ({"checkpoints.1.size": 6}, "a checkpoint of 6 leaves at 0.5 s follows one of 7"),
         ({"checkpoints.1.t_s": -0.6}, "a checkpoint of 8 leaves at -0.6 s follows one of 7"),
         ({"checkpoints": [{"t_s": 0.5, "size": 8}]}, "1 new leaves were integrated .* but the tree grew by 0"),
+        ({"samples.0.sent": 2}, "its samples do not add up to the 1 leaves sent"),
         ({"samples": []}, "its samples do not add up to the 1 leaves sent"),
     ],
 )
@@ -594,6 +595,7 @@ def test_bins_that_are_not_those_of_the_times_are_refused(of, change):
 @pytest.mark.parametrize(
     ("changes", "why"),
     [
+        ({"schema": 2, "tool": "wrk"}, "tool: Input should be 'logbench'"),  # the first of several
         ({"window.dropped": -1}, "window.dropped: Input should be greater than or equal to 0"),
         ({"warm_up_s": -0.5}, "warm_up_s: Input should be greater than or equal to 0"),
         ({"cpu_user_s": float("inf")}, "cpu_user_s: Input should be a finite number"),

@@ -209,10 +209,10 @@ def test_a_row_is_of_a_second_give_or_take_half_a_sample(tmp_path):
 
 def test_what_a_process_wrote_is_unknown_or_not_negative(tmp_path):
     """A process that ends takes its count with it, and some may not be read."""
-    counts = [0, 500, 300, None, 700, 900]
-    keep(tmp_path, "a", [moment(t, server=process(0, write_bytes=count)) for t, count in enumerate(counts)])
+    counts = [0, 501, 300, None, 700, 901]
+    keep(tmp_path, "a", [moment(1.25 * t, server=process(0, write_bytes=count)) for t, count in enumerate(counts)])
     rows = read_samples(tmp_path, {SERVER: 1}, 1000.0, 1001.0, 1000.0).rows
-    assert [row["disk_write_b_per_s"] for row in rows] == [500, 0, None, None, 200]
+    assert [row["disk_write_b_per_s"] for row in rows] == [501 / 1.25, 0, None, None, 201 / 1.25]
 
 
 @pytest.mark.parametrize(

@@ -135,6 +135,18 @@ def test_only_the_window_that_decided_an_attempt_is_a_row_and_every_death_is_cou
     assert (problem["died"], problem["windows"], problem["said"]) == (2, 4, "first")
 
 
+def test_the_limit_is_that_of_the_lowest_rate_that_failed_and_not_of_a_stall_below_it(copied):
+    trial = copied("*rate=search")
+    change(trial / "log.json", failing(DIED))
+
+    def stall(facts: Any) -> None:
+        passed, died = facts["steps"]
+        facts["steps"] = [died, passed | {"reason": DIED | {"said": "stalled"}}, passed | {"attempt": 2}]
+
+    change(trial / "log.json", stall)
+    assert (limit_of(trial).died, limit_of(trial).rate_per_s) == ("gone", 150)
+
+
 def test_the_figures_are_those_of_the_last_window_at_the_highest_rate_that_passed(copied):
     trial = copied("*rate=search")
     change(trial / "log.json", lambda facts: facts["steps"][0].update(rate_per_s=150.0))
