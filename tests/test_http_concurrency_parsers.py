@@ -10,6 +10,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import MISSING, fields, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ from benchstudy.families.http_concurrency.ab import (
     parse_ab,
     parse_ab_percentiles,
     recognise_ab,
+    split_ab,
 )
 from benchstudy.families.http_concurrency.errors import Errors
 from benchstudy.families.http_concurrency.k6 import K6Result, parse_k6_summary
@@ -117,6 +119,11 @@ def test_the_command_that_says_3000_under_the_heading_4000():
         ("ab -k -H 'X: -c 7' -c 10 -n 60000 -t 9 http://x/", []),
         ("ab -k -c 10 -n 40000 http://x/", ["incomplete"]),
         ("ab -k -c 10 -n 50000 http://x/?-c5", []),
+        ("ab -k -c 10 -n 50000 http://x/ | tee -a -c 7", []),
+        ("ab -k -q -c 11 -n 50000 http://x/", ["concurrency"]),
+        ("ab -k -c 10 -n 50001 http://x/", ["incomplete"]),
+        ("ab -k -c 10 -n 49999 http://x/", ["incomplete"]),
+        ("ab -k -c ten -n many http://x/", []),
         ("ab -k -H 'broken -c 10", []),
         ("", []),
     ],
@@ -230,6 +237,49 @@ def test_one_failure_is_counted_once():
     assert "connection" in names(gone.problems())
 
 
+def test_what_failed_is_told_by_how_it_failed():
+    fine = ab("ab-ok")
+    assert (fine.failed_connect, fine.failed_receive, fine.failed_length, fine.failed_exceptions) == (0, 0, 0, 0)
+    assert (fine.write_errors, fine.non_2xx, fine.hostname, fine.port, fine.path) == (0, 0, "127.0.0.1", 55_893, "/")
+    reset = ab("ab-reset-r")
+    assert (reset.failed_connect, reset.failed_receive, reset.failed_length, reset.failed_exceptions) == (0, 15, 15, 15)
+    broken = "connection: 15 requests got no whole answer (connect 0, receive 15, exceptions 15, write 0)"
+    assert broken in reset.problems()
+    whole = text("ab-reset-r.txt")
+    writes = parse_ab(whole.replace("Keep-Alive requests", "Write errors:           3\nKeep-Alive requests"))
+    assert (writes.write_errors, writes.errors().connect) == (3, 18)
+    # Versions before 2.2 do not say how many failed in receiving.
+    old = parse_ab(whole.replace("Receive: 15, ", ""))
+    assert (old.failed_connect, old.failed_receive, old.failed_length, old.failed_exceptions) == (0, 0, 15, 15)
+    untold = parse_ab(re.sub(r"   \(Connect.*\n", "", whole))
+    assert "connection: 45 of 300 requests failed, ab does not say how" in untold.problems()
+    status = 'status: 100 of 1000 answers were not 2xx, although ab says "Failed requests: 0"'
+    assert status in parse_ab(text("ab-404.txt").replace("responses:      1000", "responses:      100")).problems()
+
+
+def test_a_failure_is_not_counted_beyond_the_requests_that_there_were():
+    """ab counts a request up to three times, and a request that failed counts as one kind only."""
+    fine = ab("ab-ok")
+
+    def errors(**failed: int) -> Errors:
+        return replace(fine, complete=100, **failed).errors()
+
+    assert errors(failed_receive=70, failed_connect=40) == Errors(connect=100)
+    assert errors(failed_receive=30, failed_exceptions=31, failed_length=30) == Errors(connect=31)
+    assert errors(failed_exceptions=30, non_2xx=90, failed_length=40) == Errors(connect=30, status=70)
+    assert errors(non_2xx=10, failed_length=40) == Errors(status=10, length=30)
+    assert errors(failed_length=140) == Errors(length=100)
+    assert Errors(connect=1, timeout=20, status=300, length=4000, text=50_000).total == 54_321
+
+
+def test_figures_without_the_rest_of_a_report_have_the_problems_of_the_whole_one():
+    for name in TRANSCRIPTS:
+        whole = transcript(name)
+        figures = {f.name: getattr(whole, f.name) for f in fields(AbResult) if f.default is MISSING}
+        assert AbResult(**figures).problems() == replace(whole, command=None).problems()
+        assert AbResult(**figures).errors() == whole.errors() and AbResult(**figures).port == 0
+
+
 def test_keep_alive_that_was_not_granted():
     assert names(ab("ab-close").problems()) == ["keep-alive"]
     without = ab("ab-no-keepalive")
@@ -256,6 +306,76 @@ def test_percentiles_judge_littles_law_where_whole_milliseconds_cannot():
     assert low * result.requests_per_second < 50 * 1.05 and high * result.requests_per_second > 50 * 0.95
     slow = [(percent, seconds / 2) for percent, seconds in percentiles]
     assert "little" in names(result.problems(percentiles=slow))
+
+
+@pytest.mark.parametrize(("granted", "told"), [(49_500, False), (49_499, True), (1, True)])
+def test_a_hundredth_of_the_requests_may_open_a_connection(granted: int, told: bool):
+    """ab's transcript is of 50 000 requests."""
+    page = text("filestash-static-c10.txt").replace("Keep-Alive requests:    0", f"Keep-Alive requests:    {granted}")
+    only = f"keep-alive: only {granted} of 50000 requests were kept alive"
+    assert [only] * told == parse_ab(page).problems()
+
+
+@pytest.mark.parametrize(
+    ("mean_s", "told"),
+    [(0.0469, True), (0.0471, False), (0.0499, False), (0.0529, False), (0.0531, True)],
+)
+def test_littles_law_is_kept_within_a_twentieth_and_half_a_millisecond(mean_s: float, told: bool):
+    """50 connections at 1000 requests per second: 47.5 ms to 52.5 ms, and ab prints whole milliseconds."""
+    result = replace(ab("ab-ok"), requests_per_second=1000.0, concurrency=50)
+    total = replace(result.times["total"], mean=mean_s)
+    problems = replace(result, times={**result.times, "total": total}).problems()
+    assert ("little" in names(problems)) == told
+    assert replace(result, requests_per_second=None).concurrency_measured is None
+    assert replace(result, times={"total": total}).concurrency_measured == pytest.approx(1000 * mean_s)
+
+
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        # 20 000 requests in 1.149 s, which may be 1.1485 s to 1.1495 s, and 233 080 000 B.
+        ({"requests_per_second": 17_399.0}, False),
+        ({"requests_per_second": 17_414.0}, False),
+        ({"requests_per_second": 17_397.0}, True),
+        ({"requests_per_second": 17_416.0}, True),
+        ({"transfer_rate": 202.78e6}, False),
+        ({"transfer_rate": 202.94e6}, False),
+        ({"transfer_rate": 202.74e6}, True),
+        ({"transfer_rate": 202.97e6}, True),
+        # 50 at once, so 50 × 1.149 s / 20 000 each.
+        ({"time_per_request": 2.8713e-3}, False),
+        ({"time_per_request": 2.8737e-3}, False),
+        ({"time_per_request": 2.870e-3}, True),
+        ({"time_per_request": 2.875e-3}, True),
+        ({"html_transferred": 233_080_000}, False),
+        ({"html_transferred": 233_080_001}, True),
+        ({"html_transferred": 228_259_999}, True),
+        ({"html_transferred": 228_259_999, "failed": 1}, False),
+        ({"html_transferred": 228_259_999, "document_length": None}, False),
+        ({"html_transferred": 228_260_000 - 11_413, "non_2xx": 1}, False),
+        ({"html_transferred": 228_260_000 - 11_414, "non_2xx": 1}, True),
+        ({"time_per_request": None, "transfer_rate": None}, False),
+    ],
+)
+def test_figures_contradict_each_other_beyond_their_digits(changed: dict[str, Any], told: bool):
+    assert ("arithmetic" in names(replace(ab("ab-ok"), **changed).problems())) == told
+
+
+def test_mean_and_median_are_a_standard_deviation_apart_at_most():
+    result = ab("ab-ok")
+
+    def apart(median: float | None, sd: float | None) -> list[str]:
+        waiting = replace(result.times["waiting"], mean=0.010, median=median, sd=sd)
+        return names(replace(result, times={**result.times, "waiting": waiting}).problems())
+
+    # Both are rounded to a millisecond.
+    assert apart(0.0051, 0.004) == apart(0.0149, 0.004) == apart(None, 0.004) == apart(0.001, None) == []
+    assert apart(0.0049, 0.004) == apart(0.0151, 0.004) == ["summary"]
+
+
+def test_the_mean_of_percentiles_is_between_steps_below_and_above():
+    """Half of the requests took 1 s to 2 s, and the other half 2 s to 4 s."""
+    assert mean_between([(0.0, 1.0), (50.0, 2.0), (100.0, 4.0)]) == (1.5, 3.0)
 
 
 def test_edited_figures_contradict_each_other():
@@ -327,6 +447,40 @@ def _only_parse_errors(parse: Callable[[str], Any], whole: str) -> None:
 @pytest.mark.parametrize("name", ["filestash-static-c4000", "ab-server-gone-r", "ab-post", "ab-one"])
 def test_damaged_reports_raise_nothing_else(name: str):
     _only_parse_errors(parse_ab, text(f"{name}.txt"))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        ("  50%      1", f"  {'9' * 5000}%      1", "ab's report is damaged"),
+        ("20000\nFailed", f"{'9' * 400}\nFailed", "it has a number of 400 digits"),
+        ("20000\nFailed", "20000.5\nFailed", "'Complete requests' is not a whole number: '20000.5'"),
+        ("20000\nFailed", "many\nFailed", "'many' does not begin with a number"),
+        ("20000\nFailed", "0\nFailed", "ab completed no request; it gives no reason"),
+        ("0    3   7.1      1     114\n\nP", "0    3   7.1      1\n\nP", "the row Total of its times has 4 numbers"),
+        ("Waiting: ", "Wait: ", "the row Waiting of its times is missing"),
+        ("Time per request:       0.057", "Time:  0.057", "its time per request is missing"),
+        ("114 (longest request)", "114", "the end of its percentiles is missing"),
+        ("Server Port:            55893\n", "", "it has no 'Server Port'"),
+    ],
+)
+def test_what_is_damaged_or_missing_in_a_report_is_named(old: str, new: str, told: str):
+    assert old in text("ab-ok.txt")
+    with pytest.raises(ParseError, match=re.escape(told)):
+        parse_ab(text("ab-ok.txt").replace(old, new, 1))
+
+
+def test_reports_in_one_text_are_split_where_each_begins():
+    one, other = text("ab-ok.txt"), text("ab-vary.txt")
+    assert split_ab(one) == [one] and split_ab("") == [""] and split_ab(f"{one}{other}") == [one, other]
+    command = "$ ab -k -c 5 -n 300 http://127.0.0.1/vary\n"
+    first = f"$ ab -k -c 50 -n 20000 http://127.0.0.1/\n{one}and then\n"
+    assert split_ab(f"{first}{command}{other}{one}") == [first, f"{command}{other}", one]
+    # A transcript may lack ab's first lines.
+    bare = [re.sub(r"(?s)^.*?(?=Server Software)", "", whole) for whole in (one, other)]
+    assert split_ab("".join(bare)) == bare
+    unclear = f"{one}{other.replace('Server Software', 'Software')}".replace("This is ApacheBench", "This is ab", 1)
+    assert split_ab(unclear) == [unclear], "they are refused, and not split in the wrong place"
 
 
 def test_two_reports_in_one_text_are_refused():

@@ -1,0 +1,627 @@
+"""What a trial of http_concurrency says: its figures from captured outputs, and the commands that ask for them.
+
+Expected figures are those that the tools print in the captured files (see data/http/README.md).
+"""
+
+import gzip
+import json
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from benchstudy.families.http_concurrency.command import Load
+from benchstudy.families.http_concurrency.config import Expect, Generator
+from benchstudy.families.http_concurrency.k6 import parse_k6_summary
+from benchstudy.families.http_concurrency.parse import imported_summary, note_trial, parse_trial
+from benchstudy.families.http_concurrency.scripts import k6_environment, wrk_environment
+from benchstudy.families.http_concurrency.summaries import is_hey, parse_hey, parse_k6, parse_locust
+from benchstudy.model.family import Parsed, ParseError
+
+DATA = Path(__file__).parent / "data"
+HTTP = DATA / "http"
+PERCENTS = (50, 66, 75, 80, 90, 95, 98, 99)
+
+
+def text(name: str) -> str:
+    return (HTTP / name).read_text()
+
+
+def put(path: Path, content: str | bytes | Mapping[str, Any]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    content = json.dumps(content) if isinstance(content, Mapping) else content
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+
+
+def output(folder: Path, name: str) -> None:
+    """What a run of a generator leaves: the captured output with this name, such as wrk-ok."""
+    tool = name.partition("-")[0]
+    if tool == "k6":
+        put(folder / "files" / "k6-summary.json", text(f"{name}.json"))
+    else:
+        put(folder / "stdout", text(f"{name}.txt"))
+    if tool == "ab":
+        put(folder / "stderr", "")
+        put(folder / "files" / "ab.csv", text(f"{name}.csv"))
+        put(folder / "files" / "ab.tsv", gzip.decompress((HTTP / f"{name}.tsv.gz").read_bytes()))
+
+
+def supervised(user_s: float | None = 0.5, system_s: float = 0.25, duration_s: float = 1.2) -> dict[str, Any]:
+    return {"cpu_user_s": user_s, "cpu_system_s": system_s, "duration_s": duration_s}
+
+
+def used(user_s: float | None, system_s: float | None) -> dict[str, float | None]:
+    return {"cpu_user_s": user_s, "cpu_system_s": system_s}
+
+
+def facts(tool: str, **changed: Any) -> dict[str, Any]:
+    return {
+        "schema": 1,
+        "tool": tool,
+        "concurrency": None,
+        "rate_per_s": None,
+        "checks": {"before": {"length": 77}, "after": {"length": 78}},
+        "usage": {"before": used(1.0, 0.25), "after": used(1.5, 0.75)},
+        "threads": 1,
+        "leaves": None,
+        "left": {"before": None, "after": None},
+        "server": {"effective": {"cpus": [0, 1, 2, 3]}, "peak_memory_bytes": 12_345},
+        **changed,
+    }
+
+
+def trial(folder: Path, *names: str, cpu: Mapping[str, Any] | None = None, **changed: Any) -> Path:
+    """A measured trial of one run, or of several clients that loaded together."""
+    clients = [folder / "load" / str(number) for number in range(1, len(names) + 1)]
+    for place, name in zip(clients if len(names) > 1 else [folder / "load"], names, strict=True):
+        output(place, name)
+        put(place / "supervisor.json", cpu or supervised())
+    if len(names) > 1:
+        began = [
+            {"client": n, "role": f"load-{n}", "host": f"l{n}", "start_s": 100.0 + 0.001 * n, "end_s": 102.0}
+            | {"offset_s": 0.0, "uncertainty_s": 0.0001}
+            for n in range(1, len(names) + 1)
+        ]
+        put(folder / "load" / "clients.json", {"schema": 1, "clients": began})
+        changed["clients"] = [{"threads": n} for n in range(1, len(names) + 1)]
+    put(folder / "http.json", facts(**{"tool": names[0].partition("-")[0], **changed}))
+    return folder
+
+
+def figures(parsed: Parsed) -> dict[str, float]:
+    assert len({o.metric for o in parsed.observations}) == len(parsed.observations)
+    return {o.metric: o.value for o in parsed.observations}
+
+
+# --- one generator ---------------------------------------------------------------------------------------------------
+
+
+def test_figures_of_ab_come_from_its_report_and_times_from_its_file_of_percentiles(tmp_path: Path):
+    parsed = parse_trial({"concurrency": "50"}, trial(tmp_path, "ab-ok", concurrency=50))
+    found = figures(parsed)
+    printed = {
+        "throughput": 17_406.30, "requests": 20_000, "duration": 1.149, "transfer_rate": 198_098.70 * 1024,
+        "errors": 0, "errors_status": 0, "errors_length": 0, "errors_timeout": 0, "errors_connect": 0,
+        "keepalive_requests": 20_000, "document_length": 11_413, "latency_sd": 0.0071,
+        "connect_mean": 0, "connect_sd": 0.0002, "connect_median": 0, "connect_max": 0.005,
+        "processing_mean": 0.003, "processing_sd": 0.0071, "processing_median": 0.001, "processing_max": 0.114,
+        "waiting_mean": 0.003, "waiting_sd": 0.0071, "waiting_median": 0.001, "waiting_max": 0.114,
+    }  # fmt: skip
+    assert {name: found[name] for name in printed} == pytest.approx(printed)
+    lines = [line.split(",") for line in text("ab-ok.csv").splitlines()[1:]]
+    csv = {int(percent): float(ms) / 1000 for percent, ms in lines}
+    assert (found["latency_min"], found["latency_max"]) == (csv[0], csv[100]) == (0.000251, 0.113723)
+    assert [found[f"latency_p{percent}"] for percent in PERCENTS] == [csv[percent] for percent in PERCENTS]
+    assert parsed.series["percentiles"] == [{"percent": percent, "latency_s": csv[percent]} for percent in range(101)]
+    assert sum(row["count"] for row in parsed.series["histogram"]) == 20_000
+    # The mean of all requests, each to a millisecond.
+    rows = gzip.decompress((HTTP / "ab-ok.tsv.gz").read_bytes()).decode().splitlines()[1:]
+    mean = np.mean([int(row.split("\t")[4]) for row in rows]) / 1000
+    assert found["latency_mean"] == pytest.approx(mean, abs=0.0002)
+    assert found["concurrency_measured"] == pytest.approx(20_000 / 1.149 * found["latency_mean"])
+    assert found["concurrency_measured"] > 50
+    assert found["little_error"] == pytest.approx(found["concurrency_measured"] / 50 - 1)
+
+
+def test_the_mean_of_ab_is_within_the_millisecond_that_it_prints(tmp_path: Path):
+    """Its percentiles in microseconds say more, but not something else."""
+    for printed, expected in ((1, 0.0015), (2, 0.0025), (7, 0.0065)):
+        trial(tmp_path, "ab-ok", concurrency=50)
+        changed = text("ab-ok.txt").replace("Total:          0    3 ", f"Total:          0    {printed} ")
+        put(tmp_path / "load" / "stdout", changed)
+        found = figures(parse_trial({"concurrency": "50"}, tmp_path))
+        assert found["latency_mean"] == pytest.approx(expected)
+
+
+def test_figures_of_wrk_are_those_that_its_script_counted(tmp_path: Path):
+    parsed = parse_trial({"concurrency": "5"}, trial(tmp_path, "wrk-reset", concurrency=5))
+    line = json.loads(text("wrk-reset.txt").splitlines()[-1])
+    us, found = line["latency_us"], figures(parsed)
+    counted = {
+        "throughput": 22_047.00, "requests": 22_053, "duration": 1.000272, "transfer_rate": 23_486_445 / 1.000272,
+        "errors": 1161, "errors_status": 0, "errors_length": 0, "errors_timeout": 0, "errors_connect": 1161,
+        "latency_mean": 197.880742e-6, "latency_sd": 229.685145e-6, "latency_min": 46e-6, "latency_max": 6857e-6,
+        **{f"latency_p{percent}": dict(us["percentiles"])[percent] * 1e-6 for percent in PERCENTS},
+    }  # fmt: skip
+    assert {name: found[name] for name in counted} == pytest.approx(counted)
+    assert found["document_length"] == 77, "wrk does not say how long an answer was, and the check before does"
+    rows = [(row["percent"], row["latency_s"] * 1e6) for row in parsed.series["percentiles"]]
+    assert np.array(rows) == pytest.approx(np.array(us["percentiles"], float))
+    bins = [(row["low_s"] * 1e6, row["high_s"] * 1e6, row["count"]) for row in parsed.series["histogram"]]
+    assert np.array(bins) == pytest.approx(np.array(us["bins"], float))
+
+
+def test_figures_of_k6_are_those_of_its_summary(tmp_path: Path):
+    parsed = parse_trial({"rate": "200-per-s"}, trial(tmp_path, "k6-ok", rate_per_s=200.0))
+    found, metrics = figures(parsed), json.loads(text("k6-ok.json"))["metrics"]
+    latency = metrics["latency"]["values"]
+    printed = {
+        # 401 requests were sent in 2 s, and one answer came later.
+        "throughput": 200, "offered": 200.5, "requests": 401, "errors": 0, "dropped": 0, "duration": 2.001581582,
+        "latency_mean": 1.275784e-3, "latency_min": 0.176794e-3, "latency_max": 34.868528e-3,
+        "connect_mean": 0.010304e-3, "connect_max": 0.711502e-3, "waiting_mean": 0.422326e-3,
+        "waiting_max": 8.126617e-3, "transfer_rate": 4_673_254 / 2.001581582,
+        **{f"latency_p{percent}": latency[f"p({percent})"] / 1000 for percent in PERCENTS},
+    }  # fmt: skip
+    assert {name: found[name] for name in printed} == pytest.approx(printed)
+    assert not {"latency_sd", "little_error"} & found.keys(), "k6 prints none, and an open loop has no connections"
+    assert found["concurrency_measured"] == pytest.approx(401 / 2.001581582 * 1.275784e-3)
+    result = parse_k6_summary(text("k6-ok.json"))
+    assert (result.read, result.sent, result.good_after_load) == (4_673_254, 28_471, 1)
+    assert result.lateness_p99 == pytest.approx(0.017)
+    shown = [*range(101), *(99.1, 99.2, 99.3, 99.4, 99.5, 99.6, 99.7, 99.8, 99.9, 99.95, 99.99, 99.999)]
+    in_file = [percent for percent in sorted(shown) if f"p({percent})" in latency]
+    assert [percent for percent, _ in result.latency.percentiles] == in_file and len(in_file) >= 111
+    expected = [latency[f"p({percent})"] / 1000 for percent in in_file]
+    assert [seconds for _, seconds in result.latency.percentiles] == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("name", ["ok", "dropped", "timeout"])
+def test_bins_of_k6_have_the_edges_of_wrks_and_the_counts_of_its_quantiles(name: str):
+    values = json.loads(text(f"k6-{name}.json"))["metrics"]["latency"]["values"]
+    quantiles = sorted((float(key[2:-1]), ms * 1000) for key, ms in values.items() if re.fullmatch(r"p\(.*\)", key))
+    shares, times = np.array(quantiles).T
+    latency = parse_k6_summary(text(f"k6-{name}.json")).latency_intended
+    below = 0
+    for one in latency.bins:
+        low, high = one.low_s * 1e6, one.high_s * 1e6
+        assert (low, high) == pytest.approx((round(low), round(high)), abs=1e-6)
+        # One microsecond up to 128, and 64 bins to each doubling above.
+        width = 1 if low < 128 else 2 ** (math.floor(math.log2(round(low))) - 6)
+        assert round(high) - round(low) == width and round(low) % width == 0
+        assert below >= np.interp(low, times, shares) / 100 * latency.count - 1
+        below += one.count
+        if high <= times[-1]:
+            upto = np.interp(high, times, shares) / 100 * latency.count
+            assert below == pytest.approx(min(max(upto, 1), latency.count - 1), abs=0.5 + 1e-6)
+    assert below == latency.count
+    assert latency.bins[0].low_s * 1e6 <= times[0] < latency.bins[0].high_s * 1e6
+
+
+def test_a_trial_of_another_case_is_refused(tmp_path: Path):
+    trial(tmp_path, "wrk-ok", concurrency=10)
+    assert figures(parse_trial({"concurrency": "10"}, tmp_path))["requests"] == 46_751
+    with pytest.raises(ParseError, match=r"measured at 10 at once according to http\.json, and the case says 11"):
+        parse_trial({"concurrency": "11"}, tmp_path)
+    trial(tmp_path, "wrk-ok", concurrency=11)
+    with pytest.raises(ParseError, match="measured at 10 at once according to wrk, and the case says 11"):
+        parse_trial({"concurrency": "11"}, tmp_path)
+    trial(tmp_path, "wrk-ok", concurrency=None)
+    with pytest.raises(ParseError, match=r"measured at None at once according to http\.json"):
+        parse_trial({"concurrency": "10"}, tmp_path)
+
+
+@pytest.mark.parametrize(("rate", "accepted"), [(200.0001, True), (199.9999, True), (200.001, False), (199.99, False)])
+def test_a_rate_may_differ_by_what_rounding_takes_from_it(tmp_path: Path, rate: float, accepted: bool):
+    """One request in a million."""
+    trial(tmp_path, "k6-ok", rate_per_s=rate)
+    if accepted:
+        assert figures(parse_trial({"rate": "200-per-s"}, tmp_path))["requests"] == 401
+    else:
+        with pytest.raises(ParseError, match=r"a second according to http\.json, and the case says 200"):
+            parse_trial({"rate": "200-per-s"}, tmp_path)
+
+
+def test_answers_that_left_no_file_came_from_a_cache(tmp_path: Path):
+    """Of 22 053 requests, all were answered well."""
+    levels, leaves = {"concurrency": "5"}, "cache/*"
+    for made in (22_053, 22_060):
+        trial(tmp_path, "wrk-reset", concurrency=5, leaves=leaves, left={"before": 7, "after": 7 + made})
+        assert figures(parse_trial(levels, tmp_path))["requests"] == 22_053
+    trial(tmp_path, "wrk-reset", concurrency=5, leaves=leaves, left={"before": 7, "after": 7 + 22_052})
+    with pytest.raises(ParseError, match=r"22053 requests were answered and the server left 22052 new files \(cache"):
+        parse_trial(levels, tmp_path)
+
+
+def test_what_a_server_used_is_a_share_of_the_processors_that_it_had(tmp_path: Path):
+    levels = {"concurrency": "10"}
+    found = figures(parse_trial(levels, trial(tmp_path, "wrk-ok", concurrency=10)))
+    # From 1.25 s to 2.25 s of processor time, of 4 processors for 1.099723 s.
+    assert found["server_cpu"] == pytest.approx(1 / (1.099723 * 4)) and found["server_peak_memory"] == 12_345
+    unknown = (
+        {"server": None},
+        {"server": {"peak_memory_bytes": None, "effective": None}},
+        {"server": {"effective": {"cpus": []}}},
+        {"usage": {"before": used(1.0, None), "after": used(1.5, 0.75)}},
+        {"usage": {"before": used(1.0, 0.25), "after": used(None, 0.75)}},
+    )
+    for changed in unknown:
+        found = figures(parse_trial(levels, trial(tmp_path, "wrk-ok", concurrency=10, **changed)))
+        assert "server_cpu" not in found and found["requests"] == 46_751
+        assert ("server_peak_memory" in found) == ("usage" in changed)
+
+
+@pytest.mark.parametrize(
+    ("cpu", "threads", "share"),
+    [
+        (supervised(0.5, 0.25, 1.1), 1, 0.75 / 1.099723),
+        (supervised(0.5, 0.25, 1.1), 2, 0.75 / 1.099723 / 2),
+        (supervised(1.5, 0.25, 1.1), 1, 1.0),  # no more than all of it
+        (supervised(None, 0.25, 1.1), 1, None),
+        # The load took 1.0997 s. Of a longer life, an unknown part of the time was spent before and after the load.
+        (supervised(0.5, 0.39, 1.1), 1, 0.89 / 1.099723),  # busy either way
+        (supervised(0.5, 0.39, 1.25), 1, 0.89 / 1.099723),  # within 0.15 of the load
+        (supervised(0.5, 0.39, 1.28), 1, None),  # 0.81 at most, 0.65 at least
+        (supervised(0.5, 0.37, 1.28), 1, 0.87 / 1.099723),  # 0.79 at most, so it had room
+        (supervised(0.7, 0.39, 1.28), 1, 1.09 / 1.099723),  # 0.83 at least, so it had none
+    ],
+)
+def test_how_busy_a_generator_was_is_told_unless_it_could_be_either(
+    tmp_path: Path, cpu: Mapping[str, Any], threads: int, share: float | None
+):
+    parsed = parse_trial({"concurrency": "10"}, trial(tmp_path, "wrk-ok", cpu=cpu, concurrency=10, threads=threads))
+    assert figures(parsed).get("generator_cpu") == (None if share is None else pytest.approx(share))
+
+
+def test_a_trial_notes_what_is_wrong_with_its_load(tmp_path: Path):
+    (problem,) = note_trial(trial(tmp_path, "wrk-hang", concurrency=5))["problems"]
+    assert problem.startswith("little: throughput × mean latency is 0.00768, so on average not 5 requests")
+    with pytest.raises(ParseError, match="'siege' is no generator that this version knows"):
+        note_trial(trial(tmp_path, "wrk-hang", tool="siege"))
+
+
+def test_requests_of_ab_that_are_missing_from_its_list_are_no_result(tmp_path: Path):
+    trial(tmp_path, "ab-ok", concurrency=50)
+    rows = (tmp_path / "load" / "files" / "ab.tsv").read_text().splitlines(keepends=True)
+    put(tmp_path / "load" / "files" / "ab.tsv", "".join(rows[:-1]))
+    with pytest.raises(ParseError, match=r"ab\.tsv is truncated: 19999 requests of 20000"):
+        parse_trial({"concurrency": "50"}, tmp_path)
+    (tmp_path / "load" / "files" / "ab.tsv").unlink()
+    with pytest.raises(ParseError, match=r"the file ab\.tsv is missing"):
+        parse_trial({"concurrency": "50"}, tmp_path)
+    # ab writes no row for a request whose connection broke.
+    put(tmp_path / "load" / "files" / "ab.tsv", "".join(rows[:-45]))
+    broken = text("ab-ok.txt").replace("Failed requests:        0", "Failed requests:        45")
+    where = "   (Connect: 0, Receive: 15, Length: 15, Exceptions: 15)\nKeep-Alive requests:"
+    put(tmp_path / "load" / "stdout", broken.replace("Keep-Alive requests:", where))
+    found = figures(parse_trial({"concurrency": "50"}, tmp_path))
+    assert (found["errors_connect"], found["errors"], found["errors_length"]) == (15, 15, 0)
+    assert found["throughput"] == pytest.approx(17_406.30 * 19_985 / 20_000)
+
+
+# --- several clients -------------------------------------------------------------------------------------------------
+
+
+def test_clients_are_one_sample_of_all_their_requests(tmp_path: Path):
+    names = ("wrk-ok", "wrk-reset")
+    parsed = parse_trial({"concurrency": "15", "clients": "2"}, trial(tmp_path, *names, concurrency=15))
+    found, lines = figures(parsed), [json.loads(text(f"{name}.txt").splitlines()[-1]) for name in names]
+    n = [46_751, 22_053]
+    means, sds = [203.188531e-6, 197.880742e-6], [468.575613e-6, 229.685145e-6]
+    mean = np.dot(n, means) / sum(n)
+    # The squares of all times, from each client's own mean and deviation.
+    squares = sum((count - 1) * sd**2 + count * m**2 for count, m, sd in zip(n, means, sds, strict=True))
+    expected = {
+        "throughput": 46_751 / 1.099723 + 22_053 / 1.000272,
+        "requests": 68_804, "errors": 1161, "errors_connect": 1161, "errors_status": 0, "errors_length": 0,
+        "errors_timeout": 0, "transfer_rate": 544_836_154 / 1.099723 + 23_486_445 / 1.000272,
+        "duration": 1.099723, "latency_min": 26e-6, "latency_max": 9459e-6, "latency_mean": mean,
+        "latency_sd": math.sqrt((squares - sum(n) * mean**2) / (sum(n) - 1)),
+        "concurrency_measured": 46_751 / 1.099723 * means[0] + 22_053 / 1.000272 * means[1],
+        # The second client began a millisecond after the first, and loaded for the shorter time.
+        "client_skew": 0.001, "client_skew_share": 0.001 / 1.000272, "client_clocks": 0.0002,
+        # Of two threads, the second client's generator could use twice the time.
+        "generator_cpu": 0.75 / 1.099723,
+        "document_length": 77,
+    }  # fmt: skip
+    assert {name: found[name] for name in expected} == pytest.approx(expected)
+    counts: dict[tuple[int, int], int] = {}
+    for line in lines:
+        for low, high, count in line["latency_us"]["bins"]:
+            counts[low, high] = counts.get((low, high), 0) + count
+    rows = [(round(r["low_s"] * 1e6), round(r["high_s"] * 1e6), r["count"]) for r in parsed.series["histogram"]]
+    assert rows == [(*edges, count) for edges, count in sorted(counts.items())]
+    everything = np.repeat([(low + high) / 2e6 for low, high, _ in rows], [count for *_, count in rows])
+    for percent in PERCENTS:
+        nearest_rank = np.quantile(everything, percent / 100, method="inverted_cdf")
+        assert found[f"latency_p{percent}"] == pytest.approx(nearest_rank)
+    shown = [row["percent"] for row in parsed.series["percentiles"]]
+    assert shown == sorted(shown) and {0, 50, 99.1, 99.9, 99.99, 100} <= set(shown)
+    each = {(row["client"], row["metric"]): row["value"] for row in parsed.series["clients"]}
+    assert (each[1, "requests"], each[2, "requests"], each[2, "errors_connect"]) == (46_751, 22_053, 1161)
+    assert each[2, "generator_cpu"] == pytest.approx(0.75 / 1.000272 / 2)
+    problems = note_trial(tmp_path)["problems"]
+    assert [problem[:25] for problem in problems] == [
+        "client 1 on l1: little: t",
+        "client 2 on l2: connectio",
+        "client 2 on l2: little: t",
+    ]
+
+
+def test_clients_of_ab_are_read_to_the_millisecond_and_say_where_that_is_too_coarse(tmp_path: Path):
+    parsed = parse_trial({"concurrency": "100", "clients": "2"}, trial(tmp_path, "ab-ok", "ab-ok", concurrency=100))
+    found = figures(parsed)
+    expected = {
+        "requests": 40_000, "throughput": 2 * 17_406.30, "keepalive_requests": 40_000, "document_length": 11_413,
+        "connect_mean": 0, "connect_max": 0.005, "processing_mean": 0.003, "processing_max": 0.114,
+        "waiting_mean": 0.003, "waiting_max": 0.114, "latency_max": 0.113723, "latency_min": 0.000251,
+        "latency_p99": 0.023,
+    }  # fmt: skip
+    assert {name: found[name] for name in expected} == pytest.approx(expected)
+    assert not {"latency_p50", "latency_p75", "latency_p95"} & found.keys()
+    problems = note_trial(tmp_path)["problems"]
+    assert "percentiles: the merged histogram is too coarse for p50, p66, p75, p80, p90, p95, p98" in problems[-1]
+
+
+def test_clients_of_k6_share_the_rate_and_count_from_sending_if_one_dropped_an_arrival(tmp_path: Path):
+    levels = {"rate": "200-per-s", "clients": "2"}
+    found = figures(parse_trial(levels, trial(tmp_path, "k6-ok", "k6-ok", rate_per_s=200.0)))
+    assert (found["requests"], found["offered"], found["dropped"]) == (802, 401, 0)
+    assert found["latency_mean"] == pytest.approx(1.275784e-3)
+    assert "latency_sd" not in found
+    levels = {"rate": "350-per-s", "clients": "2"}
+    found = figures(parse_trial(levels, trial(tmp_path, "k6-ok", "k6-dropped", rate_per_s=350.0)))
+    assert (found["requests"], found["dropped"], found["offered"]) == (668, 734, 200.5 + 500.5)
+    assert found["latency_mean"] == pytest.approx((401 * 0.616704e-3 + 267 * 34.047844e-3) / 668)
+    assert found["latency_max"] == pytest.approx(1.5023101) and found["latency_min"] == pytest.approx(0.126228e-3)
+    assert found["duration"] == pytest.approx(3.344081172)
+
+
+# --- summaries of other generators -----------------------------------------------------------------------------------
+
+
+def test_every_figure_of_an_imported_summary(tmp_path: Path):
+    put(tmp_path / "hey" / "hey.txt", text("hey.txt"))
+    assert figures(parse_trial({"concurrency": "unknown"}, tmp_path / "hey")) == pytest.approx(
+        {
+            "requests": 200, "errors": 0, "errors_status": 0, "errors_connect": 0, "throughput": 200 / 0.2775,
+            "duration": 0.2775, "latency_min": 0.0005, "latency_mean": 0.0065, "latency_max": 0.0374,
+            "latency_p50": 0.0043, "latency_p75": 0.0083, "latency_p90": 0.0130, "latency_p95": 0.0185,
+            "latency_p99": 0.0370, "concurrency_measured": 200 / 0.2775 * 0.0065,
+        }
+    )  # fmt: skip
+    put(tmp_path / "k6" / "k6-export.json", text("k6-export.json"))
+    found = parse_trial({}, tmp_path / "k6")
+    assert figures(found) == pytest.approx(
+        {
+            "requests": 2150, "errors": 0, "throughput": 1071.5825517891362, "duration": 2150 / 1071.5825517891362,
+            "latency_min": 0.312676e-3, "latency_mean": 3.4234987879069743e-3, "latency_max": 53.825435e-3,
+            "latency_p50": 2.326249e-3, "latency_p90": 6.1998577e-3, "latency_p95": 8.515414899999993e-3,
+            "connect_mean": 0.19150068e-3, "connect_max": 9.464374e-3, "waiting_mean": 2.9472287195348805e-3,
+            "waiting_max": 53.723163e-3, "transfer_rate": 203_600.68483993586,
+            "concurrency_measured": 1071.5825517891362 * 3.4234987879069743e-3,
+        }
+    )  # fmt: skip
+    assert [row["percent"] for row in found.series["percentiles"]] == [50.0, 90.0, 95.0]
+    assert imported_summary(tmp_path / "k6").told == {"vus": "4"}
+    put(tmp_path / "locust" / "locust_stats.csv", (DATA / "load_users/bounded/locust_stats.csv").read_bytes())
+    put(tmp_path / "locust" / "part.json", {"row": 1})
+    found = figures(parse_trial({}, tmp_path / "locust"))
+    expected = {
+        "requests": 13, "errors": 0, "duration": 13 / 1.1400421518652228, "throughput": 1.1400421518652228,
+        "latency_min": 1.725025002087932e-3, "latency_mean": 2.668454461784747e-3,
+        "latency_max": 4.093409002962289e-3, "latency_p50": 0.003, "latency_p98": 0.004, "latency_p99": 0.004,
+    }  # fmt: skip
+    assert {name: found[name] for name in expected} == pytest.approx(expected)
+    put(tmp_path / "ab" / "ab.txt", text("ab-ok.txt"))
+    found = figures(parse_trial({"concurrency": "50"}, tmp_path / "ab"))
+    expected = {"latency_mean": 0.003, "latency_min": 0, "latency_max": 0.114, "latency_p50": 0.001, "requests": 20_000}
+    assert {name: found[name] for name in expected} == pytest.approx(expected)
+    assert imported_summary(tmp_path / "ab") is None
+
+
+def test_answers_that_hey_counts_as_wrong_or_broken_are_errors():
+    changed = text("hey.txt").replace(
+        "[200]\t200 responses",
+        "[200]\t100 responses\n  [299]\t40 responses\n  [199]\t7 responses\n  [300]\t13 responses",
+    )
+    changed += '\nError distribution:\n  [38]\tGet "http://x/": EOF\n  [2]\tGet "http://x/": timeout\n'
+    values = {name: value for name, (value, _) in parse_hey(changed).values.items()}
+    counted = {name: values[name] for name in ("requests", "errors", "errors_status", "errors_connect")}
+    assert counted == {"requests": 200, "errors": 60, "errors_status": 20, "errors_connect": 40}
+    assert values["throughput"] == pytest.approx(140 / 0.2775)
+
+
+def test_two_summaries_in_one_text_are_refused():
+    with pytest.raises(ParseError, match="several summaries of hey"):
+        parse_hey(text("hey.txt") * 2)
+
+
+def test_hey_is_known_by_all_of_its_headings():
+    whole = text("hey.txt")
+    assert is_hey(whole)
+    for heading in ("Latency distribution:", "Status code distribution:", "Requests/sec:"):
+        assert not is_hey(whole.replace(heading, "")) and not is_hey(heading)
+
+
+@pytest.mark.parametrize(("rate", "accepted"), [(720.60, True), (720.84, True), (720.3, False), (721.1, False)])
+def test_the_rate_of_hey_may_differ_by_its_rounded_duration(rate: float, accepted: bool):
+    """200 requests in 0.27745 s to 0.27755 s are 720.59 to 720.85 per second."""
+    changed = text("hey.txt").replace("720.6436", f"{rate}")
+    if accepted:
+        assert parse_hey(changed).values["requests"] == (200, "1")
+    else:
+        with pytest.raises(ParseError, match=r"200 requests in 0\.2775 s are not"):
+            parse_hey(changed)
+
+
+def test_summaries_that_lack_something_are_refused():
+    whole = json.loads(text("k6-export.json"))
+    for missing in ("http_reqs", "http_req_duration", "http_req_connecting", "http_req_waiting"):
+        metrics = {name: metric for name, metric in whole["metrics"].items() if name != missing}
+        with pytest.raises(ParseError, match=f"k6's summary lacks what k6 writes.*{missing}"):
+            parse_k6(json.dumps({"metrics": metrics}))
+    with pytest.raises(ParseError, match="hey's summary is damaged"):
+        parse_hey(text("hey.txt").replace("0.2775", "0.2.775"))
+    with pytest.raises(ParseError, match="Locust's table lacks"):
+        parse_locust({"Request Count": "3"})
+
+
+# --- the commands of generators --------------------------------------------------------------------------------------
+
+
+def load(tool: str, concurrency: int | None = None, rate_per_s: float | None = None, **changed: Any) -> Load:
+    """One run of a generator; what it is given beside the address."""
+    own = {key: changed.pop(key) for key in tuple(changed) if key in Generator.model_fields}
+    generator = Generator(name="g", tool=tool, **own)
+    made = Load(
+        generator=generator,
+        program=f"/tools/{tool}",
+        folder="/scripts",
+        base="http://192.0.2.1:8080",
+        path="/page?x=1",
+        expect=Expect(length=1000),
+        headers={},
+        concurrency=concurrency,
+        rate_per_s=rate_per_s,
+    )
+    return replace(made, **changed)
+
+
+URL = "http://192.0.2.1:8080/page?x=1"
+
+
+@pytest.mark.parametrize(
+    ("given", "options"),
+    [
+        # By ab's manual: -k keep-alive, -r go on after errors, -l lengths may differ, -s timeout (30 s by default).
+        ({"requests": 5000}, "-k -c 8 -n 5000"),
+        ({"requests": 5000, "duration": 9.0}, "-k -c 8 -t 9 -n 5000"),
+        ({"requests": 5000, "request_timeout": 60.0}, "-k -s 60 -c 8 -n 5000"),
+        ({"requests": 5000, "request_timeout": 29.0}, "-k -s 29 -c 8 -n 5000"),
+        ({"requests": 5000, "request_timeout": 31.0}, "-k -s 31 -c 8 -n 5000"),
+        ({"requests": 5000, "survive_errors": True, "same_length": False}, "-k -r -l -c 8 -n 5000"),
+        ({"requests": 3}, "-k -c 8 -n 8"),  # ab refuses fewer requests than connections
+        ({"requests": 5000, "warm_up": 100, "is_warm_up": True}, "-k -c 8 -n 100"),
+        ({"requests": 5000, "duration": 9.0, "warm_up": 100, "is_warm_up": True}, "-k -c 8 -n 100"),
+        ({"requests": 5000, "warm_up": 100}, "-k -c 8 -n 5000"),
+        ({"requests": 5000, "warm_up": 2.0, "is_warm_up": True}, "-k -c 8 -t 2 -n 5000"),
+        ({"requests": 5001, "client": 1, "clients": 3}, "-k -c 3 -n 1667"),
+        ({"requests": 5001, "client": 3, "clients": 3}, "-k -c 2 -n 1667"),
+    ],
+)
+def test_the_command_line_of_ab(given: dict[str, Any], options: str):
+    given["warm_up"], is_warm_up = given.get("warm_up"), given.pop("is_warm_up", False)
+    made = replace(load("ab", 8, **given), warm_up=is_warm_up)
+    assert made.argv() == ["/tools/ab", *options.split(), "-g", "ab.tsv", "-e", "ab.csv", URL]
+    assert (made.threads, made.environment()) == (1, {"LC_ALL": "C"})
+
+
+def test_headers_of_ab_are_in_its_command_line_and_those_of_others_are_not():
+    headers = {"Cookie": "a=b", "X-Kind": "x y"}
+    assert load("ab", 8, requests=10, headers=headers).argv()[-5:] == ["-H", "Cookie: a=b", "-H", "X-Kind: x y", URL]
+    for made in (load("wrk", 8, duration=3.0, headers=headers), load("k6", None, 20.0, duration=3.0, headers=headers)):
+        assert not any("Cookie" in word for word in made.argv())
+        assert made.environment()["BENCHSTUDY_HTTP_HEADERS"] == "Cookie: a=b\nX-Kind: x y"
+
+
+def named(environment: Mapping[str, str]) -> dict[str, str]:
+    """What our scripts read."""
+    prefix = "BENCHSTUDY_HTTP_"
+    return {name.removeprefix(prefix): value for name, value in environment.items() if name.startswith(prefix)}
+
+
+def test_the_command_line_of_wrk_and_what_its_script_is_told():
+    made = load("wrk", 10, duration=3.0, threads=4, request_timeout=7.0, warm_up=2.0, first=100)
+    words = "--threads 4 --connections 10 --duration 3s --timeout 7s --latency --script /scripts/wrk.lua"
+    made = replace(made, warm_up=False)
+    assert made.argv() == ["/tools/wrk", *words.split(), "http://192.0.2.1:8080"]
+    assert replace(made, warm_up=True).argv() == [word.replace("3s", "2s") for word in made.argv()]
+    assert made.environment()["LC_ALL"] == "C"
+    told = {"METHOD": "GET", "STATUS": "200", "LENGTH": "1000", "PATHS": "/page?x=1"}
+    assert named(made.environment()) == told | {"FIRST": "100", "THREADS": "4", "CONNECTIONS": "10"}
+    unchecked = replace(made, generator=made.generator.model_copy(update={"check_answers": False}))
+    assert named(unchecked.environment())["CHECK"] == "none"
+    assert "LENGTH" not in named(replace(made, same_length=False).environment())
+    # wrk refuses fewer connections than threads.
+    few = replace(made, concurrency=3)
+    assert few.threads == 3 and few.argv()[1:5] == ["--threads", "3", "--connections", "3"]
+    assert named(few.environment())["THREADS"] == "3"
+
+
+def test_clients_of_wrk_ask_for_numbers_of_their_own():
+    """A thread takes its first number, and then each of all threads later: as many series as there are threads."""
+    clients = [
+        load("wrk", 10, duration=3.0, threads=4, first=100, client=client, clients=3).environment()
+        for client in (1, 2, 3)
+    ]
+    told = [named(environment) for environment in clients]
+    assert [(one["FIRST"], one["THREADS"], one["CONNECTIONS"]) for one in told] == [
+        ("100", "12", "4"),
+        ("104", "12", "3"),
+        ("108", "12", "3"),
+    ]
+
+
+def test_the_command_line_of_k6_and_what_its_script_is_told():
+    made = load("k6", None, 100 / 60, duration=2.5, max_in_flight=30, request_timeout=4.0, first=7)
+    words = ["/tools/k6", "run", "--quiet", "--no-color", "--address", ""]
+    assert made.argv() == [*words, "/scripts/k6.js"]
+    environment = made.environment()
+    assert named(environment) == {
+        "METHOD": "GET",
+        "STATUS": "200",
+        "LENGTH": "1000",
+        "URLS": URL,
+        "FIRST": "7",
+        "RATE": "1.6666666666666667",
+        "DURATION": "2.5",
+        "TIMEOUT": "4",
+        "VUS": "30",
+        "SUMMARY": "k6-summary.json",
+    }
+    assert environment["K6_NO_USAGE_REPORT"] == "true" and made.threads is None
+    # k6 splits the schedule of arrivals by itself, if each instance is told its segment and all edges.
+    parts = [replace(made, client=client, clients=3).argv()[len(words) : -1] for client in (1, 2, 3)]
+    assert parts == [
+        ["--execution-segment", segment, "--execution-segment-sequence", "0,1/3,2/3,1"]
+        for segment in ("0:1/3", "1/3:2/3", "2/3:1")
+    ]
+    assert named(replace(made, client=2, clients=3).environment())["RATE"] == "1.6666666666666667"
+
+
+def test_a_generator_may_open_a_file_per_connection_and_some_more():
+    assert [load("ab", n, requests=9).open_files - n for n in (1, 50, 60_000)] == [128] * 3
+    assert load("ab", 51, requests=9, client=2, clients=2).open_files == 25 + 128
+    assert load("k6", None, 20.0, duration=1.0, max_in_flight=300).open_files == 300 + 128
+
+
+@pytest.mark.parametrize("changed", [{"rate": 0.0009}, {"duration_s": 0.0009}, {"timeout_s": 0.0009}, {"vus": 0}])
+def test_k6_is_not_asked_for_what_it_cannot_do(changed: dict[str, float]):
+    """Its clock has milliseconds, and it needs a virtual user."""
+    least = {"rate": 0.001, "duration_s": 0.001, "timeout_s": 0.001, "vus": 1}
+    assert named(k6_environment([URL], **least))["VUS"] == "1"
+    with pytest.raises(ValueError, match="above 0"):
+        k6_environment([URL], **least | changed)
+
+
+def test_a_script_is_told_what_a_good_answer_is_and_no_more_than_it_was_given():
+    plain = named(wrk_environment(["/a", "/b"], threads=1, connections=2))
+    assert plain == {
+        "METHOD": "GET",
+        "STATUS": "200",
+        "FIRST": "0",
+        "PATHS": "/a\n/b",
+        "THREADS": "1",
+        "CONNECTIONS": "2",
+    }
+    given = {"method": "POST", "status": 204, "length": 0, "text": "yes", "first_number": 5, "headers": {"A": "b:c"}}
+    told = {"METHOD": "POST", "STATUS": "204", "LENGTH": "0", "TEXT": "yes", "FIRST": "5", "HEADERS": "A: b:c"}
+    assert named(wrk_environment(["/a"], threads=1, connections=1, **given)).items() >= told.items()
+    k6 = named(k6_environment([URL], rate=1, duration_s=1, vus=1, **given, summary="other.json"))
+    assert k6.items() >= (told | {"RATE": "1.0", "TIMEOUT": "60", "SUMMARY": "other.json"}).items()
