@@ -61,8 +61,6 @@ _PARTIAL = ".partial-"
 _RECEIVED, _REPLACED = ".received-", ".replaced-"
 
 Status = Literal["ok", "failed", "timeout", "aborted"]
-# Folders besides those of cases.
-_NO_CASES = (SESSIONS, LOOKS)
 # An aborted trial says nothing about the system under test (the controller or the connection went away). It is kept
 # as evidence and repeated. The others are results.
 RESULTS: tuple[Status, ...] = ("ok", "failed", "timeout")
@@ -224,9 +222,10 @@ class TrialStore:
     def begin(self, case: str, block: int) -> "PartialTrial":
         """A place for a new trial's files. Others see nothing of it before `commit`."""
         uuid = str(uuid4())
-        folder = self.folder / case / f"{_PARTIAL}{uuid[:8]}"
+        short = uuid[:8]
+        folder = self.folder / case / f"{_PARTIAL}{short}"
         folder.mkdir(parents=True)
-        return PartialTrial(uuid, folder, self.folder / case / f"{block:04d}-{uuid[:8]}")
+        return PartialTrial(uuid, folder, self.folder / case / f"{block:04d}-{short}")
 
     @nothing_collected()
     def trials(self, *, read: bool = False) -> list[StoredTrial]:
@@ -241,7 +240,7 @@ class TrialStore:
         trials = []
         for place in seen:
             # A trial without sums is damaged. Skipping it would have it measured again.
-            if place.partition("/")[0] in _NO_CASES or not trial_of(place):
+            if not trial_of(place):
                 continue
             try:
                 trials.append(reading.trial(place))

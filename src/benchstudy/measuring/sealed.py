@@ -3,6 +3,7 @@
 import os
 import re
 import shutil
+import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -156,7 +157,7 @@ def protect(folder: Path) -> None:
 def make_writable(folder: Path) -> None:
     """Make a folder that is not committed writable again, even if parts of it are read-only."""
     for path in (folder, *(p for p in folder.rglob("*") if p.is_dir() and not p.is_symlink())):
-        path.chmod(0o755)
+        path.chmod(stat.S_IRWXU)
 
 
 def _make_plain(folder: Path) -> None:
