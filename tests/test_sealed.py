@@ -109,7 +109,8 @@ def test_another_file_of_the_same_size_and_time_in_its_place_is_read(store, tria
 
 def test_a_file_that_changed_in_the_moment_it_was_read_is_read_again(store, trial, monkeypatch):
     """The second change is within the same tick of the file system's clock, so nothing distinguishes the two."""
-    (trial / "stdout").touch()
+    for _ in range(2):
+        flip(trial / "stdout")
     then = (trial / "stdout").stat().st_ctime_ns
     monkeypatch.setattr(confirmed, "clock_ns", lambda folder: then)
     assert store.confirm() is None
@@ -126,6 +127,73 @@ def test_added_and_missing_files_are_named_and_a_link_is_no_file(store, trial):
         told = store.confirm()
         for line in ("nicer.txt: added", "stderr: missing", "supervisor.json: a link instead of a file"):
             assert f"{trial.relative_to(store.root)}/{line}" in told
+
+
+def test_a_link_to_nowhere_is_named_and_hides_nothing_else(store, trial):
+    """Sorted by name, it comes before the other file."""
+    (trial / "stderr").unlink()
+    (trial / "stderr").symlink_to("nowhere")
+    flip(trial / "stdout")
+    for _ in range(2):
+        told = store.confirm()
+        assert f"{trial.relative_to(store.root)}/stderr: a link instead of a file" in told
+        assert f"{trial.relative_to(store.root)}/stdout: altered" in told
+    with pytest.raises(CorruptTrial, match="stderr: a link instead of a file; restore the folder from a copy"):
+        TrialStore(store.folder).trials()
+
+
+def test_links_to_the_very_file_are_no_files_either(store, trial):
+    """A link would let the content change without a trace in the folder."""
+    kept = store.root / "kept"
+    (trial / "stdout").rename(kept)
+    (trial / "stdout").symlink_to(kept)
+    assert "stdout: a link instead of a file" in store.confirm()
+    (trial / "files").rename(store.root / "files")
+    (trial / "files").symlink_to(store.root / "files")
+    assert "files/answer of it.json: missing" in store.confirm()
+
+
+def test_forty_files_are_named_and_the_others_are_counted(store, trial):
+    for number in range(40):
+        (trial / f"new{number:02}").touch()
+    told = store.confirm()
+    assert told.count(": added") == 40 and "more" not in told
+    for number in range(40, 43):
+        (trial / f"new{number:02}").touch()
+    lines = store.confirm().splitlines()
+    assert [line.strip() for line in lines[40:42]] == [
+        f"{trial.relative_to(store.root)}/new39: added: SHA256SUMS does not list it",
+        "and 3 more",
+    ]
+    assert lines[42].startswith("Restore altered and missing files")
+    assert lines[43].endswith(f"`benchstudy discard {trial.name[-8:]} --why …`") and len(lines) == 44
+
+
+def test_what_is_lost_whole_cannot_be_measured_again_by_discarding_it(store, trial):
+    shutil.rmtree(trial)
+    told = store.confirm()
+    assert "benchstudy discard" not in told and "If a folder is lost, you can remove session.json" in told
+    others = [path for path in trial.parent.iterdir() if path.name.startswith("0")]
+    flip(others[0] / "stdout")
+    told = store.confirm()
+    assert f"benchstudy discard {others[0].name[-8:]} --why" in told and "If a folder is lost" in told
+
+
+def test_the_memory_begins_where_there_was_no_folder_for_it(store, tmp_path):
+    root = tmp_path / "another"
+    folder = root / store.folder.relative_to(store.root)
+    shutil.copytree(store.folder, folder)
+    until_times_differ(tmp_path, folder)
+    assert not (root / ".benchstudy").exists() and confirmed.doubtful(root, [folder]) != []
+    confirmed.confirm(root, [folder])
+    assert confirmed.doubtful(root, [folder]) == [] and len(store.read) > 10
+
+
+def test_a_store_that_is_not_there_leaves_no_memory(tmp_path):
+    store = paths.family_raw(tmp_path, "s", "t", "fio")
+    confirmed.confirm(tmp_path, [store])
+    assert confirmed.doubtful(tmp_path, [store]) == [] and list(tmp_path.iterdir()) == []
+    assert TrialStore(store).trials() == [] and confirmed.check(tmp_path, store).differences == []
 
 
 def gone(path: Path) -> None:
@@ -165,6 +233,70 @@ def test_a_sum_that_was_altered_with_its_file_is_found_in_session_json(store, tr
     other = sealed.sha256_of(trial / "stdout")
     (trial / "SHA256SUMS").write_text((trial / "SHA256SUMS").read_text().replace(digest, other))
     assert "stdout: SHA256SUMS and session.json do not agree on it" in store.confirm()
+
+
+def test_a_session_whose_record_and_sums_were_altered_together_is_found(store):
+    folder = store.folder / "sessions" / SESSION[:8]
+    record = folder / paths.SESSION_INDEX
+    record.write_text(record.read_text().replace("6.1.0", "6.1.1"))
+    sealed.seal(folder)
+    at = folder.relative_to(store.root)
+    assert f"{at}/session.json: it and {at.parents[1]}/session.json do not agree" in store.confirm()
+
+
+def test_a_discard_that_nobody_listed_is_named(store, trial):
+    short = trial.name[-8:]
+    (store.folder / "discards" / f"{short}.json").write_text('{"uuid": "x"}')
+    told = store.confirm()
+    assert f"discards/{short}.json: was added; remove " in told and "which lists it" in told
+
+
+def test_the_names_and_contents_that_sums_cannot_hold_are_differences(store, trial):
+    sums = (trial / "SHA256SUMS").read_text()
+    assert sealed.sums_in(sums).keys() == {str(p.relative_to(trial)) for p in trial.rglob("*") if p.is_file()} - {
+        "SHA256SUMS"
+    }
+    (trial / "SHA256SUMS").write_text(sums + "not a line of sums\n")
+    told = store.confirm()
+    assert "not a line of sums: missing" in told and "stdout" not in told
+
+
+def test_what_only_an_archive_has_is_counted_and_not_missing(store, trial):
+    before = confirmed.check(store.root, store.folder)
+    assert before.in_archive == 0 and not before.differences
+    sizes = {name: (trial / name).stat().st_size for name in ("stdout", "stderr")}
+    for name in sizes:
+        (trial / name).unlink()
+    (trial / "IN_ARCHIVE").write_text(json.dumps(sizes))
+    until_times_differ(store.index.parent, trial)
+    for read in (False, False, True):
+        checked = confirmed.check(store.root, store.folder, read=read)
+        assert (checked.files, checked.in_archive, checked.differences) == (before.files - 2, 2, [])
+    (trial / "IN_ARCHIVE").write_text("[]")
+    assert [line.partition(": ")[2] for line in confirmed.check(store.root, store.folder).differences] == [
+        "added: SHA256SUMS does not list it",
+        "missing",
+        "missing",
+    ]
+
+
+def test_a_damaged_index_is_told_and_one_that_cannot_be_read_now_is_no_damage(store):
+    index = store.folder / paths.SESSION_INDEX
+    whole = index.read_text()
+    for content in ("{", whole.replace('"trials"', '"trails"'), "[]", whole.replace('"sha256"', '"sha"')):
+        index.write_text(content)
+        (told,) = confirmed.check(store.root, store.folder).differences
+        assert told.startswith(f"{index.relative_to(store.root)}: damaged; ")
+    index.unlink()
+    assert confirmed.check(store.root, store.folder).differences == [], "it can be made again"
+    index.mkdir()
+    assert "Is a directory" in confirmed.check(store.root, store.folder).differences[0]
+
+
+def test_sums_are_added_up_over_stores():
+    total = sealed.Checked(1, 2, ["a"])
+    total += sealed.Checked(10, 20, ["b"])
+    assert total == sealed.Checked(11, 22, ["a", "b"])
 
 
 def test_a_look_is_watched(store):
