@@ -4,20 +4,25 @@ No host is contacted: trials of the family write what the test says, and the ses
 """
 
 import errno
+import itertools
 import json
 import random
+import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import pytest
 
 from benchstudy.hosts.agent import LockLost
-from benchstudy.hosts.remote import ConnectionLost
+from benchstudy.hosts.remote import ConnectionLost, RemoteError
 from benchstudy.measuring import session
-from benchstudy.measuring.raw import StoredTrial, TrialStore
+from benchstudy.measuring.progress import Progress
+from benchstudy.measuring.raw import CommandRecord, CorruptTrial, StoredTrial, ToolRecord, TrialStore
+from benchstudy.measuring.sealed import check_folder
 from benchstudy.measuring.session import (
     OneOfMany,
     Scheduled,
@@ -30,12 +35,29 @@ from benchstudy.measuring.session import (
 )
 from benchstudy.model import interference, paths, registry
 from benchstudy.model.causes import Cause
-from benchstudy.model.errors import TrialFailed
+from benchstudy.model.errors import SessionFailed, TrialFailed
 from benchstudy.model.family import Case, Family, FamilyConfig, Observation, Parsed, ParseError
 from benchstudy.model.metrics import Metric, declare
 from benchstudy.model.study import SessionPlan, parse_study
 
-Happens = float | Exception | Callable[[Path], None]
+
+@dataclass
+class Ran:
+    """What a trial's commands did, and how it ended then."""
+
+    commands: list[CommandRecord]
+    error: Exception | None = None
+
+
+Happens = float | Exception | Callable[[Path], None] | Ran
+
+
+def ran(host: str = "h", boot_id: str = "b", state: str = "exited") -> CommandRecord:
+    return CommandRecord(
+        label="command", role="sut", host=host, argv=["x"], tool=ToolRecord(name="x"), state=state, exit_status=0,
+        signal=None, started="", finished="", duration_s=1.0, stdout_truncated=False, stderr_truncated=False,
+        boot_id=boot_id, load_before=None, load_after=None, clock_offset_s=None,
+    )  # fmt: skip
 
 
 class WrittenConfig(FamilyConfig):
@@ -57,11 +79,17 @@ class Written(Family):
     def run(self, case, trial) -> None:
         left = self.happens.get((case.levels["case"], trial.block))
         what = left.pop(0) if left else 1.0
+        if isinstance(what, Ran):
+            trial.commands += what.commands
+            what = what.error or 1.0
         if isinstance(what, BaseException):
             raise what
         (trial.files / "stdout").write_text("1.0" if callable(what) else str(what))
         if callable(what):
             what(trial.files)
+
+    def notes(self, files) -> dict[str, Any]:
+        return {"words": len((files / "stdout").read_text())}
 
     def parse(self, case_levels, files) -> Parsed:
         value = float((files / "stdout").read_text())
@@ -173,6 +201,134 @@ def test_an_index_holds_as_long_as_it_is_of_this_plan_and_of_these_discards(lab)
     assert not is_held(lab.root, plan)
 
 
+def test_an_index_is_of_everything_that_there_is(lab):
+    lab.hold(lab.plan("b"))
+    index = lab.hold(lab.plan("a", "b", blocks=4))
+    assert (index["study"], index["target"], index["family"], index["schema_version"]) == ("s", "t", "written", 1)
+    assert [entry["path"] for entry in index["trials"]] == [
+        f"{trial.folder.parent.name}/{trial.folder.name}" for trial in lab.store.trials()
+    ]
+    for entry in index["trials"]:
+        (trial,) = (trial for trial in lab.store.trials() if trial.record.uuid == entry["uuid"])
+        listed = {(file["name"], file["size"], file["sha256"]) for file in entry["files"]}
+        assert listed == set(map(tuple, trial.files)) and trial.record.verified == {"words": 3}
+        assert entry["session"] in {held["uuid"] for held in index["sessions"]}
+    first, second = index["sessions"]
+    assert first["started"] < second["started"] and first["finished"] >= first["started"]
+    families = [held["declared"]["families"]["written"] for held in (first, second)]
+    assert [family["cases"] for family in families] == [["b"], ["a", "b"]], "what only this family has is declared too"
+    assert index["stopping"] is None and index["given_up"] == index["discarded"] == []
+    for held in index["sessions"]:
+        folder = lab.store.folder / "sessions" / held["uuid"][:8]
+        assert json.loads((folder / "session.json").read_text()) == held
+        assert not check_folder("", folder).differences
+
+
+def test_no_index_means_that_no_session_was_held(lab):
+    plan = lab.plan("a")
+    lab.hold(plan)
+    lab.store.forget_index()
+    assert not is_held(lab.root, plan)
+    assert lab.hold(plan)["problem"] is None and is_held(lab.root, plan) and lab.connections == [1]
+
+
+@pytest.mark.parametrize("content", ["[1]", "{", '{"uuid": "x"}', '{"uuid": 3, "started": "x"}', "7"])
+def test_a_damaged_record_of_a_session_is_named(lab, content):
+    lab.hold(lab.plan("a"))
+    (path,) = lab.store.folder.glob("sessions/*/session.json")
+    path.chmod(0o644)
+    path.write_text(content)
+    with pytest.raises(CorruptTrial, match=r"session\.json: damaged: not the record of a session"):
+        lab.hold(lab.plan("a"))
+
+
+def test_what_a_tool_says_in_no_unicode_is_kept_in_the_index(lab, monkeypatch):
+    def refuse(self, stack):
+        raise SessionFailed("no such host: \udcff")
+
+    monkeypatch.setattr(session._Session, "_connect", refuse)
+    assert lab.hold(lab.plan("a"))["problem"] == "no such host: \udcff"
+
+
+def test_what_was_announced_is_what_was_done(lab, monkeypatch):
+    """Trials and blocks, also when some are repeated, given up, or asked for by a look."""
+    announced, begun, results = [], [], []
+
+    class Heard(Progress):
+        def begin(self, total: int, adopted: int, *, blocks: int) -> None:
+            announced.append((total, blocks, adopted))
+            super().begin(total, adopted, blocks=blocks)
+
+        def extend(self, more: int, *, blocks: int) -> None:
+            announced.append((more, blocks, 0))
+            super().extend(more, blocks=blocks)
+
+        def trial_finished(self, block: int, case: str, status: str, cause: str | None, duration_s: float) -> None:
+            begun.append(block)
+            results.append(status != "aborted")
+            super().trial_finished(block, case, status, cause, duration_s)
+
+    def added_up(plan: SessionPlan) -> tuple[int, int, int]:
+        for heard in (announced, begun, results):
+            heard.clear()
+        assert lab.hold(plan)["problem"] is None
+        total, blocks, adopted = map(sum, zip(*announced, strict=True))
+        assert total == sum(results) and blocks == len(set(begun))
+        return total, blocks, adopted
+
+    monkeypatch.setattr(session, "Progress", Heard)
+    assert added_up(lab.plan("a", "b", study="plain")) == (6, 3, 0)
+    assert added_up(lab.plan("a", "b", "c", study="plain", blocks=4)) == (6, 4, 6)
+    lab.happens |= {("a", 1): [beside(0.5), beside(0.0)], ("b", 2): [beside(0.5)] * 2 + [beside(0.0)]}
+    repeat = {"limit": "5 %", "then": "repeat", "at_most": 2}
+    assert added_up(lab.plan("a", "b", study="disturbed", disturbance=repeat)) == (9, 3, 0)
+    lab.happens |= {("a", block): [TrialFailed("no such file")] for block in (1, 2)}
+    assert added_up(lab.plan("a", "b", study="given-up", blocks=4, give_up_after=2)) == (6, 4, 0)
+    lab.happens |= {("a", block): [1.0 + block % 2] for block in range(1, 10)}
+    assert added_up(lab.plan("a", "b", study="adaptive", **UNTIL)) == (18, 9, 0)
+
+
+# -- looks ---------------------------------------------------------------------------------------------------------
+
+UNTIL = {"blocks": {"min": 6, "max": 9}, "until": "5 %"}
+
+
+def test_an_adaptive_session_goes_on_until_each_case_is_known_or_there_are_no_more_blocks(lab):
+    # Case a takes 1 s or 2 s, which no number of blocks makes precise; case b always takes 1 s.
+    lab.happens |= {("a", block): [1.0 + block % 2] for block in range(1, 10)}
+    plan = lab.plan("a", "b", **UNTIL)
+    stopping = lab.hold(plan)["stopping"]
+    assert [look["blocks"] for look in stopping["looks"]] == [6, 9] and stopping["blocks"] == 9
+    assert stopping["reached"] is False and len(lab.measured) == 18
+    assert stopping["verdict"].startswith("after 9 blocks 1 of 2 cases are not known to ±5 %")
+    precision = {known["case"]: known["precision"] for known in stopping["known"]}
+    assert precision["case=b"] == 0 and precision["case=a"] > 0.05
+    assert is_held(lab.root, plan) and lab.hold(plan)["stopping"] == stopping, "no look is taken again"
+
+
+def test_an_adaptive_session_ends_at_the_first_look_that_is_enough(lab):
+    plan = lab.plan("b", **UNTIL)
+    said: list[str] = []
+    assert [block for _, block, _ in names(missing_trials(plan, lab.store, [], said.append))] == [1, 2, 3, 4, 5, 6]
+    stopping = lab.hold(plan)["stopping"]
+    assert (stopping["blocks"], stopping["reached"], len(lab.measured)) == (6, True, 6)
+    assert missing_trials(plan, lab.store, lab.store.trials(), said.append) == [] == said
+    # Without its look, the same trials are not yet enough, and a look is taken if that is allowed.
+    shutil.rmtree(lab.store.folder / "looks")
+    assert missing_trials(plan, lab.store, lab.store.trials(), said.append, may_look=False) == [] == said
+    assert not (lab.store.folder / "looks").exists()
+    assert missing_trials(plan, lab.store, lab.store.trials(), said.append) == []
+    assert len(said) == 1 and said[0].startswith("after 6 blocks every case is known to ±5 %")
+    assert len(lab.store.looks()) == 1
+
+
+def test_an_adaptive_study_whose_case_is_described_anew_has_looked_at_nothing(lab):
+    lab.hold(lab.plan("b", **UNTIL))
+    index = lab.hold(lab.plan("b", words="otherwise", **UNTIL))
+    assert "describes this case differently" in index["problem"] and not is_held(lab.root, lab.plan("b", **UNTIL))
+    assert (index["stopping"]["looks"], index["stopping"]["verdict"]) == ([], None)
+
+
 # -- what counts -------------------------------------------------------------------------------------------------
 
 
@@ -198,6 +354,28 @@ def test_a_case_that_is_described_anew_stops_the_session_and_says_what_changed(l
     assert len(adopt(lab.plan("a", words="otherwise"), imported, set())) == 3, "it is what somebody else ran"
 
 
+def test_the_only_result_of_a_case_is_taken_without_reading_its_files(lab):
+    """Ten thousand trials are adopted before a session begins."""
+    lab.happens[("a", 1)] = [beside(0.5)]
+    lab.hold(plan := lab.plan("a", blocks=1))
+    trials = lab.store.trials()
+    shutil.rmtree(trials[0].folder)
+    assert adopt(plan, trials, set()) == {("case=a", 1): trials[0]}
+
+
+def test_of_several_disturbed_results_the_first_counts_and_nothing_replaces_it(lab):
+    lab.happens[("a", 1)] = [beside(0.5), beside(0.6)]
+    plan = lab.plan("a", blocks=1, disturbance={"limit": "5 %", "then": "repeat", "at_most": 1})
+    lab.hold(plan)
+    first, second = lab.store.trials()
+    assert adopt(plan, [first, second], set()) == {("case=a", 1): first}
+    assert set_aside(plan, [first, second], set()) == {second.record.uuid: first.record.uuid}
+    assert missing_trials(plan, lab.store, [first, second], print) == []
+    assert [s.block for s in missing_trials(plan, lab.store, [first], print)] == [1]
+    marked = lab.plan("a", blocks=1, disturbance={"limit": "5 %"})
+    assert missing_trials(marked, lab.store, [first], print) == [], "it is only marked"
+
+
 # -- trials without a result --------------------------------------------------------------------------------------
 
 
@@ -218,6 +396,32 @@ def test_trials_that_were_aborted_twice_are_named_five_at_most(lab, count, told)
     assert problem.startswith(f"{count} trials were aborted twice and have no result: case=a in block 1")
     assert problem.endswith(told) and problem.count("case=a") == min(count, 5)
     assert not is_held(lab.root, lab.plan("a", blocks=7))
+
+
+@pytest.mark.parametrize(
+    ("what", "status", "cause", "words"),
+    [
+        (Ran([ran(state="timeout")], TrialFailed("x")), "timeout", Cause.TOLD, "x"),
+        (Ran([ran(), ran(state="exited")], TrialFailed("x")), "failed", Cause.TOLD, "x"),
+        (Ran([ran(), ran(state="lost")], TrialFailed("x")), "aborted", Cause.TOLD, "x"),
+        (Ran([ran(state="timeout"), ran(state="stopped")], TrialFailed("x")), "aborted", Cause.TOLD, "x"),
+        (Ran([ran(state="lease-expired")], ParseError("x")), "aborted", Cause.PARSE, "x"),
+        (Ran([ran(), ran(boot_id="c")]), "aborted", Cause.HOST_RESTARTED, "the host was restarted during the trial"),
+        (Ran([ran(), ran("other", "c"), ran()]), "ok", None, None),
+        (Ran([ran(), ran("other", "c"), ran("other", "d")]), "ok", None, None),  # only that of the first is measured
+        (Ran([ran(), ran(boot_id="c"), ran("other")]), "aborted", Cause.HOST_RESTARTED, "the host was restarted"),
+        (RemoteError("files arrived damaged"), "aborted", Cause.CONNECTION, "files arrived damaged"),
+        (OSError("no disk's"), "aborted", Cause.INTERNAL, "internal error: OSError: no disk's"),
+    ],
+)
+def test_how_a_trial_ended_follows_from_what_its_commands_did(lab, what, status, cause, words):
+    lab.happens[("a", 1)] = [what]
+    index = lab.hold(lab.plan("a", blocks=1))
+    first = min(lab.store.trials(), key=lambda trial: trial.record.finished).record
+    assert (first.status, first.failure and first.failure.cause) == (status, cause)
+    assert first.cause == words or first.cause.startswith(words)
+    assert [command.state for command in first.commands] == [c.state for c in getattr(what, "commands", [])]
+    assert index["problem"] is None and len(index["trials"]) == (2 if status == "aborted" else 1)
 
 
 def test_a_case_that_fails_twice_in_the_same_way_is_given_up(lab):
@@ -272,6 +476,60 @@ def test_a_full_disk_and_ctrl_c_end_it_and_what_was_measured_stays(lab, error, c
     assert (ok.record.block, aborted.record.status) == (1, "aborted") and aborted.record.cause.startswith(cause)
     assert not lab.store.index.exists()
     assert lab.hold(lab.plan("a"))["problem"] is None
+
+
+class Clock:
+    """Waits take no time, and the clock says that they did."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch):
+        self.now_s, self.waited, self.then = 1000.0, 0, lambda: None
+        monkeypatch.setattr(session, "time", SimpleNamespace(monotonic=lambda: self.now_s))
+        monkeypatch.setattr(session.interrupts, "pause", self.pause)
+
+    def pause(self, duration_s: float) -> None:
+        self.now_s += duration_s
+        self.waited += 1
+        self.then()
+
+
+def test_another_session_is_waited_for_until_its_lease_must_have_ended_twice(lab, monkeypatch, caplog):
+    plan, clock = lab.plan("a", thresholds={"lease": "20s"}), Clock(monkeypatch)
+    caplog.set_level("INFO", "benchstudy")
+    with (
+        lab.store.exclusive(),
+        pytest.raises(SessionFailed, match="another session is writing here"),
+    ):
+        lab.hold(plan)
+    assert 1040 <= clock.now_s < 1041 and clock.waited > 20
+    assert caplog.text.count("written on t: waiting for another session of it to end") == 1
+
+
+def test_a_session_begins_as_soon_as_another_one_has_ended(lab, monkeypatch):
+    clock, other = Clock(monkeypatch), lab.store.exclusive()
+    other.__enter__()
+    steps = itertools.count(1)
+    clock.then = lambda: other.__exit__(None, None, None) if next(steps) == 3 else None
+    assert lab.hold(lab.plan("a"))["problem"] is None and clock.waited == 3
+
+
+def test_a_host_is_described_before_and_after_a_session(lab, monkeypatch):
+    answers = iter([{"cpus_allowed": 2}, {"cpus_allowed": 1}, {"cpus_allowed": 1}, ConnectionLost("h: gone")])
+
+    def facts() -> Any:
+        answer = next(answers)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    host = SimpleNamespace(agent=SimpleNamespace(facts=facts), remote=SimpleNamespace(name="h"))
+    monkeypatch.setattr(session._Session, "_connect", lambda self, stack: {"h": host})
+    (first,) = lab.hold(lab.plan("a", blocks=1))["sessions"]
+    assert (first["hosts"]["h"]["before"], first["hosts"]["h"]["after"]) == ({"cpus_allowed": 2}, {"cpus_allowed": 1})
+    assert "cpus_allowed" in json.dumps(first["hosts"]["h"]["diff"]) and first["events"] == []
+    _, second = lab.hold(lab.plan("a", blocks=2))["sessions"]
+    assert (second["hosts"]["h"]["before"], second["hosts"]["h"]["after"]) == ({"cpus_allowed": 1}, None)
+    (event,) = second["events"]
+    assert event.endswith("h: the environment after the session is unknown: h: gone")
 
 
 # -- others on the host ----------------------------------------------------------------------------------------------
