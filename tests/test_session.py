@@ -33,6 +33,7 @@ from benchstudy.measuring.session import (
     schedule,
     set_aside,
 )
+from benchstudy.measuring.sessionrecord import SessionRecord
 from benchstudy.model import interference, paths, registry
 from benchstudy.model.causes import Cause
 from benchstudy.model.errors import SessionFailed, TrialFailed
@@ -530,6 +531,72 @@ def test_a_host_is_described_before_and_after_a_session(lab, monkeypatch):
     assert (second["hosts"]["h"]["before"], second["hosts"]["h"]["after"]) == ({"cpus_allowed": 1}, None)
     (event,) = second["events"]
     assert event.endswith("h: the environment after the session is unknown: h: gone")
+
+
+# -- the record of a session -----------------------------------------------------------------------------------------
+
+
+def on_disk(record: SessionRecord) -> dict[str, Any] | None:
+    path = record.folder / "session.json"
+    return json.loads(path.read_text()) if path.exists() else None
+
+
+def test_a_record_is_on_disk_from_the_beginning_and_has_every_event(lab):
+    record = SessionRecord(lab.store.folder, "01234567-89ab", lab.plan("a"), "1" * 64)
+    record.event("before there was a host")
+    assert on_disk(record) is None
+    record.begin({"h": {"cpus_allowed": 2}, "other": {}})
+    begun = on_disk(record)
+    assert [event.partition(" ")[2] for event in begun["events"]] == ["before there was a host"]
+    assert (begun["uuid"], begun["seed"], begun["instrument"]) == ("01234567-89ab", 7, "1" * 64)
+    assert begun["hosts"]["h"] == {"before": {"cpus_allowed": 2}, "after": None, "diff": begun["hosts"]["h"]["diff"]}
+    assert begun["started"] <= begun["finished"] and "measure" not in begun["declared"]
+    record.event("something happened")
+    assert len(on_disk(record)["events"]) == 2
+    record.end({"h": {"cpus_allowed": 2}, "other": None})
+    final = lab.store.folder / "sessions" / "01234567"
+    ended = (final / "session.json").read_text()
+    assert json.loads(ended)["hosts"]["h"]["after"] == {"cpus_allowed": 2} and not record.folder.exists()
+    assert json.loads(ended)["hosts"]["h"]["diff"] == [] and not check_folder("", final).differences
+    record.event("a thread that outlives it")
+    record.save()
+    assert (final / "session.json").read_text() == ended
+
+
+def test_a_killed_session_is_sealed_by_the_next_one_and_told_once(lab):
+    record = SessionRecord(lab.store.folder, "01234567-89ab", lab.plan("a"), "1" * 64)
+    record.begin({"h": {}})
+    last = on_disk(record)["finished"]
+    kept, partial = lab.store.folder / "sessions" / "01234567", record.folder
+    killed = f"{last} its controller was killed: what follows is not known"
+    (partial / ".session.json.host-123").write_text("half")
+    (partial / "service.log").write_text("a log")
+    for _ in range(2):
+        with lab.store.exclusive():
+            pass
+        assert json.loads((kept / "session.json").read_text())["events"] == [killed]
+        assert {path.name for path in kept.iterdir()} == {"session.json", "service.log", "SHA256SUMS"}
+        assert not check_folder("", kept).differences
+        partial.exists() or kept.rename(partial)  # as if it was killed again, between sealing and renaming
+    (partial / "session.json").chmod(0o644)
+    (partial / "session.json").write_text(
+        json.dumps({**json.loads((partial / "session.json").read_text()), "events": ["x"]})
+    )
+    with lab.store.exclusive():
+        pass
+    assert json.loads((kept / "session.json").read_text())["events"] == ["x", killed]
+
+
+@pytest.mark.parametrize(
+    "content", [None, "", "{", "[]", "7", '{"events": [], "finished": "x"}', '{"events": 7, "uuid": "x"}']
+)
+def test_a_session_that_left_no_record_is_removed(lab, content):
+    record = SessionRecord(lab.store.folder, "01234567-89ab", lab.plan("a"), "1" * 64)
+    if content is not None:
+        (record.folder / "session.json").write_text(content)
+    with lab.store.exclusive():
+        pass
+    assert list((lab.store.folder / "sessions").iterdir()) == []
 
 
 # -- others on the host ----------------------------------------------------------------------------------------------
