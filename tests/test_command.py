@@ -521,6 +521,28 @@ def test_a_figure_that_is_not_there_is_told_with_the_searched_text(metric, text,
 
 
 @pytest.mark.parametrize(
+    ("regex", "text", "value"),
+    [
+        (r"took (\d+) of ", "took 12 of 15", 12),  # digits after the whole match are not of its figure
+        (r"took (\d+)", "took 12,5", 12),
+        (r"took (\d+)", "took 12.", 12),
+        (r"took (\d+)", "took 12,3456", 12),
+        (r"took (\d+)", "took 12e", 12),
+        (r"took ([\d,]+)", "took 1,250,000", 1_250_000),
+        (r"took ([\d,.+-]+)", "took -1,250.5", -1250.5),
+    ],
+)
+def test_a_figure_ends_where_its_number_does(regex, text, value):
+    assert figure("m", OwnMetric.model_validate({"regex": regex}), text, "it") == value
+
+
+@pytest.mark.parametrize("rest", ["5", ".5", ",500", "e3", "E-3"])
+def test_a_figure_that_ends_within_a_number_is_told(rest):
+    with pytest.raises(ParseError, match=f"the group ends within a number: '12{re.escape(rest)}'"):
+        figure("m", OwnMetric.model_validate({"regex": r"took (\d\d)"}), f"took 12{rest}", "it")
+
+
+@pytest.mark.parametrize(
     ("take", "value"), [("first", 4), ("last", 9), ("sum", 15), ("mean", 5), ("min", 2), ("max", 9)]
 )
 def test_one_of_several_figures_is_taken_as_the_study_says(take, value):

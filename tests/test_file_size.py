@@ -17,7 +17,7 @@ from file_size_study import file_size_study, measure, trials_by_case
 from pydantic import ValidationError
 from sshd_hosts import SshdHost
 
-from benchstudy.families.file_size.parse import parse_trial
+from benchstudy.families.file_size.parse import note_trial, parse_trial
 from benchstudy.measuring.raw import StoredTrial
 from benchstudy.model import registry
 from benchstudy.model.errors import StudyError
@@ -364,6 +364,76 @@ def test_an_answer_that_cannot_be_is_no_result(tmp_path: Path, edit: Callable, t
     edit(answer)
     with pytest.raises(ParseError, match=told):
         parsed(tmp_path, answer, "1MB")
+
+
+@pytest.fixture
+def clients(tmp_path: Path) -> Callable[..., Path]:
+    """A trial of several clients that began one after another, each with its answer."""
+
+    def made(*answers: Mapping[str, Any], apart_s: float = 0.5) -> Path:
+        began = []
+        for number, answer in enumerate(answers, start=1):
+            folder = tmp_path / "load" / str(number)
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / "stdout").write_text(json.dumps(answer))
+            clock = {"start_s": 100 + apart_s * (number - 1), "end_s": 110.0, "offset_s": 0.0, "uncertainty_s": 0.001}
+            began.append({"client": number, "role": f"load-{number}", "host": f"l{number}", **clock})
+        (tmp_path / "load" / "clients.json").write_text(json.dumps({"schema": 1, "clients": began}))
+        return tmp_path
+
+    return made
+
+
+def test_clients_add_up_and_their_times_are_of_all_operations(clients: Callable[..., Path]) -> None:
+    one, other = captured("local-read-cold"), captured("local-read-cold")
+    other["operations"] = [{**operation, "transfer_ns": 10**7} for operation in other["operations"][:5]]
+    other["request"]["operations"] = 5
+    one["operations"][3]["cached_before"], other["operations"][0]["cached_before"] = 0.25, 0.5
+    found = parse_trial({"size": "1MB", "cache": "cold", "clients": "2"}, clients(one, other))
+    values = {o.metric: (o.value, o.unit) for o in found.observations}
+    durations = [sum(o[part] for part in PARTS) / 1e9 for answer in (one, other) for o in answer["operations"]]
+    assert values["operations"] == (15, "1") and values["cached_before"] == (0.5, "1"), "the least cold of all"
+    assert values["duration"] == (pytest.approx(statistics.fmean(durations)), "s")
+    assert values["throughput"] == (pytest.approx(10**7 / sum(durations[:10]) + 5 * 10**6 / sum(durations[10:])), "B/s")
+    transfers = [o["transfer_ns"] / 1e9 for answer in (one, other) for o in answer["operations"]]
+    assert values["transfer"] == (pytest.approx(statistics.fmean(transfers)), "s")
+    fetched = [o["device_read_bytes"] for answer in (one, other) for o in answer["operations"]]
+    assert values["device_read"] == (pytest.approx(statistics.fmean(fetched)), "B")
+    assert values["client_skew"] == (0.5, "s") and values["client_skew_share"] == (pytest.approx(0.5 / 9.5), "1")
+    assert [row["operation"] for row in found.series["operations"]] == list(range(15))
+    assert found.series["operations"][12]["transfer_s"] == 0.01
+    each = {(row["client"], row["metric"]): row["value"] for row in found.series["clients"]}
+    assert (each[1, "operations"], each[2, "operations"], each[2, "began"]) == (10, 5, 0.5)
+    (problem,) = note_trial(clients(one, other))["problems"]
+    assert problem.startswith("skew: the clients started 0.500 s apart")
+    assert note_trial(clients(one, other, apart_s=0.01)) == {"problems": []}
+
+
+def test_the_worst_proof_of_a_warm_cache_is_the_least_of_all_clients(clients: Callable[..., Path]) -> None:
+    answers = [captured("local-read-cold") for _ in range(2)]
+    for answer, share in zip(answers, (1.0, 0.75), strict=True):
+        answer["request"]["cache"] = "warm"
+        for operation in answer["operations"]:
+            operation["cached_before"] = share
+    for cache, worst in (("warm", 0.75), ("cold", 1.0)):
+        found = parse_trial({"size": "1MB", "cache": cache, "clients": "2"}, clients(*answers))
+        assert [o.value for o in found.observations if o.metric == "cached_before"] == [worst]
+
+
+def test_errors_of_clients_keep_the_operation_that_they_belong_to(clients: Callable[..., Path]) -> None:
+    one, other = captured("s3-read"), captured("s3-read")
+    error = {"operation": 2, "attempt": 1, "kind": "status", "status": 503, "duration_s": 0.5}
+    one["errors"], other["errors"] = [error], [error, error | {"operation": None}]
+    found = parse_trial({"size": "100KB", "clients": "2"}, clients(one, other))
+    values = {o.metric: o.value for o in found.observations}
+    assert (values["errors"], values["attempts"], values["operations"]) == (2, 20, 20)
+    assert [row["operation"] for row in found.series["errors"]] == [2, 12, None]
+    assert values["first_byte"] == pytest.approx(mean(one, "first_byte_ns"), rel=1e-12)
+
+
+def test_a_single_client_has_nothing_to_note(tmp_path: Path) -> None:
+    (tmp_path / "stdout").write_text(json.dumps(captured("local-write")))
+    assert note_trial(tmp_path) == {}
 
 
 def request_of(folder: Path, **changed: Any) -> str:

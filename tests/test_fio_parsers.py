@@ -14,9 +14,12 @@ import polars as pl
 import pytest
 
 from benchstudy.families.fio import fio_printed, fio_text
+from benchstudy.families.fio.config import Directory
 from benchstudy.families.fio.fio_json import parse_fio_json, split_fio_json
 from benchstudy.families.fio.fio_result import MIN_OPERATIONS, Bin, Direction, FioJob, FioRun, Latency, observe
 from benchstudy.families.fio.fio_text import parse_fio_text, split_fio_text
+from benchstudy.families.fio.parse import note_trial, parse_trial
+from benchstudy.families.fio.place import unusable
 from benchstudy.families.fio.small_files import parse_no_fork, parse_shell_loop
 from benchstudy.model.family import Parsed, ParseError
 from benchstudy.statistics import stats
@@ -383,6 +386,77 @@ def test_several_texts_are_cut_where_the_next_run_begins():
     assert [parse_fio_text(part).version for part in parts] == ["fio-2.2.10", "fio-3.33"]
 
 
+def test_parts_of_an_output_cannot_be_of_another_run():
+    """Documents at intervals have the same jobs; each begins before the one before it was written."""
+
+    def named(name: str, ios: int, group: int = 0, **options: str) -> str:
+        def edit(document):
+            (job,) = document["jobs"]
+            job |= {"jobname": name, "groupid": group, "job options": {**job["job options"], **options}}
+            job["write"] = {"total_ios": 0, "io_bytes": 0}
+            values, runtime, size = job["read"], 2000, 4096 * ios
+            values |= {
+                "runtime": runtime,
+                "total_ios": ios,
+                "io_bytes": size,
+                "io_kbytes": size // 1024,
+                "iops": 1000 * ios / runtime,
+            }
+            values |= {"bw_bytes": 1000 * size // runtime, "bw": 1000 * size // runtime // 1024}
+
+        return edited("fio-3.33-latency-plus.json", edit)
+
+    assert parse_fio_json(named("a", 10) + "\n" + named("a", 20)).jobs[0].directions["read"].ios == 20
+    assert parse_fio_json(named("a", 10) + "\n" + named("a", 10)).jobs[0].directions["read"].ios == 10
+    for one, other in (
+        (named("a", 10), named("b", 20)),
+        (named("b", 10), named("a", 20)),
+        (named("a", 10), named("a", 20, group=1)),
+        (named("a", 10, bs="8k"), named("a", 20, bs="4k")),
+        (named("a", 10, bs="4k"), named("a", 20, bs="8k")),
+        (named("a", 20), named("a", 10)),
+    ):
+        with pytest.raises(ParseError, match="several runs of fio are in one text, of 2 documents"):
+            parse_fio_json(f"{one}\n{other}")
+        assert len(split_fio_json(f"{one}\n{other}")) == 2
+
+
+def test_when_a_document_was_written_is_in_seconds():
+    """Versions before 2.17 write no milliseconds."""
+    assert parse_fio_json(text("fio-3.33-latency-plus.json")).ended == 1_795_201_707.212
+    assert parse_fio_json(text("fio-2.2.10-constructed.json")).ended == 1_549_129_210
+    untold = edited("fio-2.2.10-constructed.json", lambda d: d.pop("timestamp"))
+    assert parse_fio_json(untold).ended is None
+    with pytest.raises(ParseError, match="none says when it was written: split them"):
+        parse_fio_json(f"{untold}\n{untold}")
+
+
+def test_every_figure_of_a_document_is_observed():
+    found = from_json("fio-3.33-latency-plus.json")
+    printed = {
+        "read_bytes": 50_282_496, "read_runtime": 0.161, "read_ios": 12_276, "read_iops": 76_248.447205,
+        "read_bandwidth": 312_313_639, "write_bytes": 16_826_368, "write_iops": 25_515.52795,
+        "read_slat_mean": 2408.755947e-9, "read_slat_stddev": 4272.149561e-9, "read_slat_min": 1178e-9,
+        "read_slat_max": 91_617e-9, "read_clat_mean": 599_521.489003e-9, "read_clat_stddev": 101_541.004087e-9,
+        "read_clat_min": 128_767e-9, "read_clat_max": 1_277_503e-9, "read_lat_mean": 601_930.244949e-9,
+        "write_lat_max": 1_371_940e-9, "cpu_user": 0.03125, "cpu_system": 0.3125, "io_errors": 0,
+        "read_short_ios": 0, "read_dropped_ios": 0,
+    }  # fmt: skip
+    assert {name: found[name] for name in printed} == pytest.approx(printed, rel=1e-8)
+
+
+@pytest.mark.parametrize(("unit", "per_second"), [("nsec", 1e9), ("usec", 1e6), ("msec", 1e3)])
+def test_latencies_of_text_are_in_the_unit_that_it_names(unit: str, per_second: float):
+    page = text("fio-3.33-latency.txt").replace(
+        "clat (usec): min=100, max=3141", f"clat ({unit}): min=100, max=3141", 1
+    )
+    page = page.replace("clat percentiles (usec)", f"clat percentiles ({unit})", 1)
+    found = values(observe(parse_fio_text(page)))
+    times = [found[f"read_clat_{name}"] for name in ("min", "max", "mean", "stddev", "p50", "p99")]
+    assert times == pytest.approx([n / per_second for n in (100, 3141, 630.45, 228.19, 611, 2073)])
+    assert found["write_clat_p99"] == pytest.approx(2114e-6) and found["read_slat_max"] == pytest.approx(324_514e-9)
+
+
 # --- histograms ---------------------------------------------------------------------------------------------
 
 
@@ -559,6 +633,87 @@ def test_a_later_document_is_of_the_same_run_when_it_began_before_the_first_was_
         assert split_fio_json(f"x{first}\n{second}\n") == [f"x{first}", f"\n{second}\n"]
     with pytest.raises(ParseError, match="several runs"):
         parse_fio_json(f"{second}\n{first}")
+
+
+# --- several clients ----------------------------------------------------------------------------------------
+
+
+CAPTURED = ("fio-3.33-latency-plus.json", "fio-3.33-two-jobs-plus.json")
+
+
+@pytest.fixture
+def loaded(tmp_path: Path) -> Path:
+    """A trial of two clients; the second began half a second after the first."""
+    clients = []
+    for number, name in enumerate(CAPTURED, start=1):
+        folder = tmp_path / "load" / str(number) / "files"
+        folder.mkdir(parents=True)
+        (folder / "fio.json").write_text(text(name))
+        clock = {"start_s": 100 + number / 2, "end_s": 110.0, "offset_s": 0.0, "uncertainty_s": 0.001}
+        clients.append({"client": number, "role": f"load-{number}", "host": f"l{number}", **clock})
+    (tmp_path / "load" / "clients.json").write_text(json.dumps({"schema": 1, "clients": clients}))
+    return tmp_path
+
+
+def test_clients_are_one_sample_of_all_their_operations(loaded: Path):
+    parsed = parse_trial({"test": "x", "job": "y", "clients": "2"}, loaded)
+    found = values(parsed)
+    jobs = [job for name in CAPTURED for job in json.loads(text(name))["jobs"]]
+    assert found["read_iops"] == pytest.approx(76_248.447205 + 19_692.307692 + 20_078.431373)
+    assert found["write_iops"] == pytest.approx(25_515.52795)
+    assert (found["read_ios"], found["read_bytes"]) == (12_276 + 1024 + 1024, 50_282_496 + 2 * 4_194_304)
+    assert found["read_clat_min"] == 346e-9 and found["read_clat_max"] == 1_277_503e-9
+    times = [job["read"]["clat_ns"] for job in jobs]
+    assert found["read_clat_mean"] == pytest.approx(sum(t["N"] * t["mean"] for t in times) / 14_324 / 1e9)
+    counts = pl.DataFrame(parsed.series["latency_histogram"]).filter(op="read", kind="clat")["count"]
+    assert counts.sum() == 14_324
+    # The busiest client's, because a limit is one host's.
+    assert found["cpu_system"] == pytest.approx(0.3125) and found["cpu_user"] == pytest.approx(0.05)
+    # Of the shortest run, 0.052 s, they loaded none together.
+    assert found["client_skew"] == 0.5 and found["client_skew_share"] == pytest.approx(0.5 / 0.052)
+    assert found["client_clocks"] == pytest.approx(0.002)
+    each = {(row["client"], row["metric"]): row["value"] for row in parsed.series["clients"]}
+    assert (each[1, "read_ios"], each[2, "read_ios"], each[2, "began"]) == (12_276, 2048, 0.5)
+    (problem,) = note_trial(loaded)["problems"]
+    assert problem.startswith("skew: the clients started 0.500 s apart")
+
+
+def test_a_single_client_has_nothing_to_note_and_no_output_is_no_result(tmp_path: Path):
+    assert note_trial(tmp_path) == {}
+    with pytest.raises(ParseError, match=r"neither fio\.json nor fio\.txt is there"):
+        parse_trial({"test": "x", "job": "y"}, tmp_path)
+    (tmp_path / "fio.txt").write_text(text("fio-3.33-latency.txt"))
+    assert values(parse_trial({"test": "x", "job": "y"}, tmp_path))["read_ios"] == 12_276
+    (tmp_path / "fio.json").write_text(text("fio-3.33-stonewall.json"))
+    groups = parse_fio_json(text("fio-3.33-stonewall.json")).groups
+    for group in groups:
+        (tmp_path / "part.json").write_text(json.dumps({"group": group}))
+        assert values(parse_trial({"test": "x", "job": "y"}, tmp_path))
+    assert len(groups) > 1
+
+
+# --- its folder ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        ({}, None),
+        ({"free_bytes": 4096}, None),
+        ({"free_bytes": 4095}, "has 4095 bytes free, but the test needs 4096: free some, or lower the size"),
+        ({"exists": False}, "does not exist: mount or create it first"),
+        ({"is_dir": False}, "is not a directory"),
+        ({"writable": False}, "is not writable for the user of this host"),
+        ({"fs_type": "tmpfs"}, "is on a tmpfs file system (mounted at /), and the study expects ext4"),
+        ({"fs_type": "tmpfs", "is_dir": False}, "is not a directory"),
+    ],
+)
+def test_a_folder_that_cannot_be_measured_says_why(changed, told):
+    directory = Directory(name="d", path="/srv", expect_fs=["ext4"])
+    info = {"exists": True, "is_dir": True, "fs_type": "ext4", "mount_point": "/", "writable": True, "free_bytes": 9999}
+    for path in (None, "/srv/filled-in"):
+        why = unusable(directory, info | changed, 4096, path)
+        assert why is None if told is None else why.startswith(f"{path or '/srv'} {told}")
 
 
 # --- the small-file test ------------------------------------------------------------------------------------

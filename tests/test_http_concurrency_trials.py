@@ -7,7 +7,7 @@ import gzip
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from benchstudy.families.http_concurrency.config import Expect, Generator
 from benchstudy.families.http_concurrency.k6 import parse_k6_summary
 from benchstudy.families.http_concurrency.parse import imported_summary, note_trial, parse_trial
 from benchstudy.families.http_concurrency.scripts import k6_environment, wrk_environment
-from benchstudy.families.http_concurrency.summaries import is_hey, parse_hey, parse_k6, parse_locust
+from benchstudy.families.http_concurrency.summaries import is_hey, locust_rows, parse_hey, parse_k6, parse_locust
 from benchstudy.model.family import Parsed, ParseError
 
 DATA = Path(__file__).parent / "data"
@@ -201,6 +201,89 @@ def test_bins_of_k6_have_the_edges_of_wrks_and_the_counts_of_its_quantiles(name:
             assert below == pytest.approx(min(max(upto, 1), latency.count - 1), abs=0.5 + 1e-6)
     assert below == latency.count
     assert latency.bins[0].low_s * 1e6 <= times[0] < latency.bins[0].high_s * 1e6
+
+
+def test_a_run_in_which_every_arrival_was_dropped_has_no_latency(tmp_path: Path):
+    summary = json.loads(text("k6-dropped.json"))
+    summary["metrics"] = {"dropped_iterations": {"values": {"count": 1000}}}
+    trial(tmp_path, "k6-dropped", rate_per_s=500.0)
+    put(tmp_path / "load" / "files" / "k6-summary.json", summary)
+    parsed = parse_trial({"rate": "500-per-s"}, tmp_path)
+    found = figures(parsed)
+    assert (found["requests"], found["dropped"], found["offered"], found["throughput"]) == (0, 1000, 500, 0)
+    assert not [name for name in found if "latency" in name or "mean" in name or name == "concurrency_measured"]
+    assert parsed.series == {"percentiles": [], "histogram": []}
+    assert note_trial(tmp_path)["problems"][0] == "empty: not one request was made"
+    summary["metrics"] = {}
+    put(tmp_path / "load" / "files" / "k6-summary.json", summary)
+    with pytest.raises(ParseError, match="neither made nor dropped one request"):
+        parse_trial({"rate": "500-per-s"}, tmp_path)
+
+
+def test_what_cannot_be_in_a_summary_of_k6_is_named():
+    def changed(change: Callable[[dict[str, Any]], Any]) -> str:
+        summary = json.loads(text("k6-ok.json"))
+        change(summary)
+        return json.dumps(summary)
+
+    duration = {"testRunDurationMs": 999.5}
+    assert parse_k6_summary(changed(lambda d: d.update(state=duration, load=d["load"] | {"duration_s": 0.5}))).requests
+    for told, change in (
+        ("401 iterations and 400 requests", lambda d: d["metrics"]["http_reqs"]["values"].update(count=400)),
+        ("took no time", lambda d: d["state"].update(testRunDurationMs=0)),
+        ("took no time", lambda d: d["load"].update(duration_s=0)),
+        ("400 values of latency for 401", lambda d: d["metrics"]["latency"]["values"].update(count=400)),
+        ("impossible count of data_sent", lambda d: d["metrics"]["data_sent"]["values"].update(count=-1)),
+        ("impossible count of data_sent", lambda d: d["metrics"]["data_sent"]["values"].update(count=2**63)),
+        ("do not rise", lambda d: d["metrics"]["latency"]["values"].update({"p(0)": -0.001})),
+        ("do not rise", lambda d: d["metrics"]["latency"]["values"].update({"p(50)": 99.0})),
+        ("do not rise", lambda d: d["metrics"]["latency"]["values"].update({"p(100)": math.inf})),
+        ("1003 quantiles of latency: the script", lambda d: d["metrics"]["latency"]["values"].pop("p(0)")),
+        ("format 2, and only 1", lambda d: d.update(format=2)),
+        ("not a summary that our k6 script wrote", lambda d: d.update(benchstudy="wrk")),
+    ):
+        with pytest.raises(ParseError, match=told):
+            parse_k6_summary(changed(change))
+    for most in (2**62, 0):
+        counted = parse_k6_summary(changed(lambda d, n=most: d["metrics"]["data_sent"]["values"].update(count=n)))
+        assert counted.sent == most
+    with pytest.raises(ParseError, match="truncated or no JSON"):
+        parse_k6_summary(text("k6-ok.json")[:-2])
+
+
+def of_k6(**changed: Any) -> list[str]:
+    """The names of the problems of 401 requests that were asked for at 200 per second for 2 s."""
+    return [
+        problem.partition(":")[0] for problem in replace(parse_k6_summary(text("k6-ok.json")), **changed).problems()
+    ]
+
+
+def test_an_open_loop_is_told_apart_from_a_generator_that_was_the_limit():
+    # 400 arrivals, a hundredth of them and one more or less.
+    fine = {"lateness_p99": 0.0}
+    assert [of_k6(requests=n, **fine) for n in (395, 405)] == [[], []]
+    assert [of_k6(requests=n, **fine) for n in (394, 406)] == [["rate"], ["rate"]]
+    assert of_k6(requests=300, dropped=100, **fine) == ["dropped"]
+    assert of_k6(requests=0, **fine) == ["empty", "rate"]
+
+
+@pytest.mark.parametrize(
+    ("late_s", "told"),
+    [(0.00202, True), (0.00201, False), (0.0021, True), (0.002, False), (0.017, True), (None, False)],
+)
+def test_a_late_generator_is_told_from_a_tenth_of_the_tail(late_s: float | None, told: bool):
+    """The 99th percentile is 20.1597 ms."""
+    assert of_k6(lateness_p99=late_s) == ["late"] * told
+    assert of_k6(lateness_p99=late_s, dropped=4, requests=397) == ["dropped"], "then latencies count from sending"
+
+
+def test_a_generator_is_never_late_by_less_than_its_clock_shows():
+    """Two milliseconds, whatever the tail."""
+    result = parse_k6_summary(text("k6-ok.json"))
+    tail = replace(result.latency_intended, percentiles=[(99.0, 0.004)])
+    assert of_k6(lateness_p99=0.0019, latency_intended=tail) == []
+    assert of_k6(lateness_p99=0.002, latency_intended=tail) == ["late"]
+    assert of_k6(lateness_p99=0.002, latency_intended=None) == []
 
 
 def test_a_trial_of_another_case_is_refused(tmp_path: Path):
@@ -435,6 +518,71 @@ def test_answers_that_hey_counts_as_wrong_or_broken_are_errors():
     counted = {name: values[name] for name in ("requests", "errors", "errors_status", "errors_connect")}
     assert counted == {"requests": 200, "errors": 60, "errors_status": 20, "errors_connect": 40}
     assert values["throughput"] == pytest.approx(140 / 0.2775)
+
+
+def test_failures_of_locust_are_errors_and_must_fit_their_rate():
+    row = locust_rows((DATA / "load_users/bounded/locust_stats.csv").read_text())[0]
+    for failures, per_s, accepted in ((3, 3 * 1.1400421518652228 / 13, True), (3, 0.2630, False), (3, 0.2631, False)):
+        told = row | {"Failure Count": str(failures), "Failures/s": f"{per_s}"}
+        if accepted:
+            values = {name: value for name, (value, _) in parse_locust(told).values.items()}
+            assert (values["errors"], values["requests"]) == (3, 13)
+            assert values["throughput"] == pytest.approx(10 * 1.1400421518652228 / 13)
+        else:
+            with pytest.raises(ParseError, match="inconsistent: 3 failures in"):
+                parse_locust(told)
+
+
+def test_what_was_never_asked_for_is_no_row_of_locust():
+    head, *rows = (DATA / "load_users/bounded/locust_stats.csv").read_text().splitlines()
+    none = rows[0].replace(",13,0,", ",0,0,")
+    assert len(locust_rows("\n".join([head, none, *rows]))) == len(rows) - 1, "their sum is no row either"
+    with pytest.raises(ParseError, match="truncated: its last line lacks columns"):
+        locust_rows("\n".join([head, *rows[:2], rows[2][:40]]))
+
+
+@pytest.mark.parametrize(
+    ("changed", "accepted"),
+    [
+        # A tenth and a millisecond less is rounding. k6's own figures are 0.31, 2.33, 6.20, 8.52 and 53.8 ms.
+        ({"p(95)": 4.6}, True),
+        ({"p(95)": 4.5}, False),
+        ({"max": 6.7}, True),
+        ({"max": 6.6}, False),
+        ({"min": 3.6}, True),
+        ({"min": 3.8}, False),
+        ({"avg": 53.825435}, True),
+        ({"avg": 53.9}, False),
+    ],
+)
+def test_latencies_of_a_summary_rise_but_for_rounding(changed: dict[str, float], accepted: bool):
+    summary = json.loads(text("k6-export.json"))
+    summary["metrics"]["http_req_duration"].update(changed)
+    if accepted:
+        assert parse_k6(json.dumps(summary)).values["requests"] == (2150, "1")
+    else:
+        with pytest.raises(ParseError, match="do not rise"):
+            parse_k6(json.dumps(summary))
+
+
+def test_counts_of_k6_are_of_one_duration():
+    summary = json.loads(text("k6-export.json"))
+    iterations = summary["metrics"]["iterations"]
+    for factor, accepted in ((1 + 1e-7, True), (1 - 1e-7, True), (1 + 1e-5, False), (0.5, False), (2, False)):
+        summary["metrics"]["iterations"] = iterations | {"rate": iterations["rate"] * factor}
+        if accepted:
+            assert parse_k6(json.dumps(summary)).values["requests"] == (2150, "1")
+        else:
+            with pytest.raises(ParseError, match="inconsistent: iterations is of"):
+                parse_k6(json.dumps(summary))
+    summary["metrics"]["iterations"] = {"count": 0, "rate": 0}
+    summary["metrics"]["dropped_iterations"] = {"count": 7, "rate": 1}
+    summary["metrics"]["http_req_failed"]["passes"] = 150
+    values = {name: value for name, (value, _) in parse_k6(json.dumps(summary)).values.items()}
+    assert (values["dropped"], values["errors"]) == (7, 150)
+    assert values["throughput"] == pytest.approx(1071.5825517891362 * 2000 / 2150)
+    nested = {name: {"type": "x", "values": metric} for name, metric in summary["metrics"].items()}
+    assert parse_k6(json.dumps({"metrics": nested})).values == parse_k6(json.dumps(summary)).values
 
 
 def test_two_summaries_in_one_text_are_refused():

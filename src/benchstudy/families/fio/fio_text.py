@@ -134,7 +134,6 @@ def parse_fio_text(text: str) -> FioRun:
     )
 
 
-@damaged("fio's text output is damaged")
 def split_fio_text(text: str) -> list[str]:
     """Split the text into runs without leaving anything out, each with what fio prints before its version."""
     begins = [0]
