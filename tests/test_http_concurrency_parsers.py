@@ -577,6 +577,84 @@ def test_connections_that_wrk_forgot_show_in_littles_law():
     assert hang.concurrency_measured < 0.01
 
 
+def changed_line(name: str, change: Callable[[dict[str, Any]], None]) -> str:
+    """A captured output in which our script's line is another."""
+    *lines, last = text(f"wrk-{name}.txt").splitlines()
+    line = json.loads(last)
+    change(line)
+    return "\n".join([*lines, json.dumps(line, separators=(",", ":"))])
+
+
+def test_failures_of_wrk_are_those_of_connections_and_of_answers():
+    def failed(line: dict[str, Any]) -> None:
+        line["errors"] |= {"connect": 1, "read": 20, "write": 300, "timeout": 4000, "status": 7}
+        line["wrong"] |= {"status": 5, "length": 60, "text": 700}
+        line["statuses"] = {"503": 3, "200": 46_746, "404": 2}
+
+    result = parse_wrk(changed_line("ok", failed))
+    assert (result.connect_errors, result.read_errors, result.write_errors) == (1, 20, 300)
+    assert result.errors == Errors(connect=321, timeout=4000, status=5, length=60, text=700)
+    assert result.good == 46_751 - 4000 - 5 - 60 - 700, "a broken connection gave no answer that could be bad"
+    assert result.transfer_rate == pytest.approx(544_836_154 / 1.099723)
+    assert [problem for problem in result.problems() if not problem.startswith("little")] == [
+        "status: 5 of 46751 answers had another status (46746 × 200, 2 × 404, 3 × 503)",
+        "length: 60 of 46751 answers had another length",
+        "text: 700 of 46751 answers lacked the expected text",
+        "timeout: 4000 of 46751 answers came after wrk's timeout",
+        "connection: 1 could not be opened, 20 broke while reading, 300 while writing",
+    ]
+    unchecked = parse_wrk(changed_line("ok", lambda line: (failed(line), line.update(checked=False, statuses={}))))
+    assert (unchecked.errors.status, unchecked.statuses) == (7, {})
+    assert "status: 7 of 46751 answers had another status (above 399)" in unchecked.problems()
+    assert names(parse_wrk(changed_line("ok", lambda line: line.update(checked=False))).problems())[0] == "unchecked"
+
+
+@pytest.mark.parametrize(("under_way", "told"), [(9.49, True), (9.51, False), (10.49, False), (10.51, True)])
+def test_littles_law_is_kept_by_wrk_within_a_twentieth(under_way: float, told: bool):
+    """Ten connections."""
+    result = wrk("ok")
+    mean_s = under_way * result.duration / result.latency.count
+    found = replace(result, latency=replace(result.latency, mean=mean_s))
+    assert found.concurrency_measured == pytest.approx(under_way)
+    assert names(found.problems()) == ["little"] * told
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (
+            lambda line: line.update(requests=46_752),
+            "wrk prints 46751 requests of 2 threads, our script's JSON 46752 of 2",
+        ),
+        (lambda line: line.update(threads=3), "our script's JSON 46751 of 3"),
+        (lambda line: line.update(requests=0), "wrk completed no request in 1.10 s"),
+        (lambda line: line.update(duration_us=0), "wrk says that its run took no time"),
+        (lambda line: line.update(format=2), "our script's JSON has format 2, and only 1 is known"),
+        (lambda line: line.pop("wrong"), "our script's JSON in wrk's output is damaged"),
+        (lambda line: line["latency_us"].update(bins=[[1, 2]]), "our script's JSON in wrk's output is damaged"),
+    ],
+)
+def test_what_cannot_be_in_an_output_of_wrk_is_named(change: Callable[[dict[str, Any]], None], told: str):
+    with pytest.raises(ParseError, match=re.escape(told)):
+        parse_wrk(changed_line("ok", change))
+
+
+def test_each_figure_of_wrk_has_one_place():
+    whole = text("wrk-ok.txt")
+    for old, new, told in (
+        ("2 threads and 10 connections", "", "truncated: it has no threads and connections"),
+        ("46751 requests in", "many requests in", "truncated: it has no total of requests"),
+        ("Running 1s", "Ran 1s", "wrk left 0 reports instead of one; it gives no reason"),
+        ("Running 1s test @ http://127.0.0.1:55893/", "Running 1s test @ x\nRunning 1s test @ y", "wrk left 2 reports"),
+        ('"format":1', '"format":1,,', "our script's JSON is not whole"),
+    ):
+        assert old in whole
+        with pytest.raises(ParseError, match=re.escape(told)):
+            parse_wrk(whole.replace(old, new, 1))
+    with pytest.raises(ParseError, match="2 lines of our script's JSON"):
+        parse_wrk(f"{whole}\n{whole.splitlines()[-1]}")
+
+
 def test_wrk_cut_off_or_damaged():
     whole = text("wrk-ok.txt").rstrip("\n")
     for cut in [*range(0, 900, 3), *range(900, len(whole), 101), len(whole) - 1]:

@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from benchstudy.measuring import sealed
+from benchstudy.measuring import raw, sealed
 from benchstudy.measuring.raw import CorruptTrial, PartialTrial, TrialRecord, TrialStore, find_trials, index_problem
 from benchstudy.model.causes import Cause
 from benchstudy.model.errors import SessionFailed
@@ -212,6 +212,28 @@ def test_trials_that_are_committed_together_are_as_whole_as_one(store):
         assert stat.S_IMODE(trial.folder.stat().st_mode) == 0o555
         assert {stat.S_IMODE(path.stat().st_mode) for path in trial.folder.iterdir()} == {0o444}
         subprocess.run(["sha256sum", "--check", "--quiet", "SHA256SUMS"], cwd=trial.folder, check=True)
+
+
+def test_all_of_a_trial_is_on_the_disk_before_it_has_its_name(store, monkeypatch):
+    """A power cut cannot be tried here, so the test hears what the kernel is asked for."""
+    asked, fsync, rename = [], sealed.fsync, os.rename
+    monkeypatch.setattr(sealed, "fsync", lambda path: (asked.append(path.name), fsync(path)))
+    monkeypatch.setattr(raw, "fsync", lambda path: (asked.append(path.name), fsync(path)))
+    monkeypatch.setattr(os, "rename", lambda *paths: (asked.append("renamed"), rename(*paths)))
+    monkeypatch.setattr(os, "sync", lambda: asked.append("all"))
+    partial = store.begin("size=1MB", 1)
+    (partial.folder / "files").mkdir()
+    (partial.folder / "files" / "result.json").write_text("{}")
+    partial.commit(record(partial))
+    before = {"result.json", "trial.json", "SHA256SUMS", "files", partial.folder.name}
+    assert {*asked[:-2]} == before and asked[-2:] == ["renamed", "size=1MB"]
+    asked.clear()
+    partials = [store.begin("size=1MB", block) for block in (2, 3)]
+    PartialTrial.commit_together([(partial, record(partial)) for partial in partials])
+    assert asked == ["all", "renamed", "renamed", "all"]
+    asked.clear()
+    store.keep_look(look_of(1, "2026-01-03"))
+    assert {*asked[:-2]} == {"look.json", "SHA256SUMS", ".partial-00000001"} and asked[-2:] == ["renamed", "looks"]
 
 
 def test_what_is_abandoned_is_gone_and_what_its_links_lead_to_is_not_touched(store, tmp_path):
