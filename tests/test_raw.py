@@ -150,7 +150,9 @@ def test_a_second_session_is_refused_while_one_writes(store):
 @pytest.mark.parametrize("name", ["stdout", "trial.json"])
 def test_a_damaged_trial_that_is_discarded_is_left_out(store, name):
     damaged, whole = committed(store), committed(store)
-    index = {"trials": [{"path": str(damaged.folder.relative_to(store.folder)), **vars_of(damaged), "files": []}]}
+    entry = {"path": str(damaged.folder.relative_to(store.folder)), **vars_of(damaged), "files": []}
+    others = [{**entry, "path": path, "uuid": "x"} for path in ("size=1MB/0000-00000000", "size=1MB/9999-ffffffff")]
+    index = {"trials": [*others, entry]}
     index |= {"target": "target", "family": "file_size", "problem": None, "sessions": [], "discarded": []}
     store.index.write_text(json.dumps(index))
     path = damaged.folder / name

@@ -153,6 +153,16 @@ def test_links_to_the_very_file_are_no_files_either(store, trial):
     assert "files/answer of it.json: missing" in store.confirm()
 
 
+@pytest.mark.parametrize("of", ["case", "trial"])
+def test_a_folder_that_is_a_link_is_not_there(store, trial, of):
+    """What is behind it may be anything tomorrow, and a copy of the store would not have it."""
+    linked = trial if of == "trial" else trial.parent
+    linked.rename(store.root / "kept")
+    linked.symlink_to(store.root / "kept")
+    assert f"{trial.relative_to(store.root)}: session.json lists this trial, and its folder is gone" in store.confirm()
+    assert trial not in [found.folder for found in TrialStore(store.folder).trials()]
+
+
 def test_forty_files_are_named_and_the_others_are_counted(store, trial):
     for number in range(40):
         (trial / f"new{number:02}").touch()
