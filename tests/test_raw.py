@@ -240,7 +240,8 @@ def test_all_of_a_trial_is_on_the_disk_before_it_has_its_name(store, monkeypatch
 
 def test_what_is_abandoned_is_gone_and_what_its_links_lead_to_is_not_touched(store, tmp_path):
     outside = tmp_path / "outside"
-    outside.mkdir(mode=0o700)
+    outside.mkdir()
+    outside.chmod(0o750)
     (outside / "kept").write_text("x")
     partial = store.begin("size=1MB", 1)
     (partial.folder / "files").mkdir()
@@ -248,7 +249,7 @@ def test_what_is_abandoned_is_gone_and_what_its_links_lead_to_is_not_touched(sto
     (partial.folder / "files").chmod(0o500)
     partial.abandon()
     assert not partial.folder.exists() and (outside / "kept").read_text() == "x"
-    assert stat.S_IMODE(outside.stat().st_mode) == 0o700
+    assert stat.S_IMODE(outside.stat().st_mode) == 0o750
 
 
 def test_a_refused_session_waits_as_long_as_it_is_told_to(store):
