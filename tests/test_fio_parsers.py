@@ -378,6 +378,22 @@ def test_options_of_a_command_line_are_read_as_fio_reads_them(command, options):
     assert fio_text._options_of(command) == options
 
 
+@pytest.mark.parametrize(
+    ("printed", "told"),
+    [
+        ("(R) 4096B-4096B, (W) 4096B-4096B, (T) 4096B-4096B", "4096"),
+        ("4K-4K/4K-4K/4K-4K", "4096"),
+        ("(R) 4096B-8192B, (W) 4096B-8192B, (T) 4096B-8192B", None),
+        ("(R) 4096B-4096B, (W) 8192B-8192B, (T) 4096B-4096B", None),
+        ("various", None),
+    ],
+)
+def test_a_block_size_is_a_number_where_all_are_the_same(printed, told):
+    page = text("fio-3.33-latency.txt").replace("(R) 4096B-4096B, (W) 4096B-4096B, (T) 4096B-4096B", printed)
+    options = parse_fio_text(page).jobs[0].options
+    assert options == {"rw": "randrw", "bs": told or printed, "ioengine": "libaio", "iodepth": "64"}
+
+
 def test_several_texts_are_cut_where_the_next_run_begins():
     page, latency = text("fio-2.2.10-page.txt"), text("fio-3.33-latency.txt")
     assert split_fio_text(page) == [page]

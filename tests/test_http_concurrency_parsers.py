@@ -285,6 +285,7 @@ def test_keep_alive_that_was_not_granted():
     without = ab("ab-no-keepalive")
     assert without.keepalive_requests is None and without.problems() == []
     assert names(without.problems("ab -k -c 5 -n 2000 http://x/")) == ["keep-alive"]
+    assert without.problems("ab -HX-Task:k -c 5 -n 2000 http://x/") == [], "the letters of a value are no options"
 
 
 def test_other_forms_of_the_report():

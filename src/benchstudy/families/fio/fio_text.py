@@ -181,9 +181,8 @@ def _options(text: str, name: str) -> dict[str, str]:
     """The options of a job as fio prints them before it. Block sizes are of reads, writes and trims."""
     for match in _HEADER.finditer(text):
         if match["name"].strip() == name:
-            sizes = [(m["least"], m["most"]) for m in _BLOCKS.finditer(match["bs"])]
-            one = len({size for pair in sizes for size in pair}) == 1
-            bs = f"{_bytes(sizes[0][0], pow2=True).value:.0f}" if sizes and one else match["bs"]
+            sizes = {size for m in _BLOCKS.finditer(match["bs"]) for size in (m["least"], m["most"])}
+            bs = f"{_bytes(min(sizes), pow2=True).value:.0f}" if len(sizes) == 1 else match["bs"]
             return {"rw": match["rw"], "bs": bs, "ioengine": match["engine"], "iodepth": match["depth"]}
     return {}
 

@@ -151,9 +151,10 @@ class _Report:
         """Raise ParseError if the tables at the report's end are missing. ab prints none if it completed nothing."""
         if not complete:
             raise ParseError(f"ab completed no request; {_reason(self._text, self._stderr)}")
-        missing = [f"the row {row} of its times" for row, name in _PHASES.items() if name not in self._times]
+        missing = []
         if "Requests per second" in self._fields and len(self._fields.get("Time per request", [])) != 2:
-            missing.insert(0, "its time per request")
+            missing.append("its time per request")
+        missing += [f"the row {row} of its times" for row, name in _PHASES.items() if name not in self._times]
         # Unless -d is given, ab prints percentiles if there are two requests or more; the longest comes last.
         switched_off = command is not None and "d" in options(command) and not self._percentiles
         if complete > 1 and 100 not in self._percentiles and not switched_off:
