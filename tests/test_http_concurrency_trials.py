@@ -51,7 +51,9 @@ def output(folder: Path, name: str) -> None:
         put(folder / "files" / "ab.tsv", gzip.decompress((HTTP / f"{name}.tsv.gz").read_bytes()))
 
 
-def supervised(user_s: float | None = 0.5, system_s: float = 0.25, duration_s: float = 1.2) -> dict[str, Any]:
+def supervised(
+    user_s: float | None = 0.5, system_s: float | None = 0.25, duration_s: float | None = 1.2
+) -> dict[str, Any]:
     return {"cpu_user_s": user_s, "cpu_system_s": system_s, "duration_s": duration_s}
 
 
@@ -346,6 +348,8 @@ def test_what_a_server_used_is_a_share_of_the_processors_that_it_had(tmp_path: P
         (supervised(0.5, 0.25, 1.1), 2, 0.75 / 1.099723 / 2),
         (supervised(1.5, 0.25, 1.1), 1, 1.0),  # no more than all of it
         (supervised(None, 0.25, 1.1), 1, None),
+        (supervised(0.5, None, 1.1), 1, None),
+        (supervised(0.5, 0.25, None), 1, None),
         # The load took 1.0997 s. Of a longer life, an unknown part of the time was spent before and after the load.
         (supervised(0.5, 0.39, 1.1), 1, 0.89 / 1.099723),  # busy either way
         (supervised(0.5, 0.39, 1.25), 1, 0.89 / 1.099723),  # within 0.15 of the load
