@@ -245,6 +245,29 @@ def test_a_sum_that_was_altered_with_its_file_is_found_in_session_json(store, tr
     assert "stdout: SHA256SUMS and session.json do not agree on it" in store.confirm()
 
 
+def with_its_sum(path: Path, digest: str | None = None) -> None:
+    """Write something else into a file, and its sum, or another one, into the list beside it."""
+    sums = path.parent / "SHA256SUMS"
+    was = sealed.sums_in(sums.read_text())[path.name]
+    path.write_text("better\n")
+    sums.write_text(sums.read_text().replace(was, digest or sealed.sha256_of(path)))
+
+
+def test_what_is_wrong_in_two_ways_is_told_once(store, trial):
+    with_its_sum(trial / "stdout", "0" * 64)
+    told = store.confirm()
+    assert "stdout: altered" in told and "do not agree" not in told
+
+
+def test_a_discarded_trial_whose_sums_are_others_stops_no_report(store, original):
+    with_its_sum(store.folder / original.discarded.folder.relative_to(original.store.folder) / "stdout")
+    assert store.confirm() is None
+    assert [
+        "stdout: SHA256SUMS and session.json do not agree on it" in line
+        for line in confirmed.check(store.root, store.folder).differences
+    ] == [True]
+
+
 def test_a_session_whose_record_and_sums_were_altered_together_is_found(store):
     folder = store.folder / "sessions" / SESSION[:8]
     record = folder / paths.SESSION_INDEX

@@ -359,9 +359,9 @@ def test_the_only_result_of_a_case_is_taken_without_reading_its_files(lab):
     """Ten thousand trials are adopted before a session begins."""
     lab.happens[("a", 1)] = [beside(0.5)]
     lab.hold(plan := lab.plan("a", blocks=1))
-    trials = lab.store.trials()
-    shutil.rmtree(trials[0].folder)
-    assert adopt(plan, trials, set()) == {("case=a", 1): trials[0]}
+    (held,) = lab.store.trials()
+    unread = replace(held, folder=held.folder.with_name("nothing is here"))
+    assert adopt(plan, [unread], set()) == {("case=a", 1): unread}
 
 
 def test_of_several_disturbed_results_the_first_counts_and_nothing_replaces_it(lab):
