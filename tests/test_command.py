@@ -410,9 +410,19 @@ def test_what_every_command_gives_is_the_median_of_its_runs(answered):
     }
     asked |= {
         "minor_faults": ("minor_faults", 1, "1"),
+        "major_faults": ("major_faults", 1, "1"),
         "system_time": ("system_s", 1, "s"),
+        "bytes_read": ("read_bytes", 1, "B"),
         "bytes_written": ("written_bytes", 1, "B"),
+        "storage_written": ("storage_written_bytes", 1, "B"),
+        "voluntary_switches": ("voluntary_switches", 1, "1"),
+        "involuntary_switches": ("involuntary_switches", 1, "1"),
     }
+    for number, (key, *_) in enumerate(asked.values(), start=1):  # some are 0 in the captured answer
+        for run, more in zip(runs, (0, 50, 7, 1000, 3), strict=False):
+            run[key] = number * 1000 + more
+    (files / "stdout").write_text(json.dumps(answer))
+    found, series = figures(files)
     for metric, (key, per_unit, unit) in asked.items():
         assert found[metric] == (pytest.approx(statistics.median(run[key] for run in runs) / per_unit), unit)
     assert found["start_up"][0] == pytest.approx(statistics.median(run["wall_ns"] for run in empty) / 1e9)
@@ -534,6 +544,22 @@ def test_a_figure_that_is_not_there_is_told_with_the_searched_text(metric, text,
 )
 def test_a_figure_ends_where_its_number_does(regex, text, value):
     assert figure("m", OwnMetric.model_validate({"regex": regex}), text, "it") == value
+
+
+def test_a_table_may_have_blanks_after_its_commas():
+    wanted = OwnMetric.model_validate({"csv": "rate", "where": {"test": "GET"}, "unit": "1/s"})
+    assert figure("m", wanted, "a note\ntest, rate\nSET, 3\nGET, 7\n", "it") == 7
+    assert figure("m", wanted, 'test, rate\nSET, 3\n"GET", "7"\n', "it") == 7
+
+
+def test_the_end_of_a_long_text_is_told_and_more_of_it_is_kept():
+    lines = [f"line {number:04}" for number in range(1000)]
+    with pytest.raises(ParseError, match="nothing is found") as error:
+        figure("m", OwnMetric.model_validate({"regex": "tps = (.+)"}), "\n".join(lines), "stdout")
+    # Forty lines of ten characters with their ends.
+    shown = str(error.value).partition("its end: ")[2].split(" / ")
+    assert shown[-1] == "line 0999" and set(shown[1:]) <= set(lines) and 39 <= len(shown) <= 41
+    assert len(error.value.failure.said) == 2000 and "\n".join(lines).endswith(error.value.failure.said)
 
 
 @pytest.mark.parametrize("rest", ["5", ".5", ",500", "e3", "E-3"])
