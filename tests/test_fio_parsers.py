@@ -320,6 +320,36 @@ def test_a_job_that_went_on_after_errors_did_not_fail_by_them(fields, failed):
         assert run.failure == f"fio job test ended in error {fields['error']}: {os.strerror(fields['error'])}"
 
 
+def test_the_largest_count_of_64_bits_is_a_number_also_where_a_tool_made_it_a_float():
+    def parsed(value: float) -> float | None:
+        return (
+            parse_fio_json(edited("fio-3.33-latency-plus.json", lambda d: d["jobs"][0].update(usr_cpu=value)))
+            .jobs[0]
+            .cpu_user
+        )
+
+    assert parsed(2**64 - 1) == parsed(float(2**64 - 1)) == 2**64 / 100
+    for wrong in (math.nextafter(2.0**64, math.inf), 2**64 + 1, -1e-9, True, "7"):
+        with pytest.raises(ParseError, match=r"usr_cpu is .* where fio writes a number"):
+            parsed(wrong)
+
+
+@pytest.mark.parametrize(
+    ("errors", "err", "fails"),
+    [
+        ("total=2, first_error=84", 84, False),
+        ("total=1, first_error=84", 84, False),
+        ("total=0, first_error=84", 84, True),
+        ("total=2, first_error=5", 84, True),
+        ("total=2, first_error=28", 28, True),  # fio ends a job on a full disk, whatever it was asked
+    ],
+)
+def test_text_of_a_job_that_went_on_after_errors_is_a_result(errors, err, fails):
+    page = text("fio-3.33-continued.txt").replace("total=2, first_error=84", errors).replace("err=84", f"err={err}")
+    (job,) = parse_fio_text(page).jobs
+    assert (job.failed is not None) == fails and job.io_errors == int(errors[6])
+
+
 @pytest.mark.parametrize(
     ("printed", "factor", "step"),
     [("11.9MiB", 2**20, 0.1), ("784996KB", 1000, 1), ("95.4Mibit", 2**20 / 8, 0.1), ("66.2k", 1000, 0.1), ("8", 1, 1)],
