@@ -124,6 +124,7 @@ def test_the_command_that_says_3000_under_the_heading_4000():
         ("ab -k -c 10 -n 50001 http://x/", ["incomplete"]),
         ("ab -k -c 10 -n 49999 http://x/", ["incomplete"]),
         ("ab -k -c ten -n many http://x/", []),
+        ("ab -k -c ten -c 11 -n 50000 http://x/", ["concurrency"]),
         ("ab -k -H 'broken -c 10", []),
         ("", []),
     ],
@@ -360,6 +361,28 @@ def test_littles_law_is_kept_within_a_twentieth_and_half_a_millisecond(mean_s: f
 )
 def test_figures_contradict_each_other_beyond_their_digits(changed: dict[str, Any], told: bool):
     assert ("arithmetic" in names(replace(ab("ab-ok"), **changed).problems())) == told
+
+
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        # Rates have two digits, the latter one of kilobytes; a time per request has three, of milliseconds.
+        ({"requests_per_second": 1.005}, False),
+        ({"requests_per_second": 1.006}, True),
+        ({"transfer_rate": 2000.0 + 5.12}, False),
+        ({"transfer_rate": 2000.0 - 5.12}, False),
+        ({"transfer_rate": 2000.0 + 6}, True),
+        ({"transfer_rate": 2000.0 - 6}, True),
+        ({"time_per_request": 1.000001}, False),
+        ({"time_per_request": 1.000002}, True),
+    ],
+)
+def test_the_digits_of_a_long_run_are_all_that_its_figures_may_be_off(changed: dict[str, Any], told: bool):
+    """1000 requests of 2 kB in 1000 s, one at a time."""
+    exact = {"duration": 1000.0, "complete": 1000, "concurrency": 1, "requests_per_second": 1.0}
+    exact |= {"transferred": 2_000_000, "transfer_rate": 2000.0, "html_transferred": 2_000_000, "document_length": 2000}
+    exact |= {"time_per_request": 1.0}
+    assert ("arithmetic" in names(replace(ab("ab-ok"), **exact | changed).problems())) == told
 
 
 def test_mean_and_median_are_a_standard_deviation_apart_at_most():
