@@ -546,6 +546,29 @@ def test_a_figure_ends_where_its_number_does(regex, text, value):
     assert figure("m", OwnMetric.model_validate({"regex": regex}), text, "it") == value
 
 
+@pytest.mark.parametrize("number", [0, 1])
+def test_every_figure_of_an_export_of_hyperfine(tmp_path: Path, number: int):
+    export = json.loads((DATA / "hyperfine/pair.json").read_text())
+    result = export["results"][number]
+    (tmp_path / "part.json").write_text(json.dumps({"result": number}))
+    (tmp_path / "hyperfine.json").write_text(json.dumps(export))
+    found, series = figures(tmp_path)
+    times = result["times"]
+    assert found["wall_time"] == (pytest.approx(result["median"]), "s") and found["runs"] == (len(times), "1")
+    assert found["first_run"] == (times[0], "s") and len({times[0], times[1], times[-1]}) == 3
+    assert (found["user_time"], found["system_time"]) == ((result["user"], "s"), (result["system"], "s"))
+    assert [(row["run"], row["wall_s"]) for row in series["runs"]] == list(enumerate(times, start=1))
+    result |= {"times": times[:1], "memory_usage_byte": [1000, 3000, 4000], "user": None}
+    (tmp_path / "hyperfine.json").write_text(json.dumps(export))
+    found, _ = figures(tmp_path)
+    assert found["peak_memory"] == (3000, "B") and not {"first_run", "user_time"} & found.keys()
+
+
+def test_what_is_no_number_is_quoted_only_so_far_as_a_line_is_long():
+    with pytest.raises(ParseError, match=f": '{'x' * 60}' is not a number; its end: m {'x' * 100}$"):
+        figure("m", OwnMetric.model_validate({"regex": "m (x+)"}), "m " + "x" * 100, "it")
+
+
 def test_a_table_may_have_blanks_after_its_commas():
     wanted = OwnMetric.model_validate({"csv": "rate", "where": {"test": "GET"}, "unit": "1/s"})
     assert figure("m", wanted, "a note\ntest, rate\nSET, 3\nGET, 7\n", "it") == 7

@@ -38,12 +38,10 @@ def figure(name: str, wanted: OwnMetric, text: str, where: str) -> float:
         raise _not_found(name, wanted, f"{error}", text, where) from error
     if not found:
         raise _not_found(name, wanted, "nothing is found", text, where)
-    if wanted.take != "only":
-        return _TAKE[wanted.take](found)
-    if len(set(found)) > 1:
+    if wanted.take == "only" and len(set(found)) > 1:
         several = f"{len(found)} figures are found; choose one with `take`"
         raise _not_found(name, wanted, several, text, where)
-    return found[0]
+    return _TAKE["first" if wanted.take == "only" else wanted.take](found)
 
 
 def points(name: str, wanted: OwnSeries, text: str, where: str) -> list[tuple[float, float]]:
