@@ -297,6 +297,9 @@ def test_other_forms_of_the_report():
     # An option leaves out deviations and percentiles. Only the command distinguishes this from a truncated report.
     bare = parse_ab("$ ab -S -d -q -c 2 -n 100 http://127.0.0.1/null\n" + text("ab-S.txt"))
     assert bare.times["total"].sd is None and bare.percentiles == {} and bare.problems() == []
+    rows = text("ab-S.txt").replace("Total:          0     0    0", "Total:          1     2    7")
+    total = parse_ab("$ ab -S -d -q -c 2 -n 100 http://127.0.0.1/null\n" + rows).times["total"]
+    assert (total.min, total.mean, total.median, total.max) == (0.001, 0.002, None, 0.007)
     with pytest.raises(ParseError, match="the end of its percentiles is missing"):
         ab("ab-S")
 

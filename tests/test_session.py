@@ -586,6 +586,10 @@ def test_a_killed_session_is_sealed_by_the_next_one_and_told_once(lab):
     with lab.store.exclusive():
         pass
     assert json.loads((kept / "session.json").read_text())["events"] == ["x", killed]
+    kept.rename(partial)
+    with lab.store.exclusive():
+        pass
+    assert json.loads((kept / "session.json").read_text())["events"] == ["x", killed]
 
 
 @pytest.mark.parametrize(
