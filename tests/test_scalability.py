@@ -1,7 +1,11 @@
 """The Universal Scalability Law: known parameters are found again, and there is no fit if the trials allow none."""
 
+import math
+
 import numpy as np
 import pytest
+from scipy import optimize
+from scipy import stats as scipy_stats
 
 from benchstudy.statistics import scalability
 from benchstudy.statistics.scalability import UnsupportedFit, fit, law
@@ -22,6 +26,65 @@ def test_known_parameters_are_found_again(truth):
     assert (found.single.value, found.contention.value) == pytest.approx(truth[:2], rel=0.01)
     assert found.coherency.value == pytest.approx(truth[2], rel=0.05, abs=2e-8)
     assert found.worst_miss < 0.001
+
+
+def closest(levels, logs, start, **weights):
+    """What scipy finds with numeric derivatives, within the bounds of the law, and its covariance."""
+
+    def log_law(n, log_single, contention, coherency):
+        return log_single + np.log(n / (1 + contention * (n - 1) + coherency * n * (n - 1)))
+
+    exact = dict.fromkeys(("ftol", "xtol", "gtol"), 1e-14)
+    bounds, scale = ((-np.inf, 0, 0), np.inf), (1, 1e-2, 1e-5)
+    start = (math.log(start[0]), *start[1:])
+    found, covariance = optimize.curve_fit(
+        log_law, levels, logs, start, bounds=bounds, x_scale=scale, **exact, **weights
+    )
+    return (math.exp(found[0]), *found[1:]), covariance
+
+
+def scattered(truth, seed, levels=LEVELS):
+    """Trials with a scatter of a tenth, of which each concurrency has another number."""
+    random = np.random.default_rng(seed)
+    return {n: law(np.float64(n), *truth) * random.lognormal(0, 0.1, 3 + i % 5) for i, n in enumerate(levels)}
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("truth", [*SERVERS, (3000.0, 0.0, 2e-5), (3000.0, 1e-3, 2e-7), (500.0, 1.5, 0.0)])
+def test_the_fit_is_the_closest_to_all_single_trials_also_where_a_parameter_is_zero(truth, seed):
+    trials = scattered(truth, seed)
+    levels = np.concatenate([np.full(len(values), float(n)) for n, values in trials.items()])
+    expected, _ = closest(levels, np.log(np.concatenate([*trials.values()])), (truth[0], 0.1, 1e-5))
+    found = fit(trials, resamples=1)
+    assert (found.single.value, found.contention.value) == pytest.approx(expected[:2], rel=1e-3, abs=1e-7)
+    assert found.coherency.value == pytest.approx(expected[2], rel=1e-3, abs=1e-9)
+    misses = [law(np.float64(n), *expected) / scipy_stats.gmean(values) - 1 for n, values in trials.items()]
+    assert found.worst_miss == pytest.approx(max(map(abs, misses)), rel=1e-3)
+
+
+def test_intervals_are_those_of_the_covariance_of_the_fit():
+    """Where all concurrencies scatter alike, the parameters have scipy's covariance."""
+    truth, offsets = SERVERS[1], np.array([-0.06, 0.0, 0.06])
+    bumps = dict(zip(LEVELS, (0.03, -0.02, -0.04, 0.05, 0.01, 0.03, -0.02, -0.04), strict=True))
+    trials = {n: law(np.float64(n), *truth) * np.exp(bumps[n] + offsets) for n in LEVELS}
+    found = fit(trials, resamples=600)
+    errors = {"sigma": np.full(len(LEVELS), 0.06 / math.sqrt(3)), "absolute_sigma": True}
+    levels, logs = np.array(LEVELS, dtype=float), [np.log(values).mean() for values in trials.values()]
+    expected, covariance = closest(levels, logs, truth, **errors)
+    middle = (math.log(expected[0]), *expected[1:])
+    drawn = np.random.default_rng(1).multivariate_normal(middle, covariance, 20_000).T
+    drawn[0] = np.exp(drawn[0])
+    peaks = np.sqrt((1 - drawn[1]) / drawn[2])
+    for shown, draws in zip(
+        (found.single, found.contention, found.coherency, found.peak), (*drawn, peaks), strict=True
+    ):
+        low, high = np.quantile(draws, (0.025, 0.975))
+        assert (shown.low, shown.high) == pytest.approx((low, high), abs=0.1 * (high - low))
+        assert shown.high - shown.low == pytest.approx(high - low, rel=0.1)
+    curves = np.array([law(found.curve.concurrency, *one) for one in drawn[:, :2000].T])
+    low, high = np.quantile(curves, (0.025, 0.975), axis=0)
+    assert found.curve.high - found.curve.low == pytest.approx(high - low, rel=0.15)
+    assert (found.curve.low < found.curve.throughput).all() and (found.curve.throughput < found.curve.high).all()
 
 
 @pytest.mark.slow

@@ -159,7 +159,8 @@ def _fit_once(levels: Numbers, means: Numbers, counts: Numbers) -> Numbers:
         if min(found[1:]) >= 0 and np.isfinite(log_law(levels, *found)).all():
             return np.array([math.exp(found[0]), found[1], found[2]])
     bounds = [-np.inf, 0, 0], [np.inf, np.inf, np.inf]
-    found, _ = fitted(method="dogbox", bounds=bounds, x_scale="jac", max_nfev=2_000)
+    # Not "dogbox", which stops on its first step if the start is as near to a bound as ours may be.
+    found, _ = fitted(method="trf", bounds=bounds, x_scale="jac", max_nfev=2_000)
     return np.array([math.exp(found[0]), found[1], found[2]])
 
 
