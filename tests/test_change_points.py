@@ -99,11 +99,32 @@ def test_a_drift_is_no_stair():
     made = change_points.find(range(120), values)
     assert made.found == () and made.steady is False
     assert (made.drift.before, made.drift.after) == (pytest.approx(106, abs=3), pytest.approx(154, abs=3))
+    assert (made.drift.at, made.drift.blur) == (0, 0), "it begins with the series"
+
+
+@pytest.mark.parametrize("seed", [1, 28])
+def test_a_drift_so_slow_that_no_step_would_follow_it_is_not_told(seed):
+    noise, place = np.random.default_rng(seed).normal(size=60), np.arange(60)
+    assert change_points.find(place, noise + 0.0425 * place).steady
+    assert change_points.find(place, noise + 0.1 * place).drift
+
+
+@pytest.mark.parametrize("memory", [0.7, 0.9])
+def test_a_short_series_that_remembers_a_lot_is_rarely_called_steady(memory):
+    """Too few means would be left, and without memory most of these series would have a change."""
+    random = np.random.default_rng(9)
+    told = [change_points.find(range(39), remembering(random, 39, memory)) for _ in range(SERIES)]
+    assert sum(made.steady is True for made in told) / SERIES <= 0.25
 
 
 def test_a_clean_step_between_two_constants_is_found():
     (change,) = change_points.find(range(50), [145.0] * 20 + [154.0] * 30).found
     assert (change.at, change.before, change.after) == (20, 145, 154)
+
+
+def test_a_clock_that_stands_still_hides_no_step():
+    (change,) = change_points.find([7.0] * 39, [1.0] * 17 + [2.0] * 22, memory=5).found
+    assert (change.at, change.blur, change.before, change.after) == (7, 0, 1, 2)
 
 
 @pytest.mark.parametrize(
