@@ -14,7 +14,7 @@ def is_steady(rounds: Sequence[float]) -> bool | None:
     None if there are fewer than five, or if their mean is not above zero, so that relative limits mean nothing.
     """
     window = list(rounds[-ROUNDS:])
-    mean = sum(window) / len(window) if window else 0.0
+    mean = sum(window) / ROUNDS
     if len(window) < ROUNDS or not 0 < mean < float("inf"):
         return None
     middle = (ROUNDS - 1) / 2

@@ -1,6 +1,7 @@
 """The short answers of a page, as plain data: sorted medians, and whether their order is established."""
 
 from itertools import pairwise
+from operator import itemgetter
 from typing import Any
 
 from benchstudy.report import human
@@ -15,7 +16,8 @@ def answer(results: Results, label: str, metric: str, where: Where, series: str)
     `label` becomes `what`. There is a line for each level of the factor `series` among the cases that `where` selects.
     """
     estimates = results.estimates(metric, where)
-    known = sorted((e for e in estimates if e.summary.median is not None), key=lambda e: e.summary.median or 0.0)
+    medians = [(e.summary.median, e) for e in estimates if e.summary.median is not None]
+    known = [e for _, e in sorted(medians, key=itemgetter(0))]
     lines = [
         {
             "name": figuredata.label(results, e.levels, series),

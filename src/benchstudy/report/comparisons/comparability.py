@@ -1,8 +1,7 @@
 """What two trials must have in common to be compared, and why two cases without it get no verdict."""
 
-from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from statistics import median
+from statistics import median, mode
 from typing import Any, NamedTuple
 
 from benchstudy.model.criteria import PAGE_OF_MEMORY, SAME_PROOF
@@ -123,7 +122,7 @@ class Comparability:
         """What differs between the sides, in words and as a value; None if it is the verified cache state."""
         if any(c.imported for c in (*base, *other)):
             return IMPORTED, Refusal.SESSIONS
-        a, b = (Counter(side).most_common(1)[0][0] for side in (base, other))
+        a, b = mode(base), mode(other)
         if a.target != b.target:
             differences = self._environments(a.target, b.target)
             why = f"measured on different targets{': ' if differences else ''}{'; '.join(differences)}"
