@@ -122,6 +122,32 @@ def test_a_difference_as_large_as_the_margin_is_seldom_called_equivalent():
     assert equivalent(1.0) > 0.9
 
 
+@pytest.mark.parametrize(
+    ("n", "paired", "shift_of"),
+    [
+        (4, True, lambda base, other: shifts.student_of_pairs(other - base)),
+        (12, True, lambda base, other: shifts.ranked_pairs(other - base)),
+        (60, True, lambda base, other: shifts.ranked_pairs(other - base)),
+        (4, False, shifts.welch),
+        (8, False, shifts.ranked_samples),
+    ],
+    ids=["paired t", "signed ranks", "signed ranks of many", "Welch", "rank sum"],
+)
+def test_cases_are_equivalent_if_the_90_percent_interval_lies_within_the_margin(n, paired, shift_of):
+    margin = {4: 0.15, 8: 0.08, 12: 0.05, 60: 0.03}[n]
+    told = []
+
+    def quiet(random, n):
+        return np.exp(0.06 * random.standard_normal((2, n)))
+
+    for made in simulated(quiet, n, paired, 1.01, margin, 200):
+        low, high = shift_of(np.log(made.base.values), np.log(made.other.values)).interval(0.90)
+        is_within = -math.log1p(margin) < low and high < math.log1p(margin)
+        assert (judge([made])[0].verdict == "equivalent") == is_within
+        told.append(is_within)
+    assert 0.1 < sum(told) / len(told) < 0.9, "some are, and some are not"
+
+
 @pytest.mark.parametrize(("n", "paired"), [(4, True), (6, True), (10, True), (4, False), (6, False)])
 def test_the_smallest_detectable_effect_is_detected_as_often_as_it_says(n, paired):
     """80 % for t; ranks lose a little of it, because they assume less."""

@@ -148,7 +148,6 @@ class Comparison:
     ratio: float | None = None
     low: float | None = None
     high: float | None = None
-    within: tuple[float, float] | None = None
     method: str = ""
     pairs: int = 0
     p_beyond: float | None = None
@@ -204,8 +203,9 @@ def refused(base: Arm, other: Arm, refusal: Refusal, why: str, *, margin: float,
 def judge(family: Sequence[Comparison]) -> list[Comparison]:
     """The comparisons with their verdicts. They form one declared family: p values are adjusted over all of them.
 
-    better, worse: the whole 95 % interval lies beyond the margin, and so does the adjusted test. equivalent: the 90 %
-    interval lies within the margin and both one-sided tests, adjusted, say so (TOST). inconclusive: neither.
+    better, worse: the whole 95 % interval lies beyond the margin, and so does the adjusted test. equivalent: both
+    one-sided tests, adjusted, say so (TOST), which they only do if the 90 % interval lies within the margin.
+    inconclusive: neither.
     """
     tested = [
         (index, made.p_beyond, made.p_within)
@@ -321,14 +321,13 @@ def _method(pairs: int, n: int, m: int) -> str | None:
 def _estimated(made: Comparison, shift: shifts.Ranked | shifts.Student, student: shifts.Student) -> Comparison:
     """`made` with the ratio, interval and p values of `shift`, and what the error of `student` can detect."""
     edge = math.log1p(made.margin)
-    interval, within = shift.interval(LEVEL), shift.interval(1 - 2 * ALPHA)
-    assert interval is not None and within is not None, "the methods are chosen so that both exist"
+    interval = shift.interval(LEVEL)
+    assert interval is not None, "the methods are chosen so that it exists"
     return replace(
         made,
         ratio=_ratio(shift.estimate),
         low=_ratio(interval[0]),
         high=_ratio(interval[1]),
-        within=(_ratio(within[0]), _ratio(within[1])),
         # Beyond the upper or the lower edge, only one of which can be an error: doubled for the two sides.
         p_beyond=min(1.0, 2 * min(shift.p_above(edge), shift.p_below(-edge))),
         p_within=max(shift.p_above(-edge), shift.p_below(edge)),
@@ -352,7 +351,7 @@ def _warnings(made: Comparison) -> tuple[str, ...]:
                 f"{arm.failed} of {arm.failures.n} trials of {arm.name} failed "
                 f"({arm.failures.interval}): the ratio covers only the others"
             )
-        if arm.n > 1 and min(arm.values) == max(arm.values):
+        if min(arm.values) == max(arm.values):
             found.append(f"all values of {arm.name} are equal: the clock or the tool may round")
     return tuple(found)
 
@@ -371,7 +370,7 @@ def _least(low: float) -> str:
 
 
 def _verdict(made: Comparison, p_beyond: float, p_within: float, tests: int) -> Comparison:
-    assert made.low is not None and made.high is not None and made.within is not None and made.ratio is not None
+    assert made.low is not None and made.high is not None
     edge = 1 + made.margin
     up, down = made.low > edge, made.high < 1 / edge
     margin = f"{rounding.shown(made.margin * 100, trim=True)} %"
@@ -385,7 +384,7 @@ def _verdict(made: Comparison, p_beyond: float, p_within: float, tests: int) -> 
             tests=tests,
             why=_least(made.low) if up else f"lower by at least {rounding.shown(100 * (1 - made.high))} %",
         )
-    if 1 / edge < made.within[0] and made.within[1] < edge and p_within <= ALPHA:
+    if p_within <= ALPHA:
         return replace(
             made,
             verdict=Verdict.EQUIVALENT,
