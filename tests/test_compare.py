@@ -197,6 +197,9 @@ def test_many_trials_have_nearly_the_interval_of_ranks_whichever_way_it_is_found
     assert ends[0][1:] == pytest.approx(ends[1][1:], abs=0.01)
     assert ends[2][1:] == pytest.approx(ends[3][1:], abs=0.002)
     assert [method.split()[1] for method, *_ in ends] == ["Hodges-Lehmann,"] * 3 + ["t"]
+    unpaired = [compared(values[:500], other[:n], paired=False) for n in (500, 501)]
+    assert [made.method.split()[0] for made in unpaired] == ["Hodges-Lehmann,", "Welch"]
+    assert (unpaired[0].low, unpaired[0].high) == pytest.approx((unpaired[1].low, unpaired[1].high), abs=0.002)
 
 
 # -- verdicts ----------------------------------------------------------------------

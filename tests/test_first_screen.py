@@ -298,7 +298,16 @@ def test_an_outline_peaks_where_the_sample_is_dense(log):
     drawn = outline([1.0, 1.1, 1.05, 1.02, 1.08, 3.0], log)
     assert max(height for _, height in drawn) == pytest.approx(1.0)
     assert max(drawn, key=lambda place: place[1])[0] == pytest.approx(1.05, abs=0.15)
+    assert (drawn[0][0], drawn[-1][0]) == pytest.approx((1.0, 3.0)), "over the range of the sample"
     assert outline([2.0, 2.0], log) == [] == outline([1.0], log)
+
+
+@pytest.mark.parametrize("size", [0.0, 1000.0, -1000.0])
+def test_a_spread_in_the_tenth_digit_has_no_outline(size):
+    """Of values near zero, the digit is that of 1: less is rounding on any scale of a drawing."""
+    digit = 1e-9 * max(abs(size), 1.0)
+    assert outline([size, size + 0.8 * digit]) == []
+    assert outline([size, size + 1.2 * digit]) != []
 
 
 def test_two_studies_lie_over_one_another_in_one_row():

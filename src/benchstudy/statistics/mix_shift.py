@@ -6,7 +6,7 @@ and why.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal
@@ -39,11 +39,10 @@ class Calls:
 
     def __add__(self, other: "Calls") -> "Calls":
         """Merged trials. Histograms with different edges are merged only at the edges they share."""
-        edges = [e for e in self.buckets if e in other.buckets] if self.buckets and other.buckets else []
         return Calls(
             self.count + other.count,
             self.total + other.total,
-            {e: self.buckets[e] + other.buckets[e] for e in edges},
+            {e: self.buckets[e] + other.buckets[e] for e in self.buckets if e in other.buckets},
         )
 
 
@@ -200,21 +199,21 @@ class Shift:
 
     def base_quantile(self, q: float = P99) -> Quantile | None:
         """The quantile `q` (0 to 1) of all calls of the base. None without histograms."""
-        return quantile(_together(self._base), q)
+        return quantile(_together(calls.buckets for calls in self._base.values()), q)
 
     def new_quantile(self, q: float = P99) -> Quantile | None:
         """The quantile `q` (0 to 1) of all calls of the new side. None without histograms."""
-        return quantile(_together(self._new), q)
+        return quantile(_together(calls.buckets for calls in self._new.values()), q)
 
     def standardised_quantile(self, q: float = P99) -> Quantile | None:
         """The new side's quantile at the base's shares of labels. Labels that it does not call keep the base's
         histogram. None without histograms with the same edges."""
-        weighted: dict[str, Calls] = {}
+        weighted: list[dict[float, float]] = []
         for label, base in self._base.items():
             state, _ = self.state(label)
             own = self._new[label] if state == "both" else base
             factor = base.count / own.count
-            weighted[label] = Calls(base.count, own.total * factor, {e: n * factor for e, n in own.buckets.items()})
+            weighted.append({edge: n * factor for edge, n in own.buckets.items()})
         return quantile(_together(weighted), q)
 
 
@@ -249,10 +248,8 @@ def _mean(side: Mapping[str, Calls]) -> float:
     return math.fsum(calls.total for calls in side.values()) / _count(side)
 
 
-def _together(side: Mapping[str, Calls]) -> dict[float, float]:
-    """The sum of all labels' histograms, at the edges that all of them have."""
-    histograms = [calls.buckets for calls in side.values()]
-    if not histograms or not all(histograms):
-        return {}
+def _together(of_labels: Iterable[Mapping[float, float]]) -> dict[float, float]:
+    """The sum of all labels' histograms, one or more, at the edges that all of them have."""
+    histograms = list(of_labels)
     shared = set(histograms[0]).intersection(*histograms[1:])
     return {edge: math.fsum(h[edge] for h in histograms) for edge in shared}
