@@ -124,6 +124,9 @@ def test_a_peak_is_told_only_where_throughput_was_seen_to_fall():
         ({1: [1.0] * 6, 5: [0.0] * 6, 10: [6.0] * 6, 20: [7.0] * 6}, "throughput that is zero"),
         # A cliff: nothing changes until 50 users, and from there on a tenth remains.
         ({1: [1000.0] * 6, 5: [1000.0] * 6, 20: [1000.0] * 6, 50: [100.0] * 6, 100: [100.0] * 6}, "the law misses"),
+        # A single user would be infinitely fast: 1/λ is zero.
+        ({n: [1e4 * v / (n - 1) for v in (0.98, 1.0, 1.02)] for n in (10, 20, 50, 100)}, "leave open what one user"),
+        ({n: [1e4 * v * n / (n - 1) for v in (0.98, 1.0, 1.02)] for n in (10, 20, 50, 100)}, "a lower concurrency"),
         # Better than linear, which the law cannot express.
         ({1: [1.0] * 6, 2: [4.0] * 6, 4: [16.0] * 6, 8: [64.0] * 6}, "the law misses"),
     ],

@@ -33,6 +33,7 @@ LARGEST_MISS = 0.15
 _SEED = 20_240_229
 _RESAMPLES = 500
 _CURVE_POINTS = 60
+_MOST_STEPS = 100  # fits that end at all need a dozen
 
 Numbers = npt.NDArray[np.float64]
 
@@ -160,7 +161,10 @@ def _fit_once(levels: Numbers, means: Numbers, counts: Numbers) -> Numbers:
             return np.array([math.exp(found[0]), found[1], found[2]])
     bounds = [-np.inf, 0, 0], [np.inf, np.inf, np.inf]
     # Not "dogbox", which stops on its first step if the start is as near to a bound as ours may be.
-    found, _ = fitted(method="trf", bounds=bounds, x_scale="jac", max_nfev=2_000)
+    try:
+        found, _ = fitted(method="trf", bounds=bounds, x_scale="jac", max_nfev=_MOST_STEPS)
+    except RuntimeError:  # the larger λ, and with it σ or κ, the closer
+        raise UnsupportedFit("the trials leave open what one user would get: measure a lower concurrency") from None
     return np.array([math.exp(found[0]), found[1], found[2]])
 
 
