@@ -20,6 +20,14 @@ def simulated(single, contention, coherency, *, noise=0.03, trials=6, levels=LEV
     return {n: law(np.float64(n), single, contention, coherency) * random.lognormal(0, noise, trials) for n in levels}
 
 
+def test_the_law_has_the_limits_of_its_textbook():
+    users = np.array([1.0, 2.0, 4.0, 1e12])
+    assert law(users, 30.0, 0.0, 0.0) == pytest.approx(30 * users), "nothing is shared: linear"
+    amdahl = law(users, 30.0, 0.05, 0.0)
+    assert amdahl[0] == 30 and amdahl[-1] == pytest.approx(30 / 0.05), "Amdahl: at most 1/σ times one user"
+    assert law(users, 30.0, 0.05, 0.01)[1:3] == pytest.approx([60 / 1.07, 120 / 1.27])
+
+
 @pytest.mark.parametrize("truth", SERVERS)
 def test_known_parameters_are_found_again(truth):
     found = fit(simulated(*truth, noise=1e-4), resamples=50)
@@ -116,11 +124,51 @@ def test_a_peak_is_told_only_where_throughput_was_seen_to_fall():
 
 
 @pytest.mark.parametrize(
+    ("truth", "levels", "peak"),
+    [
+        # What the R package usl says of SPEC SDM91.
+        ((90.0, 0.02773, 1.0437e-4), (1, 18, 36, 72, 108, 144, 216), 96.5),
+        ((90.0, 0.02773, 1.0437e-4), (100, 144, 216, 300, 500), 100),
+        ((500.0, 1.5, 0.0), (1, 2, 4, 8), 1),
+        ((500.0, 1.5, 1e-3), (2, 4, 8, 16), 2),
+        ((90.0, 0.02773, 1.0437e-4), (1, 18, 36, 72, 96), None),
+        ((90.0, 0.02773, 1.0437e-4), (1, 18, 36, 72, 97), 96.5),
+        ((90.0, 0.02773, 0.0), (1, 18, 36, 72, 108), None),
+    ],
+)
+def test_the_peak_is_where_the_law_is_largest_among_what_was_measured(truth, levels, peak):
+    found = fit(simulated(*truth, noise=1e-6, levels=levels), resamples=20).peak
+    if peak is None:
+        assert found is None
+    else:
+        along = np.linspace(levels[0], levels[-1], 100_000)
+        assert along[law(along, *truth).argmax()] == pytest.approx(peak, rel=1e-3)
+        assert (found.concurrency, found.low, found.high) == pytest.approx((peak, peak, peak), rel=1e-2)
+
+
+@pytest.mark.parametrize(("off", "misses"), [(0.14, False), (0.16, True)])
+def test_a_law_may_miss_a_concurrency_by_up_to_15_percent(off, misses):
+    """Only the last concurrency is off. With many trials at all others, the law does not follow it."""
+    trials = {n: list(law(np.float64(n), 100.0, 0.05, 0.0) * np.ones(300)) for n in (1, 2, 4, 8, 16)}
+    trials[8] = [value / (1 + off) for value in trials[8][:3]]
+    if misses:
+        with pytest.raises(UnsupportedFit, match=r"at concurrency 8 by 1[56].\d+ % \(more than 15 %\)"):
+            fit(trials, resamples=2)
+    else:
+        assert fit(trials, resamples=2).worst_miss == pytest.approx(off, rel=0.05)
+
+
+@pytest.mark.parametrize(
     ("trials", "why"),
     [
         ({1: [1.0] * 6, 5: [4.0] * 6, 10: [6.0] * 6}, "3 concurrencies with a throughput; a fit needs 4"),
         ({1: [1.0] * 6, 5: [4.0] * 6, 10: [6.0] * 6, 100: []}, "3 concurrencies"),
         ({1: [1.0] * 6, 5: [4.0] * 2, 10: [6.0] * 6, 20: [7.0] * 6}, "fewer than 3 trials at concurrency 5"),
+        ({5: [4.0] * 6}, "1 concurrency with a throughput"),
+        ({1: [1.0] * 2, 5: [4.0] * 2, 10: [6.0] * 3, 20: [7.0] * 6}, "fewer than 3 trials at concurrency 1, 5$"),
+        ({0.5: [1.0] * 3, 5: [4.0] * 3, 10: [6.0] * 3, 20: [7.0] * 6}, "0.5: the law starts at one user"),
+        ({1: [1.0] * 6, 5: [4.0, 4.0, math.nan], 10: [6.0] * 6, 20: [7.0] * 6}, "not a number"),
+        ({1: [1.0] * 6, 5: [4.0, 4.0, -1.0], 10: [6.0] * 6, 20: [7.0] * 6}, "throughput that is zero"),
         ({1: [1.0] * 6, 5: [0.0] * 6, 10: [6.0] * 6, 20: [7.0] * 6}, "throughput that is zero"),
         # A cliff: nothing changes until 50 users, and from there on a tenth remains.
         ({1: [1000.0] * 6, 5: [1000.0] * 6, 20: [1000.0] * 6, 50: [100.0] * 6, 100: [100.0] * 6}, "the law misses"),

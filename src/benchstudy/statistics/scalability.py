@@ -210,7 +210,7 @@ def _peak(best: Numbers, draws: Numbers, levels: Numbers) -> Peak | None:
     low, high = np.quantile(
         [min(_peak_of(d), 2 * last) for d in draws], [(1 - LEVEL) / 2, (1 + LEVEL) / 2], method="nearest"
     )
-    return Peak(max(peak, first), max(float(low), first), float(high) if high < last else None)
+    return Peak(max(peak, first), max(float(low), first), max(float(high), first) if high < last else None)
 
 
 def _curve(best: Numbers, draws: Numbers, levels: Numbers) -> Curve:
