@@ -177,6 +177,38 @@ def test_the_signed_rank_has_the_distribution_of_the_library():
     assert shifts.ranked_pairs(differences).p_above(0) == pytest.approx(expected)
 
 
+# Critical values of two-sided tests at 5 %, as textbooks print them: at most so much rejects.
+SIGNED_RANK = {6: 0, 7: 2, 8: 3, 9: 5, 10: 8, 11: 10, 12: 13, 15: 25, 20: 52, 25: 89, 30: 137, 50: 434}
+RANK_SUM = {(6, 6): 5, (8, 8): 13, (8, 12): 22, (10, 10): 23, (20, 20): 127}
+
+
+@pytest.mark.parametrize(
+    ("ranked", "critical"),
+    [
+        *((shifts.Ranked(np.arange(n * (n + 1) / 2), "pairs", n), k) for n, k in SIGNED_RANK.items()),
+        *((shifts.Ranked(np.arange(float(n * m)), "samples", n, m), k) for (n, m), k in RANK_SUM.items()),
+    ],
+)
+def test_an_interval_of_ranks_leaves_out_as_many_values_as_a_textbook_says(ranked, critical):
+    assert ranked.interval(0.95) == (critical, len(ranked.values) - 1 - critical)
+
+
+@pytest.mark.parametrize(
+    ("ranked", "exact"),
+    [
+        *((shifts.Ranked(np.arange(n * (n + 1) / 2), "pairs", n), shifts.signed_rank_cdf(n)) for n in (51, 60)),
+        (shifts.Ranked(np.arange(51.0 * 51), "samples", 51, 51), shifts.rank_sum_cdf(51, 51)),
+    ],
+)
+def test_above_50_values_the_normal_distribution_is_as_good_as_the_exact_one(ranked, exact):
+    left_out = int(np.searchsorted(exact, 0.025, side="right"))
+    assert ranked.interval(0.95) == (left_out - 1, len(ranked.values) - left_out)
+    shown = np.arange(0, len(ranked.values), 20)
+    assert [ranked.p_above(shift) for shift in shown] == pytest.approx(exact[shown + 1], abs=0.002)
+    below = [ranked.p_below(len(ranked.values) - 1 - shift) for shift in shown]
+    assert below == pytest.approx(exact[shown + 1], abs=0.002)
+
+
 def test_welch_and_paired_t_are_those_of_the_library():
     random = np.random.default_rng(5)
     base, other = random.normal(size=5), random.normal(1, 3, size=4)

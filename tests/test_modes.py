@@ -45,6 +45,14 @@ def test_of_one_mode_hardly_ever_two_are_made(shape, n):
     assert sum(two_modes(UNIMODAL[shape](random, n)) is not None for _ in range(300)) <= 0.04 * 300
 
 
+def test_the_dip_test_counts_from_ten_trials_on():
+    """Four of each mode are alike. A fifth one beside each makes both modes too wide for the gap between them."""
+    ten = (1.0, 1.02, 1.04, 1.06, 1.3, 2.0, 2.02, 2.04, 2.06, 2.5)
+    found = two_modes(ten)
+    assert (found.low_n, found.low, found.high_n, found.high) == pytest.approx((5, 1.04, 5, 2.04))
+    assert two_modes(ten[1:]) is None
+
+
 def test_modes_that_overlap_are_found_among_many_by_the_dip_test():
     random = np.random.default_rng(7)
     values = np.concatenate([random.normal(1.0, 0.08, 20), random.normal(1.6, 0.12, 30)])
