@@ -101,7 +101,8 @@ def fit(trials: Mapping[float, Sequence[float]], resamples: int = _RESAMPLES, se
     levels, logs = _checked(trials)
     means = np.array([values.mean() for values in logs])
     counts = np.array([len(values) for values in logs], dtype=float)
-    best = _fit_once(levels, means, counts)
+    per_user = math.exp((means - np.log(levels)).max())
+    best = _fit_once(levels, means, counts, np.array([per_user, 0.1, 1e-4]))
     miss = np.abs(np.expm1(np.log(law(levels, *best)) - means))
     worst = int(miss.argmax())
     if miss[worst] > LARGEST_MISS:
@@ -110,7 +111,7 @@ def fit(trials: Mapping[float, Sequence[float]], resamples: int = _RESAMPLES, se
             f"(more than {rounding.percent(LARGEST_MISS)})"
         )
     random = np.random.default_rng(seed)
-    draws = np.array([_fit_once(levels, _drawn_means(logs, random), counts) for _ in range(resamples)])
+    draws = np.array([_fit_once(levels, _drawn_means(logs, random), counts, best) for _ in range(resamples)])
     single, contention, coherency = (_parameter(best[i], draws[:, i]) for i in range(3))
     return Scalability(
         single if levels[0] == 1 else None,
@@ -141,8 +142,11 @@ def _checked(trials: Mapping[float, Sequence[float]]) -> tuple[Numbers, list[Num
     return np.array(levels, dtype=float), [np.log(v) for v in values]
 
 
-def _fit_once(levels: Numbers, means: Numbers, counts: Numbers) -> Numbers:
-    """λ, σ, κ (none negative) closest to the mean logarithms; a concurrency weighs as much as its trials."""
+def _fit_once(levels: Numbers, means: Numbers, counts: Numbers, start: Numbers) -> Numbers:
+    """λ, σ, κ (none negative) closest to the mean logarithms; a concurrency weighs as much as its trials.
+
+    They do not depend on `start`, but are found sooner from one nearby.
+    """
 
     def log_law(concurrency: Numbers, log_single: float, contention: float, coherency: float) -> Numbers:
         return np.log(law(concurrency, math.exp(log_single), contention, coherency))
@@ -152,8 +156,8 @@ def _fit_once(levels: Numbers, means: Numbers, counts: Numbers) -> Numbers:
         denominator = 1 + contention * others + coherency * concurrency * others
         return np.stack([np.ones_like(concurrency), -others / denominator, -concurrency * others / denominator], axis=1)
 
-    start = _start(levels, np.exp(means))
-    fitted = partial(optimize.curve_fit, log_law, levels, means, p0=start, sigma=1 / np.sqrt(counts), jac=slopes)
+    begin = math.log(start[0]), start[1], start[2]
+    fitted = partial(optimize.curve_fit, log_law, levels, means, p0=begin, sigma=1 / np.sqrt(counts), jac=slopes)
     # Without bounds it is ten times as fast, with the same result unless a bound is active.
     with np.errstate(all="ignore"), suppress(RuntimeError):
         found, _ = fitted(method="lm", check_finite=False)
@@ -166,18 +170,6 @@ def _fit_once(levels: Numbers, means: Numbers, counts: Numbers) -> Numbers:
     except RuntimeError:  # the larger λ, and with it σ or κ, the closer
         raise UnsupportedFit("the trials leave open what one user would get: measure a lower concurrency") from None
     return np.array([math.exp(found[0]), found[1], found[2]])
-
-
-def _start(levels: Numbers, throughput: Numbers) -> tuple[float, float, float]:
-    """A start near the answer: N/X is linear in 1/λ, σ/λ and κ/λ, and so can be solved directly."""
-    weights = throughput / levels
-    terms = np.stack([np.ones_like(levels), levels - 1, levels * (levels - 1)], axis=1)
-    solution, _ = optimize.nnls(terms * weights[:, None], np.ones_like(levels))
-    inverse = solution[0]
-    if inverse <= 0:
-        return math.log(throughput[0] / levels[0]), 0.5, 1e-6
-    # Off the bounds, because the solver cannot start on them.
-    return -math.log(inverse), max(solution[1] / inverse, 1e-9), max(solution[2] / inverse, 1e-12)
 
 
 def _drawn_means(logs: Sequence[Numbers], random: np.random.Generator) -> Numbers:
