@@ -62,6 +62,7 @@ def test_failed_trials_are_counted_and_never_a_number():
         ([1.0, math.nan], "infinite or not a number"),
         ([1.0, -math.inf, None], "infinite or not a number"),
         ([1.7e308] * 7, "too large to add"),
+        ([1e200, 2e200, 3e200], "too large to add"),
     ],
 )
 def test_values_that_allow_no_estimate_say_so_in_words(values, note):

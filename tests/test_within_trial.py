@@ -68,6 +68,15 @@ def test_two_trials_are_resampled_apart():
     assert low < 0.99 and high > 1.01, "the same draws on both sides would say that they are exactly alike"
 
 
+@pytest.mark.parametrize(("base_unit", "new_unit"), [(1e-3, 1.0), (1.0, 1e-3), (1e3, 1e3)])
+def test_the_interval_of_a_ratio_changes_with_its_units_as_the_ratio_does(base_unit, new_unit):
+    random = np.random.default_rng(6)
+    base, new = 10 + random.normal(size=50), 12 + random.normal(size=50)
+    ends = np.array(within_trial.ratio_interval(base, new)) * new_unit / base_unit
+    assert within_trial.ratio_interval(base * base_unit, new * new_unit) == pytest.approx(tuple(ends))
+    assert ends[0] < 1.2 * new_unit / base_unit < ends[1]
+
+
 def test_the_interval_is_the_same_in_every_process():
     asked = "from benchstudy.statistics import within_trial as w; print(w.mean_interval([v % 7 for v in range(50)]))"
     told = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True).stdout

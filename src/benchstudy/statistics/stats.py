@@ -79,7 +79,7 @@ def summarise(values: Iterable[float | None], units: Iterable[str] = ()) -> Summ
         return _nothing(n, f"values in {' and in '.join(different)}: no estimate over different units")
     with np.errstate(over="ignore"):
         mean, sd = float(numbers.mean()), float(numbers.std(ddof=1)) if n > 1 else None
-    if not math.isfinite(mean) or (sd is not None and not math.isfinite(sd)):
+    if sd is not None and not math.isfinite(sd):  # nor is it, if the mean is infinite
         return _nothing(n, "values too large to add: no estimate")
     notes = [f"{missing} of {len(given)} trials failed"] if missing else []
     low = high = None

@@ -61,7 +61,7 @@ def rate_interval(grew: Sequence[float], took_s: Sequence[float]) -> tuple[float
 
 
 class _Resampled(NamedTuple):
-    """The means of resampled trials, the trial's own mean, and how many blocks fit into it."""
+    """The means of resampled trials, the trial's own mean, and how many blocks fit into it, two or more."""
 
     means: np.ndarray
     mean: float
@@ -127,5 +127,5 @@ def _ends(values: np.ndarray, middle: float, blocks: float) -> tuple[float, floa
 
     tail = (1 - LEVEL) / 2
     low, high = np.quantile(values, (tail, 1 - tail))
-    wider = float(special.stdtrit(max(blocks - 1, 1), 1 - tail) / special.ndtri(1 - tail))
+    wider = float(special.stdtrit(blocks - 1, 1 - tail) / special.ndtri(1 - tail))
     return middle - wider * (middle - float(low)), middle + wider * (float(high) - middle)
