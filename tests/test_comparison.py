@@ -62,6 +62,40 @@ def test_each_level_stands_against_the_base_with_the_same_other_levels(tables):
     assert compared(tables, base="slow", where={"size": "1MB"}).rows[0].level == "local"
 
 
+def test_a_case_that_the_base_lacks_stands_against_the_first_that_has_it_and_the_table_says_so(tables):
+    add(tables)
+    add(tables, 2, backend="slow")
+    add(tables, 1, backend="slow", size="9MB")
+    add(tables, 3, backend="fast", size="9MB")
+    found = compared(tables)
+    assert [(row.level, row.against, row.about) for row in found.rows] == [
+        ("slow", "local", "1MB"), ("fast", "slow", "9MB"),
+    ]  # fmt: skip
+    table = found.table("backends", "Backends")
+    assert (found.base_name, table.columns[1]) == ("the first", "Ratio to the first")
+    assert [row[4].lines[2:] for row in table.rows] == [("local",), ("slow",)]
+    alone = compared(tables, where={"size": "9MB"})
+    assert alone.base_name == "slow" and alone.table("x", "X").rows[0][4].lines[2:] == ()
+
+
+@pytest.mark.parametrize(
+    ("measured", "choice", "why"),
+    [
+        ([{}, {"backend": "b"}], {"factor": "cache"}, "X: no case has a cache."),
+        ([{}, {"backend": "b"}], {"base": "tape"}, "X: no backend tape was measured to compare with."),
+        ([{}, {"size": "2MB"}], {}, "X: there is only one backend, so there is nothing to compare."),
+        ([{}, {"backend": "b", "size": "2MB"}], {}, "X: no two cases differ only in their backend."),
+    ],
+)
+def test_a_table_without_a_comparison_says_why(tables, measured, choice, why):
+    for fields in measured:
+        add(tables, **fields)
+    tables.cases[next(iter(tables.cases))]["cache"] = None
+    found = compared(tables, **choice)
+    assert (found.rows, found.nothing("X")) == ([], why)
+    assert found.base_name == choice.get("base", "local" if found.levels else "")
+
+
 def test_a_counterpart_stands_for_a_level_that_the_other_does_not_have(tables):
     add(tables)
     add(tables, sync="none")
