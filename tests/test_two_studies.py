@@ -14,7 +14,9 @@ from tidy_fixture import HOSTILE, Tables
 
 from benchstudy.commands import cli
 from benchstudy.model.differences import differences, environment_diff
+from benchstudy.report.comparisons import study_differences, two_studies
 from benchstudy.report.comparisons.comparison import Row
+from benchstudy.report.comparisons.study_pair import FamilyPair
 from benchstudy.report.comparisons.two_studies import TwoStudies
 
 LEVELS = {"backend": "local", "op": "write", "size": "1MB", "sync": "fsync"}
@@ -61,10 +63,33 @@ def study(
         record.write_text(json.dumps({"definition": dict(definition or {})}))
 
 
-def rows(metrics: list[str] | None = None) -> list[Row]:
+def compared(metrics: list[str] | None = None) -> FamilyPair:
     page = TwoStudies(base="before", other="after", tidy="data/tidy", output="reports/x", metrics=metrics or [])
     (pair,) = page.pairs
-    return pair.rows
+    return pair
+
+
+def rows(metrics: list[str] | None = None) -> list[Row]:
+    return compared(metrics).rows
+
+
+def on_targets(root: Path, name: str, seconds: Mapping[str, float]) -> None:
+    """Tables and records of a study that measured one case on each of these targets."""
+    tables = Tables(root, name, "file_size")
+    for target, value in seconds.items():
+        for block, factor in enumerate(SPREAD, start=1):
+            size = {"size_bytes": 1_000_000}
+            tables.add(LEVELS, block, {"duration": (value * factor, "s")}, numbers=size, target=target, session=name)
+    tables.write()
+    own = root / f"data/raw/{name}/this-machine/file_size/session.json"
+    index = json.loads(own.read_text())
+    own.unlink()
+    for target in seconds:
+        path = root / f"data/raw/{name}/{target}/file_size/session.json"
+        path.parent.mkdir(parents=True)
+        kernel = {"kernel": {"release": f"{name} on {target}"}}
+        of_it = json.loads(json.dumps(index["sessions"][0])) | {"hosts": {"a host": {"before": kernel}}}
+        path.write_text(json.dumps(index | {"target": target, "sessions": [of_it], "trials": []}))
 
 
 def test_a_ratio_has_its_interval_and_base_and_no_verdict_when_the_sessions_are_two(project):
@@ -193,6 +218,101 @@ def test_the_page_says_what_differs_and_what_only_one_has(project, capsys):
     assert (figures / "file_size-trials.svg").is_file(), "the trials of both, laid over one another"
     assert (tables / "file_size-ratios.tex").is_file()
     assert 'href="../after/file_size.html#case-' in page
+
+
+def test_a_sentence_counts_ratios_cases_and_what_excludes_a_ratio_of_1(project):
+    study(project, "before", BEFORE, {"local": 0.2, "same": 0.1, "broken": 0.2})
+    study(project, "after", AFTER, {"local": 0.3, "same": 0.1, "broken": 0.0})
+    assert compared().summary() == ("3 ratios of 3 cases that both measured; 1 of 2 intervals exclude a ratio of 1.")
+    told = compared(["duration", "throughput"]).summary()
+    assert told.startswith("6 ratios of 3 cases that both measured; 2 of 4 intervals")
+
+
+def test_a_table_has_both_figures_their_trials_and_a_link_to_each(project):
+    study(project, "before", BEFORE, {"local": 0.2, "broken": 0.2})
+    study(project, "after", AFTER, {"local": 0.3, "broken": 0.0})
+    whole, broken = compared().table().rows
+    name = "write · 1MB · fsync"
+    assert [cell.lines[0] for cell in whole] == [f"local · {name}", "1.50×", "302 ms", "201 ms", "no verdict"]
+    assert (whole[2].lines[1], whole[2].kind, whole[3].kind) == ("n = 8", "number", "number")
+    assert whole[2].href.startswith("../after/file_size.html#") and whole[3].href.startswith(
+        "../before/file_size.html#"
+    )
+    assert [cell.lines[0] for cell in broken] == [f"broken · {name}", "–", "–", "201 ms", "no verdict"]
+    assert broken[2].lines[1] == "n = 0, 8 failed" and (broken[1].kind, broken[2].kind) == ("missing", "failed")
+    both = compared(["duration", "throughput"]).table().rows
+    assert [row[0].lines for row in both[:2]] == [
+        (f"local · {name}", "Time of one file"), (f"local · {name}", "Throughput"),
+    ]  # fmt: skip
+    assert whole[0].lines == (f"local · {name}",), "one metric needs no name"
+
+
+def test_of_several_targets_those_of_the_same_name_are_compared(project):
+    on_targets(project, "before", {"a": 0.1, "b": 0.2, "c": 0.4})
+    on_targets(project, "after", {"c": 0.4, "b": 0.3, "d": 0.1})
+    pair = compared()
+    assert [(row.base["target"], row.other["target"], round(row.outcome.ratio, 2)) for row in pair.rows] == [
+        ("b", "b", 1.5), ("c", "c", 1.0),
+    ]  # fmt: skip
+    assert [pair.only(side) for side in (pair.base, pair.other)] == [
+        ["a · local · write · 1MB · fsync"], ["d · local · write · 1MB · fsync"],
+    ]  # fmt: skip
+    told = {what: both for what, *both in study_differences.conditions(pair)}
+    assert list(told) == ["Session on b", "Kernel of host on b", "Session on c", "Kernel of host on c"]
+    assert told["Kernel of host on c"] == ["before on c", "after on c"]
+    assert [(d.name, d.before, d.after) for d in study_differences.facts(pair)] == [
+        ("host: kernel.release", f'"before on {target}"', f'"after on {target}"') for target in "bc"
+    ]  # fmt: skip
+
+
+def test_two_targets_are_compared_whatever_they_are_called_if_each_study_has_one(project):
+    on_targets(project, "before", {"old-host": 0.2})
+    on_targets(project, "after", {"new-host": 0.3})
+    (row,) = rows()
+    assert (row.base["target"], row.other["target"]) == ("old-host", "new-host")
+    assert [what for what, *_ in study_differences.conditions(compared())] == ["Session", "Kernel of host"]
+
+
+def test_the_latest_session_is_told_and_its_hosts_by_their_roles(project):
+    for name, value in (("before", 0.2), ("after", 0.3)):
+        study(project, name, None, {"local": value})
+        path = project / f"data/raw/{name}/this-machine/file_size/session.json"
+        index = json.loads(path.read_text())
+        (held,) = index["sessions"]
+        roles = {"this-machine": {"roles": {"sut": f"{name}-1", "load": f"{name}-2"}}}
+        hosts = {f"{name}-{n}": {"before": {"kernel": {"release": f"{name[0]}{n}"}}} for n in (2, 1)}
+        latest = held | {"started": "2026-11-21T10:00:00.000+00:00", "uuid": name * 2, "hosts": hosts}
+        latest["declared"] = held["declared"] | {"targets": roles, "seed": len(name), "blocks": 8}
+        path.write_text(json.dumps(index | {"sessions": [latest, held]}))
+    told = {what: both for what, *both in study_differences.conditions(compared())}
+    assert told == {
+        "Session": ["2026-11-21 10:00:00 UTC, beforebe", "2026-11-21 10:00:00 UTC, afteraft"],
+        "Kernel of sut": ["b1", "a1"],
+        "Kernel of load": ["b2", "a2"],
+    }
+    assert [(d.name, d.before, d.after) for d in study_differences.declarations(compared())] == [("seed", "6", "5")]
+
+
+def test_code_and_tools_that_differ_are_told_once_with_the_begin_of_their_digests(project):
+    same = {"tool_sha256": "a" * 64}
+    study(project, "before", None, {"local": 0.2, "other": 0.1}, instrument="e" * 64, tool_version="3.11", **same)
+    study(project, "after", None, {"local": 0.3, "other": 0.1}, instrument="f" * 64, tool_version="3.13", **same)
+    told = {what: both for what, *both in study_differences.conditions(compared())}
+    assert told["Tools"] == ["python3 3.11 aaaaaaaaaaaa", "python3 3.13 aaaaaaaaaaaa"]
+    assert told["Measuring code"] == ["e" * 12, "f" * 12]
+
+
+@pytest.mark.parametrize("metrics", [[], ["duration"]])
+def test_a_case_that_always_failed_in_one_study_is_told_whichever_it_was(project, metrics):
+    study(project, "before", BEFORE, {"local": 0.2, "mended": 0.0, "broken": 0.2})
+    study(project, "after", AFTER, {"local": 0.3, "mended": 0.2, "broken": 0.0})
+    head, whole, mended, broken = two_studies.lines([compared(metrics)])
+    assert head.endswith("3 ratios of 3 cases that both measured; 1 of 1 intervals exclude a ratio of 1.")
+    name = "write · 1MB · fsync, duration"
+    assert whole.startswith(f"  local · {name}: 1.50× (95 %: 1.4")
+    assert whole.endswith(" of 201 ms; no verdict: not the same session")
+    assert mended == f"  mended · {name}: no ratio of –; no verdict: before: all 8 trials failed"
+    assert broken == f"  broken · {name}: no ratio of 201 ms; no verdict: after: all 8 trials failed"
 
 
 def test_another_metric_may_be_asked_for(project):

@@ -44,6 +44,11 @@ class Side:
         """The trials of a case that count, whose columns include the conditions of the measurement."""
         return self.results.counted.filter((pl.col("target") == target) & (pl.col("case") == case))
 
+    def given(self, target: str, case: str) -> set[str]:
+        """The metrics of which a case has a value."""
+        seen = self.results.observations.filter((pl.col("target") == target) & (pl.col("case") == case))
+        return set(seen.drop_nulls("value")["metric"])
+
 
 class FamilyPair:
     """One family in two studies. `metrics` are those to compare; if empty, the primary metrics of each case."""
@@ -109,8 +114,8 @@ class FamilyPair:
         return set(side.results.cases.filter(pl.col("target") == target)["case"])
 
     def _metrics_of(self, target: str, case: str) -> list[str]:
-        seen = self.base.results.observations.filter((pl.col("target") == target) & (pl.col("case") == case))
-        given = set(seen.drop_nulls("value")["metric"])
+        # If all trials of the base failed, the other study says what is missing.
+        given = self.base.given(target, case) or self.other.given(self.targets[target], case)
         asked = [metric for metric in self._metrics if metric in given]
         return asked if self._metrics else self.base.results.measured_for(given)
 
