@@ -134,6 +134,44 @@ def test_failed_trials_are_counted_and_a_case_that_always_fails_has_no_verdict(t
     assert outcome.base.n == 6 and outcome.other.failed == 6
 
 
+def test_each_side_has_its_own_name_figures_and_failures(tables):
+    add(tables)
+    add(tables, first=7, blocks=1, status="failed", cause="no space left")
+    add(tables, 2, backend="other")
+    add(tables, first=7, blocks=2, backend="other", status="failed", cause="no space left")
+    outcome = only(compared(tables))
+    told = [(arm.name, arm.n, arm.failed, round(arm.median, 3)) for arm in (outcome.base, outcome.other)]
+    assert told == [("local", 6, 1, 0.011), ("other", 6, 2, 0.022)]
+    assert [warning[:31] for warning in outcome.warnings] == [
+        "1 of 7 trials of local failed (", "2 of 8 trials of other failed (",
+    ]  # fmt: skip
+
+
+def test_of_cases_that_all_failed_there_is_nothing_to_compare(tables):
+    add(tables, status="failed", cause="no space left")
+    add(tables, backend="other", status="failed", cause="no space left")
+    assert compared(tables).rows == []
+
+
+def test_a_summary_names_verdicts_margins_tests_and_methods(tables):
+    for backend, seconds in (("local", 1.0), ("slow", 2.0), ("like", 1.0), ("broken", 0.0)):
+        for block in range(1, 7):
+            took = seconds * tables.noisy(1, 0.003)
+            values = {"duration": (took, "s"), "throughput": (1 / (took or 1), "B/s")}
+            failed = {} if seconds else {"status": "failed", "cause": "no space left"}
+            tables.add({**LEVELS, "backend": backend}, block, values, numbers={"size_bytes": 1}, **failed)
+    indexes = [{"sessions": [session("2026-01", margin=0.1, margins={"file_size/throughput": 0.2})]}]
+    told = compared(tables, indexes=indexes, metrics=["duration"]).summary()
+    assert told.startswith(
+        "3 comparisons: 1 worse, 1 equivalent, 1 without a verdict. The margin is 10 %, declared in the study before "
+        "the measurement. Adjusted by Benjamini-Hochberg over 2 tests; paired t on logarithms."
+    )
+    both = compared(tables, indexes=indexes, metrics=["duration", "throughput"]).summary()
+    assert "The margin is 10 % (Time of one file), 20 % (Throughput), declared" in both and "over 4 tests" in both
+    none = compared(tables, indexes=indexes, metrics=["duration"], where={"backend": ["local", "broken"]}).summary()
+    assert none.endswith("before the measurement. Nothing could be tested; each row gives the reason.")
+
+
 # -- when there is no verdict ----------------------------------------------------------------------
 
 

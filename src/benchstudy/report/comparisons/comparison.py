@@ -112,7 +112,7 @@ class Comparisons:
     def _rows(self, metric: str, title: str, where: Where | None) -> list[Row]:
         estimates = self.results.estimates(metric, where)
         unit = next((e.unit for e in estimates if e.unit), "")
-        if not unit or not self.levels:
+        if not unit:
             return []
         values = self._values(metric, where)
         bases: dict[tuple[Any, ...], Estimate] = {}
