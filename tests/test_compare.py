@@ -8,7 +8,7 @@ import pytest
 from scipy import stats as scipy_stats
 
 from benchstudy.statistics import shifts
-from benchstudy.statistics.comparisons import Arm, calibrate, compare, judge, share, standing
+from benchstudy.statistics.comparisons import Arm, calibrate, compare, judge, share, standing, tested
 
 MARGIN = 0.05
 # What a rank test or t test promises, within the error of this number of simulations.
@@ -400,7 +400,14 @@ def test_cases_that_are_the_same_tell_the_false_alarm_rate():
     assert found.excluding_one.low <= 0.05 <= found.excluding_one.high
     assert found.alarms.count == 0
     assert found.lowest < 1 < found.highest
-    assert calibrate(judge([compared([], [])])) is None
+    assert calibrate(judge([compared([], []), compared([1.0] * 6, [2.0] * 6)])) is None, "no interval"
+
+
+def test_only_what_was_judged_is_plain_data_for_the_study():
+    made = [compared(STEADY, times(2)), compared(STEADY, []), compared([1.0] * 6, [1.0] * 6)]
+    assert tested(made) == []
+    (one,) = tested(judge(made))
+    assert one == ("worse", made[0].p_beyond, made[0].p_within)
 
 
 @pytest.mark.parametrize(
