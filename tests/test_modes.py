@@ -32,6 +32,7 @@ def test_four_trials_of_200_ms_and_two_of_3_are_two_modes():
         (0.0, 0.0, 0.0, 0.0, 4.0, 5.0),  # counts of rare events
         (1.0, 1.0, 1.0, 1.0, float("inf"), float("inf")),
         (2.0,) * 12,
+        (-0.5, -0.5, 1.0, 1.0, 5.0, 5.0, 5.0, 5.0),  # no ratio
     ],
 )
 def test_what_is_no_two_modes(values):
@@ -43,6 +44,33 @@ def test_what_is_no_two_modes(values):
 def test_of_one_mode_hardly_ever_two_are_made(shape, n):
     random = np.random.default_rng(7)
     assert sum(two_modes(UNIMODAL[shape](random, n)) is not None for _ in range(300)) <= 0.04 * 300
+
+
+@pytest.mark.parametrize(("gap", "found"), [(0.29, False), (0.31, True)])
+def test_a_gap_counts_that_is_three_times_as_wide_as_the_wider_group(gap, found):
+    """As logarithms; the wider group is 0.1 wide, above or below the gap."""
+    low, high = np.array([0.0, 0.04, 0.05, 0.1]), np.array([0.1, 0.11])
+    for logs in (np.r_[low, high + gap], np.r_[-high - gap, -low]):
+        modes = two_modes(np.exp(logs))
+        assert (modes is not None) == found
+        assert modes is None or {modes.low_n, modes.high_n} == {4, 2}
+
+
+@pytest.mark.parametrize(("ratio", "found"), [(1.24, False), (1.26, True)])
+@pytest.mark.parametrize("each", [3, 20])
+def test_groups_less_than_a_quarter_apart_mislead_nobody(each, ratio, found):
+    assert (two_modes([1.0] * each + [ratio] * each) is not None) == found
+
+
+def test_groups_that_overlap_are_parted_where_they_vary_least():
+    random, parted = np.random.default_rng(3), 0
+    for _ in range(20):
+        logs = np.sort(np.r_[random.normal(0, 0.1, 100), random.normal(1.5, 0.4, 60)])
+        within = {at: np.var(logs[:at]) * at + np.var(logs[at:]) * (160 - at) for at in range(2, 159)}
+        found = two_modes(np.exp(logs))
+        parted += found is not None
+        assert found is None or found.low_n == min(within, key=within.get)
+    assert parted >= 10
 
 
 def test_the_dip_test_counts_from_ten_trials_on():

@@ -42,7 +42,7 @@ def two_modes(values: Sequence[float]) -> Modes | None:
         return float(max(ordered[at - 1] - ordered[0], ordered[-1] - ordered[at]))
 
     found = next((at for at in places if gap(at) >= least and gap(at) > MODES_GAP * widest(at)), None)
-    if found is None and len(ordered) >= DIP_FEWEST and ordered[-1] - ordered[0] >= least and _dips(ordered):
+    if found is None and len(ordered) >= DIP_FEWEST and _dips(ordered):
         best = max(places, key=lambda at: at * (len(ordered) - at) * _apart(ordered, at) ** 2)
         found = best if _apart(ordered, best) >= least else None
     if found is None:
