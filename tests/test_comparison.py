@@ -166,6 +166,7 @@ def test_a_summary_names_verdicts_margins_tests_and_methods(tables):
         "3 comparisons: 1 worse, 1 equivalent, 1 without a verdict. The margin is 10 %, declared in the study before "
         "the measurement. Adjusted by Benjamini-Hochberg over 2 tests; paired t on logarithms."
     )
+    assert compared(tables).drawn == ["slow", "like"], "what has an interval"
     both = compared(tables, indexes=indexes, metrics=["duration", "throughput"]).summary()
     assert "The margin is 10 % (Time of one file), 20 % (Throughput), declared" in both and "over 4 tests" in both
     none = compared(tables, indexes=indexes, metrics=["duration"], where={"backend": ["local", "broken"]}).summary()

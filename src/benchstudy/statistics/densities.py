@@ -14,7 +14,7 @@ def outline(values: Sequence[float], log: bool = False) -> list[tuple[float, flo
     `log`: of logarithms, for a logarithmic axis; values must then be above zero. Empty for a sample without spread.
     """
     sample = np.log(values) if log else np.asarray(values, dtype=float)
-    if len(sample) < 2 or np.ptp(sample) <= 1e-9 * max(float(np.abs(sample).max()), 1.0):
+    if not len(sample) or np.ptp(sample) <= 1e-9 * max(float(np.abs(sample).max()), 1.0):
         return []
     places = np.linspace(sample.min(), sample.max(), _PLACES)
     heights = scipy_stats.gaussian_kde(sample)(places)

@@ -33,6 +33,7 @@ LARGEST_MISS = 0.15
 _SEED = 20_240_229
 _RESAMPLES = 500
 _CURVE_POINTS = 60
+_ENDS = ((1 - LEVEL) / 2, (1 + LEVEL) / 2)  # of an interval, as quantiles of the resampled fits
 _MOST_STEPS = 100  # fits that end at all need a dozen
 
 Numbers = npt.NDArray[np.float64]
@@ -160,7 +161,7 @@ def _fit_once(levels: Numbers, means: Numbers, counts: Numbers, start: Numbers) 
     fitted = partial(optimize.curve_fit, log_law, levels, means, p0=begin, sigma=1 / np.sqrt(counts), jac=slopes)
     # Without bounds it is ten times as fast, with the same result unless a bound is active.
     with np.errstate(all="ignore"), suppress(RuntimeError):
-        found, _ = fitted(method="lm", check_finite=False)
+        found, _ = fitted(method="lm")
         if min(found[1:]) >= 0 and np.isfinite(log_law(levels, *found)).all():
             return np.array([math.exp(found[0]), found[1], found[2]])
     bounds = [-np.inf, 0, 0], [np.inf, np.inf, np.inf]
@@ -182,7 +183,7 @@ def _drawn_means(logs: Sequence[Numbers], random: np.random.Generator) -> Number
 
 
 def _parameter(value: float, draws: Numbers) -> Parameter:
-    low, high = np.quantile(draws, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    low, high = np.quantile(draws, _ENDS)
     return Parameter(float(value), float(low), float(high))
 
 
@@ -199,14 +200,12 @@ def _peak(best: Numbers, draws: Numbers, levels: Numbers) -> Peak | None:
     peak = _peak_of(best)
     if peak >= last:
         return None
-    low, high = np.quantile(
-        [min(_peak_of(d), 2 * last) for d in draws], [(1 - LEVEL) / 2, (1 + LEVEL) / 2], method="nearest"
-    )
+    low, high = np.quantile([min(_peak_of(d), last) for d in draws], _ENDS, method="nearest")
     return Peak(max(peak, first), max(float(low), first), max(float(high), first) if high < last else None)
 
 
 def _curve(best: Numbers, draws: Numbers, levels: Numbers) -> Curve:
     along = np.geomspace(levels[0], levels[-1], _CURVE_POINTS)
     all_draws = np.array([law(along, *d) for d in draws])
-    low, high = np.quantile(all_draws, [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=0)
+    low, high = np.quantile(all_draws, _ENDS, axis=0)
     return Curve(along, law(along, *best), low, high)
