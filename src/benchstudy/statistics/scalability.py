@@ -102,8 +102,7 @@ def fit(trials: Mapping[float, Sequence[float]], resamples: int = _RESAMPLES, se
     levels, logs = _checked(trials)
     means = np.array([values.mean() for values in logs])
     counts = np.array([len(values) for values in logs], dtype=float)
-    per_user = math.exp((means - np.log(levels)).max())
-    best = _fit_once(levels, means, counts, np.array([per_user, 0.1, 1e-4]))
+    best = _fit_once(levels, means, counts, np.array([math.exp((means - np.log(levels)).max()), 0.1, 1e-4]))
     miss = np.abs(np.expm1(np.log(law(levels, *best)) - means))
     worst = int(miss.argmax())
     if miss[worst] > LARGEST_MISS:
