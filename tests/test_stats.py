@@ -171,6 +171,18 @@ def test_possible_summaries_are_left_alone(mean, sd, median):
     assert lint_summary("x", mean, sd, median, 0.01) == []
 
 
+@pytest.mark.parametrize(("median", "possible"), [(1.019, True), (1.021, False), (0.981, True), (0.979, False)])
+def test_a_median_may_be_a_deviation_away_and_what_rounding_adds(median, possible):
+    """Each of three figures may be half a digit off: 0.005 + 3 · 0.005."""
+    assert (lint_summary("x", 1.0, 0.005, median, 0.01) == []) == possible
+
+
+def test_without_any_deviation_mean_and_median_are_one():
+    (problem,) = lint_summary("x", 1.0, 0.0, 2.0)
+    assert "lie more than a deviation of zero apart" in problem
+    assert lint_summary("x", 1.0, 0.0, 1.0) == []
+
+
 def test_a_negative_deviation_is_named():
     assert "negative" in lint_summary("x", 1.0, -0.1, 1.0)[0]
 
