@@ -132,6 +132,7 @@ def test_failed_trials_are_counted_and_a_case_that_always_fails_has_no_verdict(t
     outcome = only(compared(tables))
     assert (outcome.verdict, outcome.why) == ("none", "broken: all 6 trials failed")
     assert outcome.base.n == 6 and outcome.other.failed == 6
+    assert (outcome.base.name, outcome.other.name) == ("local", "broken")
 
 
 def test_each_side_has_its_own_name_figures_and_failures(tables):
@@ -195,7 +196,17 @@ def test_trials_of_different_conditions_get_no_verdict_but_the_reason(bare_proje
     outcome = only(compared(tables, indexes=[index_of(bare_project)]))
     assert (outcome.verdict, outcome.ratio, outcome.adjusted) == ("none", None, None)
     assert why in outcome.why
-    assert outcome.base.median and outcome.other.median, "both figures are shown all the same"
+    sides = [(arm.name, arm.n, round(arm.median, 3)) for arm in (outcome.base, outcome.other)]
+    assert sides == [("local", 6, 0.011), ("other", 6, 0.022)], "both figures are shown all the same"
+
+
+def test_a_case_that_its_family_calls_unfit_gets_no_verdict_but_both_figures(tables):
+    add(tables)
+    add(tables, 2, backend="other")
+    outcome = only(compared(tables, unfit=lambda target, case: "its client was busy" if "other" in case else ""))
+    assert (outcome.verdict, outcome.why) == ("none", "other: its client was busy")
+    sides = [(arm.name, arm.n, round(arm.median, 3)) for arm in (outcome.base, outcome.other)]
+    assert (sides, outcome.ratio) == ([("local", 6, 0.011), ("other", 6, 0.022)], None)
 
 
 def test_different_targets_are_different_hosts_and_their_differences_are_told(bare_project, tables):

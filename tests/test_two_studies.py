@@ -125,7 +125,8 @@ def test_reads_of_unlike_proof_get_no_ratio_between_two_studies(project, capsys,
         tables.write()
     (row,) = rows(["duration"])
     assert (row.outcome.verdict, row.outcome.ratio is None) == ("none", after != 1e6)
-    assert row.outcome.why == why
+    assert (row.outcome.why, row.outcome.better) == (why, "lower")
+    assert (row.outcome.base.name, row.outcome.other.name) == ("before", "after")
     assert cli.main(["compare", "before", "after", "--metric", "duration"]) == 0
     assert f"no verdict: {why}" in capsys.readouterr().out
 
@@ -203,6 +204,7 @@ def test_the_page_says_what_differs_and_what_only_one_has(project, capsys):
     assert '<a href="../before/index.html">Study before</a> · <a href="../after/index.html">' in page
     assert HOSTILE not in page
     assert "Only before has: gone" in page and "Only after has: new" in page
+    assert "The table has" not in page, "the figure has all of it"
     assert "no difference between them gets a verdict" in page
     for verdict in ("better", "worse", "equivalent", "inconclusive"):
         assert f'class="text verdict {verdict}"' not in page and f">{verdict}<" not in page

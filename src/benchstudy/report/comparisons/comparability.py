@@ -47,7 +47,7 @@ class Comparability:
     bytes from storage may differ, because the cache state is that factor.
     """
 
-    def __init__(self, results: Results, indexes: Indexes, across_tools: bool = False, across_caches: bool = False):
+    def __init__(self, results: Results, indexes: Indexes, across_tools: bool, across_caches: bool):
         self._indexes = indexes
         self._disturbed, self._unit = results.disturbed, results.unit
         self._of = {}

@@ -177,15 +177,14 @@ class Comparisons:
             numbers = tuple(value for *_, value, _ in trials)
             return Arm(names[index], " and ".join(units), numbers, blocks, estimate.failed)
 
+        whole = arm(0, sides[0]), arm(1, sides[1])
         if not all(sides):
-            return compare(arm(0, sides[0]), arm(1, sides[1]), margin=margin, better=better)
+            return compare(*whole, margin=margin, better=better)
         unfit = [f"{name}: {why}" for name, e in zip(names, (base, other), strict=True) if (why := self._why_not(e))]
         if unfit:
-            whole = (arm(0, sides[0]), arm(1, sides[1]))
             return refused(*whole, Refusal.UNFIT, "; ".join(unfit), margin=margin, better=better)
         kept = self._comparability.kept(sides[0], sides[1], names)
         if kept.refusal:
-            whole = (arm(0, sides[0]), arm(1, sides[1]))
             return refused(*whole, kept.refusal, kept.why, margin=margin, better=better)
         made = compare(arm(0, kept.base), arm(1, kept.other), margin=margin, better=better)
         return replace(made, warnings=(*made.warnings, kept.why)) if kept.why else made

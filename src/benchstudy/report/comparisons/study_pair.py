@@ -127,11 +127,12 @@ class FamilyPair:
         unit = base.unit or other.unit
         margin = Margins.declared(self.base.indexes).thresholds.margin_of(self.family, metric)
         declared = self.base.results.declared(metric)
-        arms = [self._arm(side, estimate) for (side, _), estimate in zip(places, (base, other), strict=True)]
-        made = compare(*arms, margin=margin, better=declared.better or "higher")
+        arms = self._arm(self.base, base), self._arm(self.other, other)
+        better = declared.better or "higher"
+        made = compare(*arms, margin=margin, better=better)
         withheld = self._withheld(metric, (base, other))
         if withheld:
-            made = refused(arms[0], arms[1], *withheld, margin=margin, better=declared.better or "higher")
+            made = refused(*arms, *withheld, margin=margin, better=better)
         if made.ratio is not None and apart:
             refusal, words = apart
             why = "; ".join(filter(None, (made.why, words)))

@@ -68,7 +68,7 @@ class LoadTest:
         self.results, self.declared = results, declared
         self.margins = Margins.declared(indexes)
         # The versions under test are different programs on purpose: the build is the factor.
-        self._comparability = Comparability(results, indexes, across_tools=True)
+        self._comparability = Comparability(results, indexes, across_tools=True, across_caches=False)
         self._series: dict[str, dict[str, pl.DataFrame]] = {}
         self._calls: dict[tuple[str, str], dict[str, Calls]] = {}
 
