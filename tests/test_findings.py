@@ -93,6 +93,12 @@ def test_the_strongest_findings_come_first_and_only_those_of_primary_metrics(tmp
     assert told[0]["where"] == "to write 1 MB with fsync" and told[0]["base_level"] == "local"
 
 
+def test_a_family_without_words_of_its_own_lists_the_levels():
+    words = wording.of("nobody's")
+    assert words.setting({"size": "100MB", "op": "read"}) == "for 100 MB, read"
+    assert words.setting({}) == "" and words.name("op", "read") == "read"
+
+
 # -- several ----------------------------------------------------------------------
 
 
