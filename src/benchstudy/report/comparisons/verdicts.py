@@ -29,7 +29,7 @@ def summarised(found: Comparisons, caption: str) -> dict[str, Any]:
         "margin": found.margins.note,
         "margins": sorted({o.margin for o in outcomes if o.ratio is not None}),
         "detectable": [min(detectable), max(detectable)] if detectable else [],
-        "refused": dict(Counter(o.why for o in outcomes if o.verdict is Verdict.NONE and o.ratio is None)),
+        "refused": dict(Counter(o.why for o in outcomes if o.verdict is Verdict.NONE)),
         "lacking": {what: [_name(row) for row in rows] for what, rows in _lacking(found.rows).items()},
         "lines": lines(found),
     }
