@@ -165,6 +165,7 @@ def test_a_law_may_miss_a_concurrency_by_up_to_15_percent(off, misses):
         ({1: [1.0] * 6, 5: [4.0] * 6, 10: [6.0] * 6, 100: []}, "3 concurrencies"),
         ({1: [1.0] * 6, 5: [4.0] * 2, 10: [6.0] * 6, 20: [7.0] * 6}, "fewer than 3 trials at concurrency 5"),
         ({5: [4.0] * 6}, "1 concurrency with a throughput"),
+        ({5: []}, "0 concurrencies with a throughput"),
         ({1: [1.0] * 2, 5: [4.0] * 2, 10: [6.0] * 3, 20: [7.0] * 6}, "fewer than 3 trials at concurrency 1, 5$"),
         ({0.5: [1.0] * 3, 5: [4.0] * 3, 10: [6.0] * 3, 20: [7.0] * 6}, "0.5: the law starts at one user"),
         ({1: [1.0] * 6, 5: [4.0, 4.0, math.nan], 10: [6.0] * 6, 20: [7.0] * 6}, "not a number"),
