@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from scipy import stats as scipy_stats
 
-from benchstudy.statistics import shifts
-from benchstudy.statistics.comparisons import Arm, calibrate, compare, judge, share, standing, tested
+from benchstudy.statistics import comparisons, shifts
+from benchstudy.statistics.comparisons import Arm, calibrate, compare, judge, share, standing
 
 MARGIN = 0.05
 # What a rank test or t test promises, within the error of this number of simulations.
@@ -405,8 +405,8 @@ def test_cases_that_are_the_same_tell_the_false_alarm_rate():
 
 def test_only_what_was_judged_is_plain_data_for_the_study():
     made = [compared(STEADY, times(2)), compared(STEADY, []), compared([1.0] * 6, [1.0] * 6)]
-    assert tested(made) == []
-    (one,) = tested(judge(made))
+    assert comparisons.tested(made) == []
+    (one,) = comparisons.tested(judge(made))
     assert one == ("worse", made[0].p_beyond, made[0].p_within)
 
 
