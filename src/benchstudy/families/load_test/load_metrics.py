@@ -265,7 +265,7 @@ class _Reader:
     def _of_process(self, found: LoadMetrics) -> None:
         times = self._window.steps_ms
         requests, cpu = self._requests.totals, self._cpu.totals
-        if requests.samples.any():
+        if (requests.samples > 1).any():
             found.values["rps"] = float(np.nansum(requests.rate))
             found.panels["rps"] = Panel(times, _one(self._requests.rates.sums, times))
         if (cpu.samples > 1).any():

@@ -68,7 +68,7 @@ class Scrapes:
             answered = self._answered(values[: len(times)])
             good = times[answered]
             if not len(good):
-                self._failed[row] += len(times)
+                self._failed[row] += int((times > self._last_ms[row]).sum())
                 continue
             ends = np.concatenate([[self._last_ms[row]], good])
             late = np.flatnonzero(np.diff(ends) > self._longest_ms)
@@ -76,7 +76,7 @@ class Scrapes:
                 before = self._failed[row] if number == 0 else 0
                 failed = before + int(((times > ends[number]) & (times < ends[number + 1]) & ~answered).sum())
                 self._note(row, int(ends[number]), int(ends[number + 1]), failed)
-            self._last_ms[row] = max(int(good[-1]), self._start_ms)
+            self._last_ms[row] = int(good[-1])
             self._failed[row] = int((~answered[times > good[-1]]).sum())
 
     def gaps(self) -> list[Gap]:

@@ -1,0 +1,431 @@
+"""What load_test makes of raw samples, without a server.
+
+tests/data/promql has a trial with a restart, a gap and late labels, and a real Prometheus' answers about it.
+"""
+
+import gzip
+import json
+import math
+import random
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prometheus_file import every, figures, write_trial
+from prometheus_history import EDGES
+
+from benchstudy.families.load_test.parse import problems_of
+
+DATA = Path(__file__).parent / "data"
+TRIAL = DATA / "promql" / "trial"
+ASKED = json.loads((DATA / "promql" / "asked.json").read_text())
+TRIALS = [TRIAL, DATA / "prometheus" / "mattermost-9.9", DATA / "prometheus" / "mattermost-10.2"]
+HISTOGRAMS = {"api": ("mattermost_api_time", "handler"), "store": ("mattermost_db_store_time", "method")}
+CLOSE = 1e-9
+GAUGES = ("goroutines", "heap", "stack", "devices")
+Samples = list[tuple[float, float]]
+
+
+@pytest.fixture(scope="module")
+def eventful() -> tuple[dict[str, float], dict[str, list[dict[str, Any]]]]:
+    return figures(TRIAL)
+
+
+# --- the same figures by plain arithmetic -----------------------------------------------------------------------
+
+
+@cache
+def kept(folder: Path) -> dict[str, list[tuple[dict[str, str], Samples]]]:
+    """All series of a file by metric."""
+    found: dict[str, dict[str, dict[float, float]]] = defaultdict(lambda: defaultdict(dict))
+    with gzip.open(folder / "metrics" / "files" / "metrics.ndjson.gz", "rt") as file:
+        for line in map(json.loads, file):
+            if line["kind"] == "page":
+                for series in line["answer"]["data"]["result"]:
+                    samples = found[line["metric"]][json.dumps(series["metric"])]
+                    samples.update({at: float(value) for at, value in series["values"]})
+    return {
+        metric: [(json.loads(labels), sorted(samples.items())) for labels, samples in of.items()]
+        for metric, of in found.items()
+    }
+
+
+def steady_of(folder: Path) -> tuple[float, float]:
+    steady = json.loads((folder / "load_test.json").read_text())["steady"]
+    return round(steady["start_s"], 3), round(steady["end_s"], 3)
+
+
+def growth(samples: Samples, start_s: float, end_s: float) -> float:
+    """A counter that falls began anew at zero."""
+    inside = [value for at, value in samples if start_s <= at <= end_s]
+    return sum(b - a if b >= a else b for a, b in pairwise(inside))
+
+
+def level(samples: Samples, at_s: float, valid_s: float) -> float | None:
+    before = [(at, value) for at, value in samples if at_s - valid_s <= at <= at_s]
+    return before[-1][1] if before else None
+
+
+def instants(folder: Path, interval_s: float) -> Iterator[float]:
+    start_s, end_s = steady_of(folder)
+    yield from (start_s + n * interval_s for n in range(int((end_s - start_s) / interval_s) + 1))
+
+
+@pytest.mark.parametrize("folder", TRIALS, ids=lambda folder: folder.name)
+def test_tables_hold_the_growth_of_what_was_counted_in_the_steady_part(folder: Path):
+    values, series = figures(folder)
+    steady = steady_of(folder)
+    for group, (metric, label) in HISTOGRAMS.items():
+        grown: dict[str, dict[Any, float]] = defaultdict(lambda: defaultdict(float))
+        for part in ("count", "sum", "bucket"):
+            for labels, samples in kept(folder)[f"{metric}_{part}"]:
+                if any(steady[0] <= at <= steady[1] for at, _ in samples):
+                    key = float(labels["le"]) if part == "bucket" else part
+                    grown[labels[label]][key] += growth(samples, *steady)
+        rows = [row for row in series["labels"] if row["group"] == group]
+        assert [row["label"] for row in rows] == sorted(grown)
+        for row in rows:
+            told = grown[row["label"]]
+            assert (row["count"], row["sum_s"]) == pytest.approx((told.pop("count"), told.pop("sum")), rel=CLOSE)
+            assert row["mean_s"] == (pytest.approx(row["sum_s"] / row["count"]) if row["count"] else None)
+            buckets = [b for b in series["buckets"] if (b["group"], b["label"]) == (group, row["label"])]
+            assert [(b["le_s"], b["count"]) for b in buckets] == sorted(told.items())
+        both = [sum(row[part] for row in rows) for part in ("sum_s", "count")]
+        assert values[f"{group}_mean"] == pytest.approx(both[0] / both[1], rel=CLOSE)
+
+
+@pytest.mark.parametrize("folder", TRIALS, ids=lambda folder: folder.name)
+def test_shares_are_of_the_growth_in_the_steady_part(folder: Path):
+    values, _ = figures(folder)
+    steady = steady_of(folder)
+
+    def grown(metric: str, wanted=lambda labels: True) -> float:
+        return sum(growth(samples, *steady) for labels, samples in kept(folder)[metric] if wanted(labels))
+
+    count = "mattermost_api_time_count"
+    failed = grown(count, lambda labels: labels["status_code"][0] == "5")
+    assert values["server_error_share"] == pytest.approx(failed / grown(count), rel=CLOSE)
+    assert (failed > 0) == (folder == TRIAL)
+    # A processor's time as user includes that of guests.
+    everything = grown("node_cpu_seconds_total", lambda labels: not labels["mode"].startswith("guest"))
+    idle = grown("node_cpu_seconds_total", lambda labels: labels["mode"] in ("idle", "iowait"))
+    assert values["node_cpu"] == pytest.approx(1 - idle / everything, rel=CLOSE)
+    assert values.get("tcp_retransmits") == pytest.approx(
+        grown("node_netstat_Tcp_RetransSegs") / grown("node_netstat_Tcp_OutSegs"), rel=CLOSE
+    )
+
+
+@pytest.mark.parametrize("folder", TRIALS, ids=lambda folder: folder.name)
+def test_gauges_are_means_over_the_scrapes_of_the_steady_part(folder: Path):
+    """Heap and stack are of one instance, the others of all of them. A value stays valid for 2.5 intervals."""
+    values, _ = figures(folder)
+    interval_s = values["scrape_interval"]
+    used = "node_memory_MemAvailable_bytes", "node_memory_MemTotal_bytes"
+    names = {
+        "goroutines": "go_goroutines",
+        "heap": "go_memstats_heap_inuse_bytes",
+        "stack": "go_memstats_stack_inuse_bytes",
+        "devices": "mattermost_http_websockets_total",
+    }
+
+    def over_time(metric: str) -> list[list[float]]:
+        """The values of all instances at each instant."""
+        series = [samples for _, samples in kept(folder)[metric]]
+        at = [[level(samples, t_s, 2.5 * interval_s) for samples in series] for t_s in instants(folder, interval_s)]
+        return [[value for value in of if value is not None] for of in at]
+
+    for name, metric in names.items():
+        of_instances = [sum(of) / (len(of) if name in ("heap", "stack") else 1) for of in over_time(metric) if of]
+        assert values[name] == pytest.approx(sum(of_instances) / len(of_instances), rel=CLOSE)
+    free, total = map(over_time, used)
+    shares = [1 - a[0] / b[0] for a, b in zip(free, total, strict=True)]
+    assert values["node_memory"] == pytest.approx(sum(shares) / len(shares), rel=CLOSE)
+
+
+# --- the same figures by Prometheus itself ----------------------------------------------------------------------
+
+
+def test_totals_are_those_that_prometheus_answered(eventful):
+    values, _ = eventful
+    for name, asked in ASKED["totals"].items():
+        # A mean is that of the counted calls, not of rates extrapolated to the window's edges.
+        assert values[name] == pytest.approx(asked, rel=0.01 if name.endswith("_mean") else CLOSE), name
+
+
+def test_tables_by_label_are_those_that_prometheus_answered(eventful):
+    values, series = eventful
+    edges = [0.0, *EDGES]
+    for group, asked in ASKED["labels"].items():
+        rows = {row["label"]: row for row in series["labels"] if row["group"] == group}
+        for name, by_label in asked.items():
+            told = {label: row[name] for label, row in rows.items()}
+            assert told == pytest.approx(by_label, rel=0.06 if name == "mean_s" else CLOSE), name
+        for row in rows.values():
+            low, high = row["p99_low_s"], row["p99_high_s"]
+            if row["label"] == "export":  # above the last bucket
+                assert (low, high) == (10, None)
+            else:
+                assert low < row["p99_s"] <= high == edges[edges.index(low) + 1]
+        assert values[f"{group}_p99_low"] < values[f"{group}_p99"] <= values[f"{group}_p99_high"]
+
+
+@pytest.mark.parametrize("panel", ASKED["panels"])
+def test_panels_are_those_that_prometheus_answered(eventful, panel: str):
+    _, series = eventful
+    asked = {float(at): value for at, value in ASKED["panels"][panel].items() if not math.isnan(value)}
+    rows = {row["t_s"]: row for row in series["panels"] if row["panel"] == panel}
+    told = {at: row["value"] for at, row in rows.items()}
+    if panel in GAUGES:
+        # Prometheus repeats the last value of this history for 5 minutes, because it has no mark for its end.
+        assert len(told) == len(asked)
+        away = range(225, 250)
+        told, asked = ({at: value for at, value in of.items() if int(at) not in away} for of in (told, asked))
+    assert told == pytest.approx(asked, rel=CLOSE)
+    for row in rows.values():
+        if not panel.endswith("p99"):
+            assert row["low"] is row["high"] is None
+        elif row["value"] == 10:
+            assert (row["low"], row["high"]) == (10, None)
+        else:
+            assert (row["low"], row["high"]) in set(zip((0, *EDGES), EDGES, strict=False))
+            assert row["low"] < row["value"] <= row["high"]
+
+
+# --- what went wrong --------------------------------------------------------------------------------------------
+
+
+def test_events_are_those_of_the_history(eventful):
+    """app2 began anew 200 s after the history's start, app1 was away from 280 to 304 s."""
+    values, series = eventful
+    began_s = steady_of(TRIAL)[0] - 40
+    app1, app2 = ([at for at, up in samples if up == 1] for _, samples in kept(TRIAL)["up"])
+    reset_s = min(at for at in app2 if at >= 1_795_000_200)
+    before_s, after_s = max(at for at in app1 if at < 1_795_000_280), min(at for at in app1 if at > 1_795_000_303)
+    events = {row["what"]: row for row in series["events"] if row["what"] != "censored"}
+    assert [row["t_s"] for row in series["events"]] == sorted(row["t_s"] for row in series["events"])
+    assert [row["what"] for row in series["events"]].count("censored") == 1
+    assert events.keys() == {"reset", "restart", "appeared", "down", "missing"}
+    assert events["missing"]["detail"] == "the server has no mattermost_http_errors_total in the window"
+    assert events["reset"]["t_s"] == events["restart"]["t_s"] == pytest.approx(reset_s - began_s)
+    counters = [name for name in kept(TRIAL) if name.startswith("mattermost_") and "_start_" not in name]
+    fell = [name for name in sorted(counters) if "websockets" not in name]
+    assert events["reset"]["detail"] == f"app2:8067: counters began anew, of {', '.join(fell)}"
+    assert events["restart"]["detail"] == "app2:8067: the process was started anew"
+    assert events["down"]["t_s"] == pytest.approx(before_s - began_s)
+    failed = sum(before_s < at < after_s for at, _ in kept(TRIAL)["up"][0][1])
+    detail = f"app1:8067: no sample for {after_s - before_s:.1f} s, {failed} scrapes failed"
+    assert (events["down"]["detail"], values["gaps"], values["resets"]) == (detail, 1, 1)
+    late = [samples[0] for labels, samples in kept(TRIAL)["mattermost_db_store_time_count"] if "Late" in str(labels)]
+    assert events["appeared"]["t_s"] == pytest.approx(min(late)[0] - began_s)
+    calls = sum(value for _, value in late)
+    assert events["appeared"]["detail"].endswith(f"are not counted: ChannelStore.Late ({calls:g})")
+    marked = {row["t_s"] for row in series["panels"] if row["resets"]}
+    since_s = reset_s - began_s
+    assert marked == {row["t_s"] for row in series["panels"] if since_s <= row["t_s"] < since_s + 20}
+    said = [f"{row['what']}: {row['detail']}" for row in series["events"] if row["what"] != "appeared"]
+    assert problems_of(TRIAL) == said
+
+
+UP, REQUESTS, GOROUTINES = "up", "mattermost_http_requests_total", "go_goroutines"
+A, B = {"instance": "a"}, {"instance": "b"}
+
+
+def told(folder: Path, *kinds: str) -> list[tuple[float, str]]:
+    """(time, detail) of the events of these kinds."""
+    return [(row["t_s"], row["detail"]) for row in figures(folder)[1]["events"] if row["what"] in kinds]
+
+
+def ups(*times: float, down: Sequence[float] = ()) -> Samples:
+    return sorted([(float(at), 1.0) for at in times] + [(float(at), 0.0) for at in down])
+
+
+@pytest.mark.parametrize(
+    ("samples", "expected"),
+    [
+        (ups(*range(1000, 1101, 10)), []),
+        (ups(1000, 1010, 1028, *range(1038, 1101, 10)), []),  # 1.8 intervals
+        (ups(1000, 1010, 1028.1, *range(1038, 1101, 10)), [(10, "no sample for 18.1 s")]),
+        (ups(*range(1000, 1041, 10), *range(1070, 1101, 10)), [(40, "no sample for 30.0 s")]),
+        (
+            ups(*range(1000, 1041, 10), *range(1070, 1101, 10), down=(1050, 1060)),
+            [(40, "no sample for 30.0 s, 2 scrapes failed")],
+        ),
+        # One failed scrape makes a gap of two intervals.
+        (
+            ups(*range(1000, 1041, 10), *range(1060, 1101, 10), down=(1050,)),
+            [(40, "no sample for 20.0 s, 1 scrapes failed")],
+        ),
+        (
+            ups(1000, 1010, 1040, 1050, 1080, 1090, 1100, down=(1020, 1060, 1070)),
+            [(10, "no sample for 30.0 s, 1 scrapes failed"), (50, "no sample for 30.0 s, 2 scrapes failed")],
+        ),
+        # At the edges of the window.
+        (ups(*range(1020, 1101, 10)), [(0, "no sample for 20.0 s")]),
+        (ups(*range(1020, 1101, 10), down=(1000, 1010)), [(0, "no sample for 20.0 s, 1 scrapes failed")]),
+        (ups(*range(1000, 1081, 10)), [(80, "no sample for 20.0 s")]),
+        (ups(*range(1000, 1081, 10), down=(1090, 1100)), [(80, "no sample for 20.0 s, 2 scrapes failed")]),
+        (ups(1000, 1010, down=range(1020, 1101, 10)), [(10, "no sample for 90.0 s, 9 scrapes failed")]),
+        # In the margin before the window.
+        (ups(950, 960, *range(990, 1101, 10)), []),
+        (ups(950, 960, *range(1000, 1101, 10)), []),
+        (ups(950, 960, 970, *range(1005, 1101, 10)), [(-30, "no sample for 35.0 s")]),
+    ],
+)
+@pytest.mark.parametrize("borders", [(), (1015,), (1000, 1040, 1075), tuple(range(955, 1100, 10))])
+def test_a_gap_is_more_than_1_8_intervals_without_an_answer(tmp_path, samples, expected, borders):
+    metrics = {GOROUTINES: [(B, every(10, 940, [5] * 17))], UP: [(A, samples)]}
+    folder = write_trial(tmp_path, metrics, (1000, 1100), borders=borders)
+    found = told(folder, "gap", "down")
+    assert found == [(at, f"a: {detail}") for at, detail in expected]
+    assert figures(folder)[0]["gaps"] == len(expected)
+    whats = [row["what"] for row in figures(folder)[1]["events"]]
+    assert whats == ["down" if "failed" in detail else "gap" for _, detail in expected]
+
+
+def test_only_gaps_that_touch_the_steady_part_count_there(tmp_path):
+    up = ups(*range(1000, 1011, 10), *range(1040, 1061, 10), *range(1090, 1111, 10), *range(1140, 1161, 10))
+    counts = {
+        (1039, 1140): 3, (1040, 1140): 2, (1039, 1111): 3, (1039, 1110): 2, (1040, 1110): 1, (1041, 1060): 0,
+        (1041, 1061): 1,
+    }  # fmt: skip
+    for steady, gaps in counts.items():
+        folder = write_trial(tmp_path, {UP: [(A, up)], GOROUTINES: [(A, up)]}, (1000, 1160), steady)
+        assert len(told(folder, "gap")) == 3
+        assert figures(folder)[0]["gaps"] == gaps, steady
+
+
+# --- rates ------------------------------------------------------------------------------------------------------
+
+OLD, HALF_FIRST, LEFT_OPEN = "2.50.1", "2.51.0", "3.0.0"
+RATES = {
+    # name: samples, and the rate over the window from 1000 to 1060 by each release of Prometheus
+    "to both edges, which are near": (every(10, 1005, range(1000, 1120, 20)), 2.0, 2.0),
+    # Three intervals, 30 s from the start: half an interval more, 35 of 60 s.
+    "half an interval towards a far edge": (every(10, 1030, [9000, 9020, 9040, 9060]), 70 / 60, 70 / 60),
+    "an edge is far from 1.1 intervals on": (every(10, 1011, range(9000, 9100, 20)), 1.8, 1.8),
+    "an edge is near below 1.1 intervals": (every(10, 1010.9, range(9000, 9100, 20)), 2.0, 2.0),
+    "the end is far from 1.1 intervals on": (every(10, 1009, range(9000, 9100, 20)), 1.8, 1.8),
+    # It was zero 2 s before its first sample, so 57 s of 60 s.
+    "not to before zero": (every(10, 1005, range(4, 120, 20)), 1.9, 1.9),
+    # It was zero 8 s before, which is near. Since 2.51, this is still a series that begins within the window.
+    "to zero or half an interval": (every(10, 1030, [16, 36, 56, 76]), 76 / 60, 70 / 60),
+    "zero is far, too": (every(10, 1030, [24, 44, 64, 84]), 70 / 60, 70 / 60),
+    "a counter that began at zero": (every(10, 1030, [0, 20, 40, 60]), 1.0, 1.0),
+    "counting began anew": (every(10, 1005, [1000, 1020, 1040, 10, 30, 50]), 1.8, 1.8),
+    "a small counter began anew": (every(10, 1005, [0.75, 1, 1.25, 0.5, 0.75, 1]), 1.5 / 50, 1.5 / 50),
+    "it began anew twice": (every(10, 1005, [1000, 1020, 10, 30, 5, 25]), (20 + 10 + 20 + 5 + 20) / 50, 75 / 50),
+    "a counter that stands still": (every(10, 1005, [7] * 6), 0.0, 0.0),
+    "a counter that was never used": (every(10, 1005, [0] * 6), 0.0, 0.0),
+    "two samples are enough": ([(1020, 50), (1030, 70)], 40 / 60, 40 / 60),
+    "one sample is no rate": ([(1020, 50)], None, None),
+    "no sample in the window": ([(990, 50), (1061, 70)], None, None),
+    "a sample before the window is not of it": (every(10, 995, range(0, 140, 20)), 2.0, 2.0),
+}
+
+
+@pytest.mark.parametrize(("version", "kind"), [(OLD, 0), (HALF_FIRST, 1), (LEFT_OPEN, 1), ("v3.4.1", 1), (None, 0)])
+@pytest.mark.parametrize("name", RATES)
+def test_rates_are_extrapolated_as_promql_documents_it(tmp_path, name: str, version: str | None, kind: int):
+    samples, *rates = RATES[name]
+    metrics = {GOROUTINES: [(A, every(10, 1000, [5] * 7))], REQUESTS: [(A, samples)]}
+    values, series = figures(write_trial(tmp_path, metrics, (1000, 1060), version=version))
+    panel = {row["t_s"]: row["value"] for row in series["panels"] if row["panel"] == "rps"}
+    if rates[kind] is None:
+        assert "rps" not in values and not panel
+    else:
+        assert values["rps"] == pytest.approx(rates[kind], rel=CLOSE)
+        assert panel[60.0] == pytest.approx(rates[kind], rel=CLOSE), "its window is the same"
+
+
+@pytest.mark.parametrize(
+    ("version", "rate"),
+    [
+        ("2.42.0+ds", 5.0),
+        ("2.53.1", 5.0),
+        ("2.999.0", 5.0),
+        (None, 5.0),
+        ("of today", 5.0),
+        ("3.0.0", 2.0),
+        ("v3.1", 2.0),
+    ],
+)
+def test_since_release_3_a_window_leaves_out_a_sample_at_its_beginning(tmp_path, version, rate):
+    """Between this sample and the next one, the counter grows by 200, and later by 20 per scrape."""
+    metrics = {REQUESTS: [(A, [(1000, 5000), *every(10, 1010, range(5200, 5320, 20))])]}
+    values, series = figures(write_trial(tmp_path, metrics, (1000, 1060), version=version))
+    assert values["rps"] == pytest.approx(rate)
+    assert {row["t_s"]: row["value"] for row in series["panels"]}[60.0] == pytest.approx(rate)
+
+
+def test_rates_of_instances_are_added_and_processor_time_is_their_mean(tmp_path):
+    cpu = "mattermost_process_cpu_seconds_total"
+    fast, slow = every(10, 1005, range(1000, 1120, 20)), every(10, 1002, range(1000, 1060, 10))
+    metrics = {REQUESTS: [(A, fast), (B, slow)], cpu: [(A, fast), (B, slow), ({"instance": "c"}, fast[:1])]}
+    values, series = figures(write_trial(tmp_path, metrics, (1000, 1060)))
+    assert (values["rps"], values["cpu"]) == pytest.approx((3.0, 1.5))
+    at_end = {row["panel"]: row["value"] for row in series["panels"] if row["t_s"] == 60}
+    assert at_end == pytest.approx({"rps": 3.0, "cpu": 1.5})
+
+
+# --- pages ------------------------------------------------------------------------------------------------------
+
+
+def _random_trial(chance: random.Random) -> dict[str, Any]:
+    """Series that begin late, end early, restart or miss scrapes, of two instances with their own times."""
+    metrics: dict[str, list[tuple[dict[str, str], Samples]]] = defaultdict(list)
+    for instance, shift in ((A, chance.uniform(0, 9)), (B, chance.uniform(0, 9))):
+        times = [round(at, 3) for at, _ in every(10, 945 + shift, range(30)) if chance.random() < 0.93]
+        restart = chance.choice(times)
+
+        def counted(times: list[float] = times, restart: float = restart) -> Samples:
+            value, found = float(chance.randrange(50)), []
+            for at in times[chance.choice([0, 0, 9]) : chance.choice([20, 40, 40])]:
+                value = 1.0 if at == restart else value + chance.randrange(9)
+                found.append((at, value))
+            return found
+
+        metrics[REQUESTS].append((instance, counted()))
+        metrics[GOROUTINES].append((instance, [(at, chance.randrange(99)) for at in times]))
+        metrics[UP].append((instance, [(at, float(chance.random() < 0.9)) for at in times]))
+        metrics["mattermost_process_start_time_seconds"].append(
+            (instance, [(at, float(at >= restart)) for at in times])
+        )
+        for method in ("get", "put"):
+            labels = {**instance, "method": method}
+            for part in ("sum", "count"):
+                metrics[f"mattermost_db_store_time_{part}"].append((labels, counted()))
+            below, more = counted(), counted()
+            upper = [(at, a + b) for (at, a), (_, b) in zip(below, more, strict=False)]
+            for le, samples in (("0.1", below), ("+Inf", upper)):
+                metrics["mattermost_db_store_time_bucket"].append(({**labels, "le": le}, samples))
+    return dict(metrics)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_figures_do_not_depend_on_where_pages_end(tmp_path, seed: int):
+    chance = random.Random(seed)
+    metrics = _random_trial(chance)
+    at_samples = [at for _, samples in metrics[GOROUTINES] for at, _ in samples if at < 1180]
+    borders = sorted(
+        {*chance.sample(at_samples, 3), *(chance.randrange(945, 1180) for _ in range(chance.choice([1, 9])))}
+    )
+    spans, version = ((1000, 1180), (1030.5, 1150.5)), chance.choice([OLD, LEFT_OPEN])
+    values, series = figures(write_trial(tmp_path / "whole", metrics, *spans, version=version, width_s=30))
+    cut_values, cut_series = figures(
+        write_trial(tmp_path / "cut", metrics, *spans, version=version, width_s=30, borders=borders)
+    )
+    assert values.pop("samples") <= cut_values.pop("samples"), "a sample on a border is in both pages"
+    assert cut_values == pytest.approx(values, rel=CLOSE)
+    assert cut_series.keys() == series.keys()
+    for name, rows in series.items():
+        words, numbers = _apart(rows)
+        assert _apart(cut_series[name]) == (words, pytest.approx(numbers, rel=CLOSE)), name
+
+
+def _apart(rows: Sequence[dict[str, Any]]) -> tuple[list[Any], list[float]]:
+    cells = [cell for row in rows for cell in row.values()]
+    return [c for c in cells if not isinstance(c, float)], [c for c in cells if isinstance(c, float)]
