@@ -26,6 +26,7 @@ def write_trial(
     version: str | None = "2.42.0",
     width_s: float = 60.0,
     borders: Sequence[float] = (),
+    names: Mapping[str, str] | None = None,
     **facts: Any,
 ) -> Path:
     """`borders`: where pages end, besides at the end of the window."""
@@ -35,7 +36,7 @@ def write_trial(
     path.write_bytes(b"".join(gzip.compress(line) for line in lines))
     spans = {"window": window, "steady": steady or window}
     told = {name: {"start_s": start_s, "end_s": end_s} for name, (start_s, end_s) in spans.items()}
-    told |= {"schema": 1, "phases": [], "scrape_interval_s": 10.0, "rate_window_s": width_s}
+    told |= {"schema": 1, "phases": [], "scrape_interval_s": 10.0, "rate_window_s": width_s, "metrics": names}
     (folder / FACTS).write_text(json.dumps({**told, **facts}))
     return folder
 

@@ -7,6 +7,7 @@ import gzip
 import json
 import math
 import random
+import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from functools import cache
@@ -14,11 +15,14 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from prometheus_file import every, figures, write_trial
 from prometheus_history import EDGES
 
-from benchstudy.families.load_test.parse import problems_of
+from benchstudy.families.load_test.load_metrics import Window
+from benchstudy.families.load_test.parse import parse_trial, problems_of
+from benchstudy.model.family import ParseError
 
 DATA = Path(__file__).parent / "data"
 TRIAL = DATA / "promql" / "trial"
@@ -429,3 +433,242 @@ def test_figures_do_not_depend_on_where_pages_end(tmp_path, seed: int):
 def _apart(rows: Sequence[dict[str, Any]]) -> tuple[list[Any], list[float]]:
     cells = [cell for row in rows for cell in row.values()]
     return [c for c in cells if not isinstance(c, float)], [c for c in cells if isinstance(c, float)]
+
+
+# --- counters that begin anew, and labels that begin late ---------------------------------------------------------
+
+CPU, STARTED = "mattermost_process_cpu_seconds_total", "mattermost_process_start_time_seconds"
+
+
+def test_counters_of_an_instance_that_fell_together_are_one_reset(tmp_path):
+    """A counter that was not there at some scrapes shows the same restart later. Another restart is another event."""
+    metrics = {
+        UP: [(A, ups(*range(1000, 1101, 10)))],
+        REQUESTS: [(A, every(10, 1000, [10, 20, 30, 5, 15, 25, 35, 2, 4, 6, 8])), (B, every(10, 1000, range(11)))],
+        CPU: [(A, [(1000, 9.0), (1020, 9.5), (1060, 0.25), (1070, 0.1), (1080, 0.2)]), (B, every(10, 1000, [4, 3, 5]))],
+    }
+    folder = write_trial(tmp_path, metrics, (1000, 1100), (1030, 1069))
+    both = f"counters began anew, of {REQUESTS}, {CPU}"
+    assert told(folder, "reset") == [(10, f"b: counters began anew, of {CPU}"), (30, f"a: {both}"), (70, f"a: {both}")]
+    assert figures(folder)[0]["resets"] == 0, "only what is after its start, and not after its end"
+    for steady, resets in [((1029, 1069), 1), ((1029, 1070), 2), ((1009, 1070), 3), ((1010, 1070), 2)]:
+        assert figures(write_trial(tmp_path, metrics, (1000, 1100), steady))[0]["resets"] == resets
+
+
+def test_only_what_happened_within_the_window_is_told(tmp_path):
+    """The first sample of a window is compared with the last one before it, which is of another load."""
+    counter = every(10, 950, [9, 3, 4, 5, 6, 1, 2, 3, 4, 5, 2, 3])  # falls at 960, 1000, 1050
+    started = every(10, 950, [7, 8, 8, 8, 8, 9, 9, 9, 9, 9, 10, 10])
+    metrics = {UP: [(A, ups(*range(950, 1061, 10)))], REQUESTS: [(A, counter)], STARTED: [(A, started)]}
+    for window, at in [((1000, 1060), [50]), ((999, 1050), [1, 51]), ((1000, 1049), [])]:
+        folder = write_trial(tmp_path, metrics, window)
+        assert [t_s for t_s, _ in told(folder, "reset")] == at
+        assert told(folder, "restart") == [(t_s, "a: the process was started anew") for t_s in at]
+
+
+@pytest.mark.parametrize(("begins_s", "is_told"), [(1038, False), (1038.1, True), (1060, True)])
+def test_a_label_that_is_counted_first_within_the_steady_part_is_told(tmp_path, begins_s: float, is_told: bool):
+    """Later than 1.8 intervals after its start. What was never called has not appeared."""
+    name = "mattermost_db_store_time"
+
+    def calls(method: str, start_s: float, first: float) -> tuple[dict[str, str], Samples]:
+        return {**A, "method": method}, every(10, start_s, [first, first + 1, first + 2])
+
+    counts = [calls("Old", 1000, 5), calls("New", begins_s, 3), calls("Same", begins_s, 2), calls("Same", 1062, 4)]
+    counts += [calls("Zero", 1070, 0)]
+    counts[3][0]["instance"] = "b"
+    metrics = {UP: [(A, ups(*range(1000, 1101, 10)))], f"{name}_count": counts}
+    found = told(write_trial(tmp_path, metrics, (1000, 1100), (1020, 1100)), "appeared")
+    said = "store: called for the first time; the calls before the first scrape are not counted: "
+    if is_told:
+        assert found == [(pytest.approx(begins_s - 1000), f"{said}New (3), Same (6)")]
+    else:
+        assert found == [(pytest.approx(62), f"{said}Same (4)")]
+
+
+def test_without_a_status_the_servers_own_counter_of_errors_is_its_share(tmp_path):
+    errors = "mattermost_http_errors_total"
+    api = [({**A, "handler": "h"}, every(10, 1000, range(0, 700, 100)))]
+    metrics = {"mattermost_api_time_count": api, REQUESTS: [(A, every(10, 1000, range(0, 350, 50)))]}
+    assert "server_error_share" not in figures(write_trial(tmp_path, metrics, (1000, 1060)))[0]
+    metrics[errors] = [(A, every(10, 1000, [0, 0, 0, 1, 2, 3, 3]))]
+    assert figures(write_trial(tmp_path, metrics, (1000, 1060)))[0]["server_error_share"] == pytest.approx(3 / 300)
+    api[0][0]["status_code"] = "500"
+    assert figures(write_trial(tmp_path, metrics, (1000, 1060)))[0]["server_error_share"] == 1
+    del metrics["mattermost_api_time_count"], metrics[REQUESTS]
+    metrics[GOROUTINES] = [(A, every(10, 1000, [5] * 7))]
+    assert "server_error_share" not in figures(write_trial(tmp_path, metrics, (1000, 1060)))[0], "of no request"
+
+
+def test_names_of_another_system_are_read(tmp_path):
+    metrics = {
+        "http_seconds_count": [({**A, "route": "/a", "code": "503"}, every(10, 1000, range(7)))],
+        "http_seconds_sum": [({**A, "route": "/a", "code": "503"}, every(10, 1000, range(0, 70, 10)))],
+        "threads": [(A, every(10, 1000, [3] * 7)), (B, every(10, 1000, [4] * 7))],
+    }
+    names = {"api": "http_seconds", "api_label": "route", "status_label": "code", "goroutines": "threads"}
+    values, series = figures(write_trial(tmp_path, metrics, (1000, 1060), names=names))
+    assert (values["api_mean"], values["goroutines"], values["server_error_share"]) == (10, 7, 1)
+    assert [row["label"] for row in series["labels"]] == ["/a"]
+    with pytest.raises(ParseError, match=r"load_test\.json: metrics"):
+        figures(write_trial(tmp_path, metrics, (1000, 1060), names={"apis": "x"}))
+
+
+def test_a_quantile_above_the_last_bucket_is_censored_for_its_label_and_for_all(tmp_path):
+    def buckets(handler: str, *counts: int) -> list[tuple[dict[str, str], Samples]]:
+        labels = {**A, "handler": handler}
+        return [
+            ({**labels, "le": le}, every(10, 1000, [n * count for n in range(7)]))
+            for le, count in zip(("0.5", "2.5", "+Inf"), counts, strict=True)
+        ]
+
+    metrics = {"mattermost_api_time_bucket": [*buckets("slow", 0, 1, 10), *buckets("slower", 0, 0, 1)]}
+    metrics["mattermost_api_time_bucket"] += buckets("fast", 50, 100, 100)
+    rates = [(labels, samples) for labels, samples in metrics["mattermost_api_time_bucket"] if labels["le"] == "+Inf"]
+    metrics["mattermost_api_time_count"] = rates
+    folder = write_trial(tmp_path, metrics, (1000, 1060), (1010, 1060))
+    assert told(folder, "censored") == [
+        (10, "the p99 of mattermost_api_time is above its last bucket, 2.5 s"),
+        (10, "the p99 of slow, slower (api) is above the last bucket"),
+    ]
+    values, series = figures(folder)
+    # No bucket below an interpolated value is told for what is only known to be higher.
+    assert (values["api_p99"], values["api_p99_low"], "api_p99_high" in values) == (2.5, 2.5, False)
+    fast = next(row for row in series["labels"] if row["label"] == "fast")
+    assert (fast["p99_low_s"], fast["p99_s"], fast["p99_high_s"]) == pytest.approx((0.5, 2.5 - 2 * 0.02, 2.5))
+    problems = problems_of(folder)
+    assert [problem.partition(":")[0] for problem in problems] == ["censored", "censored"]
+
+
+# --- windows ----------------------------------------------------------------------------------------------------
+
+
+def test_a_gauge_is_valid_for_two_and_a_half_intervals(tmp_path):
+    metrics = {UP: [(A, ups(*range(1000, 1101, 10)))], GOROUTINES: [(A, [(1005, 7), (1055.001, 8)])]}
+    values, series = figures(write_trial(tmp_path, metrics, (1000, 1100)))
+    panel = {row["t_s"]: row["value"] for row in series["panels"]}
+    assert panel == {10: 7, 20: 7, 30: 7, 60: 8, 70: 8, 80: 8}
+    assert values["goroutines"] == 7.5
+
+
+def test_memory_is_used_where_both_metrics_are_known(tmp_path):
+    total, available = "node_memory_MemTotal_bytes", "node_memory_MemAvailable_bytes"
+    metrics = {
+        GOROUTINES: [(A, every(10, 1000, [5] * 7))],
+        total: [(A, every(10, 1000, [100] * 7))],
+        available: [(A, every(10, 1000, [50, 40, 30]))],
+    }
+    values, _ = figures(write_trial(tmp_path, metrics, (1000, 1060)))
+    # The last value is valid for two more intervals.
+    assert values["node_memory"] == pytest.approx((0.5 + 0.6 + 3 * 0.7) / 5)
+    del metrics[available]
+    assert "node_memory" not in figures(write_trial(tmp_path, metrics, (1000, 1060)))[0]
+
+
+@pytest.mark.parametrize(
+    ("minutes", "interval_s", "step_s"),
+    [
+        (1, 1, 1), (1, 0.25, 1), (1, 1.5, 2), (1, 10, 10), (1, 11, 15), (10, 1, 2), (40 / 6, 1, 1), (60, 1, 10),
+        (100, 1, 15), (101, 1, 30), (24 * 60, 1, 300), (50 * 24 * 60, 15, 10800), (600, 4000, 4000),
+    ],
+)  # fmt: skip
+def test_a_panel_has_at_most_400_round_steps_and_none_below_an_interval(minutes, interval_s, step_s):
+    end_ms = 5000 + round(60_000 * minutes)
+    steps = Window(5000, end_ms, 6000, end_ms, 60_000, round(1000 * interval_s)).steps_ms
+    assert set(np.diff(steps)) == {1000 * step_s}
+    assert steps[0] == 5000 and end_ms - 1000 * step_s < steps[-1] <= end_ms
+    assert len(steps) <= 401
+
+
+@pytest.mark.parametrize(("length_ms", "interval_ms", "step_ms"), [(60_000, 1000, 1000), (24 * 3600_000, 1000, 10547)])
+def test_gauges_are_sampled_at_each_scrape_but_never_at_more_than_8192(length_ms, interval_ms, step_ms):
+    instants = Window(0, 9 * length_ms, 7, 7 + length_ms, 60_000, interval_ms).instants_ms
+    assert instants[0] == 7 and set(np.diff(instants)) == {step_ms} and instants[-1] + step_ms > 7 + length_ms
+    assert len(instants) <= 8193
+
+
+QUIET = {GOROUTINES: [(A, every(10, 1000, [5] * 11))]}
+
+
+@pytest.mark.parametrize(("width_s", "used_s"), [(20, 20), (19, 50), (60, 60), (1, 50)])
+def test_a_rate_window_that_holds_fewer_than_two_scrapes_is_five_intervals(tmp_path, width_s: float, used_s: float):
+    values, _ = figures(write_trial(tmp_path, QUIET, (1000, 1100), (1010, 1090), width_s=width_s))
+    assert (values["rate_window"], values["scrape_interval"], values["window"]) == (used_s, 10, 80)
+
+
+def test_an_interval_that_cannot_be_measured_is_the_one_that_was_planned(tmp_path):
+    once = {GOROUTINES: [(A, [(1050, 5)])]}
+    assert figures(write_trial(tmp_path, once, (1000, 1100), scrape_interval_s=7.0))[0]["scrape_interval"] == 7
+    # The first page that has one, by its median.
+    metrics = once | {REQUESTS: [(A, [(1000, 1), (1004, 2), (1008, 3), (1050, 4)])], UP: [(A, ups(1000, 1009))]}
+    assert figures(write_trial(tmp_path, metrics, (1000, 1100), scrape_interval_s=7.0))[0]["scrape_interval"] == 4
+
+
+@pytest.mark.parametrize(
+    ("steady", "is_within"),
+    [
+        ((1000, 1100), True),
+        ((1050, 1050.1), True),
+        ((999.9, 1100), False),
+        ((1000, 1100.1), False),
+        ((1050, 1050), False),
+        ((1060, 1050), False),
+    ],
+)
+def test_the_steady_part_lies_within_the_window(tmp_path, steady, is_within: bool):
+    folder = write_trial(tmp_path, QUIET, (1000, 1100), steady)
+    if is_within:
+        assert figures(folder)[0]["window"] == pytest.approx(steady[1] - steady[0])
+    else:
+        with pytest.raises(ParseError, match=r"load_test\.json: the steady part .* is not within the window"):
+            figures(folder)
+
+
+@pytest.mark.parametrize(
+    ("window", "is_held"), [((999.999, 1100.001), True), ((999.99, 1100), False), ((1000, 1100.01), False)]
+)
+def test_a_window_that_was_not_fetched_is_refused_with_both_spans(tmp_path, window, is_held: bool):
+    """Times in the file are whole milliseconds."""
+    folder = write_trial(tmp_path, QUIET, (1000, 1100))
+    facts = json.loads((folder / "load_test.json").read_text())
+    facts["window"] = dict(zip(("start_s", "end_s"), window, strict=True))
+    (folder / "load_test.json").write_text(json.dumps(facts))
+    if is_held:
+        assert figures(folder)[0]["goroutines"] == 5
+    else:
+        said = f"was fetched for 1000.000 to 1100.000, and the window is {window[0]:.3f} to {window[1]:.3f} (Unix s)"
+        with pytest.raises(ParseError, match=re.escape(said)):
+            figures(folder)
+
+
+def test_a_trial_without_any_known_sample_says_what_was_looked_for(tmp_path):
+    folder = write_trial(tmp_path, {"other_total": QUIET[GOROUTINES]}, (1000, 1100), (1010, 1090))
+    said = (
+        "http://p has no sample of mattermost_api_time_count, mattermost_db_store_time_count, "
+        f"{REQUESTS}, {CPU} or go_goroutines with any labels from 1010 to 1090 (Unix s): is the window right"
+    )
+    with pytest.raises(ParseError, match=re.escape(said)):
+        figures(folder)
+
+
+def test_phases_are_told_by_their_time_in_the_window(tmp_path):
+    phases = [{"name": "ramp", "start_s": 1000, "end_s": 1010.5}, {"name": "steady", "start_s": 1010.5, "end_s": 1100}]
+    _, series = figures(write_trial(tmp_path, QUIET, (1000, 1100), phases=phases))
+    assert series["phases"] == [
+        {"phase": "ramp", "start_s": 0, "end_s": 10.5},
+        {"phase": "steady", "start_s": 10.5, "end_s": 100},
+    ]
+    assert all(series[name] == [] for name in ("users", "checks", "search", "client", "client_histogram"))
+
+
+def test_units_are_those_of_what_is_measured():
+    units = {observation.metric: observation.unit for observation in parse_trial({}, TRIAL).observations}
+    seconds = {name for name in units if name.partition("_")[2] in ("mean", "p99", "p99_low", "p99_high")}
+    assert {name for name, unit in units.items() if unit == "s"} == seconds | {
+        "window",
+        "scrape_interval",
+        "rate_window",
+    }
+    assert {name for name, unit in units.items() if unit == "1/s"} == {"rps", "api_rate", "store_rate"}
+    assert {name for name, unit in units.items() if unit == "B"} == {"heap", "stack"}
+    assert set(units.values()) == {"s", "1/s", "B", "1"}
