@@ -40,8 +40,10 @@ def pages(path: Path, metrics: Collection[str] | None = None) -> Iterator[Page]:
     """Iterate over the samples in the file's order: by metric, then forward in time. Raises ParseError."""
     for head, answer, _ in raw_lines(path):
         if head["kind"] == "page" and (metrics is None or head["metric"] in metrics):
-            with damaged(f"{path.name}: the answer to {head['query']}"):
+            try:
                 series = read_matrix(answer or b"")
+            except ParseError as error:
+                raise ParseError(f"{path.name}: the answer to {head['query']}: {error}") from error
             yield Page(head["metric"], round(1000 * head["start_s"]), round(1000 * head["end_s"]), series)
 
 
