@@ -6,7 +6,6 @@ tests/data/promql has a trial with a restart, a gap and late labels, and a real 
 import gzip
 import json
 import math
-import random
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -34,7 +33,7 @@ GAUGES = ("goroutines", "heap", "stack", "devices")
 Samples = list[tuple[float, float]]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def eventful() -> tuple[dict[str, float], dict[str, list[dict[str, Any]]]]:
     return figures(TRIAL)
 
@@ -177,20 +176,24 @@ def test_tables_by_label_are_those_that_prometheus_answered(eventful):
         assert values[f"{group}_p99_low"] < values[f"{group}_p99"] <= values[f"{group}_p99_high"]
 
 
-@pytest.mark.parametrize("panel", ASKED["panels"])
-def test_panels_are_those_that_prometheus_answered(eventful, panel: str):
+def test_panels_are_those_that_prometheus_answered(eventful):
     _, series = eventful
-    asked = {float(at): value for at, value in ASKED["panels"][panel].items() if not math.isnan(value)}
-    rows = {row["t_s"]: row for row in series["panels"] if row["panel"] == panel}
-    told = {at: row["value"] for at, row in rows.items()}
-    if panel in GAUGES:
-        # Prometheus repeats the last value of this history for 5 minutes, because it has no mark for its end.
-        assert len(told) == len(asked)
-        away = range(225, 250)
-        told, asked = ({at: value for at, value in of.items() if int(at) not in away} for of in (told, asked))
-    assert told == pytest.approx(asked, rel=CLOSE)
-    for row in rows.values():
-        if not panel.endswith("p99"):
+    assert {row["panel"] for row in series["panels"]} == ASKED["panels"].keys()
+    for panel, answers in ASKED["panels"].items():
+        asked = {float(at): value for at, value in answers.items() if not math.isnan(value)}
+        told = {row["t_s"]: row["value"] for row in series["panels"] if row["panel"] == panel}
+        if panel in GAUGES:
+            # Prometheus repeats the last value of this history for 5 minutes, because it has no mark for its end.
+            assert len(told) == len(asked)
+            away = range(225, 250)
+            told, asked = ({at: value for at, value in of.items() if int(at) not in away} for of in (told, asked))
+        assert told == pytest.approx(asked, rel=CLOSE), panel
+
+
+def test_points_of_quantiles_have_the_edges_of_their_bucket(eventful):
+    _, series = eventful
+    for row in series["panels"]:
+        if not row["panel"].endswith("p99"):
             assert row["low"] is row["high"] is None
         elif row["value"] == 10:
             assert (row["low"], row["high"]) == (10, None)
@@ -279,15 +282,31 @@ def ups(*times: float, down: Sequence[float] = ()) -> Samples:
         (ups(950, 960, 970, *range(1005, 1101, 10)), [(-30, "no sample for 35.0 s")]),
     ],
 )
-@pytest.mark.parametrize("borders", [(), (1015,), (1000, 1040, 1075), tuple(range(955, 1100, 10))])
-def test_a_gap_is_more_than_1_8_intervals_without_an_answer(tmp_path, samples, expected, borders):
+def test_a_gap_is_more_than_1_8_intervals_without_an_answer(tmp_path, samples, expected):
     metrics = {GOROUTINES: [(B, every(10, 940, [5] * 17))], UP: [(A, samples)]}
-    folder = write_trial(tmp_path, metrics, (1000, 1100), borders=borders)
-    found = told(folder, "gap", "down")
-    assert found == [(at, f"a: {detail}") for at, detail in expected]
-    assert figures(folder)[0]["gaps"] == len(expected)
-    whats = [row["what"] for row in figures(folder)[1]["events"]]
-    assert whats == ["down" if "failed" in detail else "gap" for _, detail in expected]
+    for borders in ((), (1015,), (1000, 1040, 1075), range(955, 1100, 10)):
+        values, series = figures(write_trial(tmp_path, metrics, (1000, 1100), borders=borders))
+        events = [(row["t_s"], row["what"], row["detail"]) for row in series["events"]]
+        assert events == [(at, "down" if "failed" in said else "gap", f"a: {said}") for at, said in expected], borders
+        assert values["gaps"] == len(expected)
+
+
+def test_instances_that_are_scraped_together_have_their_own_gaps(tmp_path):
+    """Their samples have the same times. A page may have no answer of one of them."""
+    times = range(1000, 1101, 10)
+    up = [
+        ({"instance": name}, [(float(at), float(at not in away)) for at in times])
+        for name, away in {"a": range(1020, 1041), "b": range(1020, 1031), "c": range(1070, 1101), "d": ()}.items()
+    ]
+    borders = (1015, 1045)
+    folder = write_trial(
+        tmp_path, {UP: up, GOROUTINES: [(A, every(10, 1000, [5] * 11))]}, (1000, 1100), borders=borders
+    )
+    assert told(folder, "down") == [
+        (10, "a: no sample for 40.0 s, 3 scrapes failed"),
+        (10, "b: no sample for 30.0 s, 2 scrapes failed"),
+        (60, "c: no sample for 40.0 s, 4 scrapes failed"),
+    ]
 
 
 def test_only_gaps_that_touch_the_steady_part_count_there(tmp_path):
@@ -300,139 +319,6 @@ def test_only_gaps_that_touch_the_steady_part_count_there(tmp_path):
         folder = write_trial(tmp_path, {UP: [(A, up)], GOROUTINES: [(A, up)]}, (1000, 1160), steady)
         assert len(told(folder, "gap")) == 3
         assert figures(folder)[0]["gaps"] == gaps, steady
-
-
-# --- rates ------------------------------------------------------------------------------------------------------
-
-OLD, HALF_FIRST, LEFT_OPEN = "2.50.1", "2.51.0", "3.0.0"
-RATES = {
-    # name: samples, and the rate over the window from 1000 to 1060 by each release of Prometheus
-    "to both edges, which are near": (every(10, 1005, range(1000, 1120, 20)), 2.0, 2.0),
-    # Three intervals, 30 s from the start: half an interval more, 35 of 60 s.
-    "half an interval towards a far edge": (every(10, 1030, [9000, 9020, 9040, 9060]), 70 / 60, 70 / 60),
-    "an edge is far from 1.1 intervals on": (every(10, 1011, range(9000, 9100, 20)), 1.8, 1.8),
-    "an edge is near below 1.1 intervals": (every(10, 1010.9, range(9000, 9100, 20)), 2.0, 2.0),
-    "the end is far from 1.1 intervals on": (every(10, 1009, range(9000, 9100, 20)), 1.8, 1.8),
-    # It was zero 2 s before its first sample, so 57 s of 60 s.
-    "not to before zero": (every(10, 1005, range(4, 120, 20)), 1.9, 1.9),
-    # It was zero 8 s before, which is near. Since 2.51, this is still a series that begins within the window.
-    "to zero or half an interval": (every(10, 1030, [16, 36, 56, 76]), 76 / 60, 70 / 60),
-    "zero is far, too": (every(10, 1030, [24, 44, 64, 84]), 70 / 60, 70 / 60),
-    "a counter that began at zero": (every(10, 1030, [0, 20, 40, 60]), 1.0, 1.0),
-    "counting began anew": (every(10, 1005, [1000, 1020, 1040, 10, 30, 50]), 1.8, 1.8),
-    "a small counter began anew": (every(10, 1005, [0.75, 1, 1.25, 0.5, 0.75, 1]), 1.5 / 50, 1.5 / 50),
-    "it began anew twice": (every(10, 1005, [1000, 1020, 10, 30, 5, 25]), (20 + 10 + 20 + 5 + 20) / 50, 75 / 50),
-    "a counter that stands still": (every(10, 1005, [7] * 6), 0.0, 0.0),
-    "a counter that was never used": (every(10, 1005, [0] * 6), 0.0, 0.0),
-    "two samples are enough": ([(1020, 50), (1030, 70)], 40 / 60, 40 / 60),
-    "one sample is no rate": ([(1020, 50)], None, None),
-    "no sample in the window": ([(990, 50), (1061, 70)], None, None),
-    "a sample before the window is not of it": (every(10, 995, range(0, 140, 20)), 2.0, 2.0),
-}
-
-
-@pytest.mark.parametrize(("version", "kind"), [(OLD, 0), (HALF_FIRST, 1), (LEFT_OPEN, 1), ("v3.4.1", 1), (None, 0)])
-@pytest.mark.parametrize("name", RATES)
-def test_rates_are_extrapolated_as_promql_documents_it(tmp_path, name: str, version: str | None, kind: int):
-    samples, *rates = RATES[name]
-    metrics = {GOROUTINES: [(A, every(10, 1000, [5] * 7))], REQUESTS: [(A, samples)]}
-    values, series = figures(write_trial(tmp_path, metrics, (1000, 1060), version=version))
-    panel = {row["t_s"]: row["value"] for row in series["panels"] if row["panel"] == "rps"}
-    if rates[kind] is None:
-        assert "rps" not in values and not panel
-    else:
-        assert values["rps"] == pytest.approx(rates[kind], rel=CLOSE)
-        assert panel[60.0] == pytest.approx(rates[kind], rel=CLOSE), "its window is the same"
-
-
-@pytest.mark.parametrize(
-    ("version", "rate"),
-    [
-        ("2.42.0+ds", 5.0),
-        ("2.53.1", 5.0),
-        ("2.999.0", 5.0),
-        (None, 5.0),
-        ("of today", 5.0),
-        ("3.0.0", 2.0),
-        ("v3.1", 2.0),
-    ],
-)
-def test_since_release_3_a_window_leaves_out_a_sample_at_its_beginning(tmp_path, version, rate):
-    """Between this sample and the next one, the counter grows by 200, and later by 20 per scrape."""
-    metrics = {REQUESTS: [(A, [(1000, 5000), *every(10, 1010, range(5200, 5320, 20))])]}
-    values, series = figures(write_trial(tmp_path, metrics, (1000, 1060), version=version))
-    assert values["rps"] == pytest.approx(rate)
-    assert {row["t_s"]: row["value"] for row in series["panels"]}[60.0] == pytest.approx(rate)
-
-
-def test_rates_of_instances_are_added_and_processor_time_is_their_mean(tmp_path):
-    cpu = "mattermost_process_cpu_seconds_total"
-    fast, slow = every(10, 1005, range(1000, 1120, 20)), every(10, 1002, range(1000, 1060, 10))
-    metrics = {REQUESTS: [(A, fast), (B, slow)], cpu: [(A, fast), (B, slow), ({"instance": "c"}, fast[:1])]}
-    values, series = figures(write_trial(tmp_path, metrics, (1000, 1060)))
-    assert (values["rps"], values["cpu"]) == pytest.approx((3.0, 1.5))
-    at_end = {row["panel"]: row["value"] for row in series["panels"] if row["t_s"] == 60}
-    assert at_end == pytest.approx({"rps": 3.0, "cpu": 1.5})
-
-
-# --- pages ------------------------------------------------------------------------------------------------------
-
-
-def _random_trial(chance: random.Random) -> dict[str, Any]:
-    """Series that begin late, end early, restart or miss scrapes, of two instances with their own times."""
-    metrics: dict[str, list[tuple[dict[str, str], Samples]]] = defaultdict(list)
-    for instance, shift in ((A, chance.uniform(0, 9)), (B, chance.uniform(0, 9))):
-        times = [round(at, 3) for at, _ in every(10, 945 + shift, range(30)) if chance.random() < 0.93]
-        restart = chance.choice(times)
-
-        def counted(times: list[float] = times, restart: float = restart) -> Samples:
-            value, found = float(chance.randrange(50)), []
-            for at in times[chance.choice([0, 0, 9]) : chance.choice([20, 40, 40])]:
-                value = 1.0 if at == restart else value + chance.randrange(9)
-                found.append((at, value))
-            return found
-
-        metrics[REQUESTS].append((instance, counted()))
-        metrics[GOROUTINES].append((instance, [(at, chance.randrange(99)) for at in times]))
-        metrics[UP].append((instance, [(at, float(chance.random() < 0.9)) for at in times]))
-        metrics["mattermost_process_start_time_seconds"].append(
-            (instance, [(at, float(at >= restart)) for at in times])
-        )
-        for method in ("get", "put"):
-            labels = {**instance, "method": method}
-            for part in ("sum", "count"):
-                metrics[f"mattermost_db_store_time_{part}"].append((labels, counted()))
-            below, more = counted(), counted()
-            upper = [(at, a + b) for (at, a), (_, b) in zip(below, more, strict=False)]
-            for le, samples in (("0.1", below), ("+Inf", upper)):
-                metrics["mattermost_db_store_time_bucket"].append(({**labels, "le": le}, samples))
-    return dict(metrics)
-
-
-@pytest.mark.parametrize("seed", range(6))
-def test_figures_do_not_depend_on_where_pages_end(tmp_path, seed: int):
-    chance = random.Random(seed)
-    metrics = _random_trial(chance)
-    at_samples = [at for _, samples in metrics[GOROUTINES] for at, _ in samples if at < 1180]
-    borders = sorted(
-        {*chance.sample(at_samples, 3), *(chance.randrange(945, 1180) for _ in range(chance.choice([1, 9])))}
-    )
-    spans, version = ((1000, 1180), (1030.5, 1150.5)), chance.choice([OLD, LEFT_OPEN])
-    values, series = figures(write_trial(tmp_path / "whole", metrics, *spans, version=version, width_s=30))
-    cut_values, cut_series = figures(
-        write_trial(tmp_path / "cut", metrics, *spans, version=version, width_s=30, borders=borders)
-    )
-    assert values.pop("samples") <= cut_values.pop("samples"), "a sample on a border is in both pages"
-    assert cut_values == pytest.approx(values, rel=CLOSE)
-    assert cut_series.keys() == series.keys()
-    for name, rows in series.items():
-        words, numbers = _apart(rows)
-        assert _apart(cut_series[name]) == (words, pytest.approx(numbers, rel=CLOSE)), name
-
-
-def _apart(rows: Sequence[dict[str, Any]]) -> tuple[list[Any], list[float]]:
-    cells = [cell for row in rows for cell in row.values()]
-    return [c for c in cells if not isinstance(c, float)], [c for c in cells if isinstance(c, float)]
 
 
 # --- counters that begin anew, and labels that begin late ---------------------------------------------------------
@@ -498,6 +384,16 @@ def test_without_a_status_the_servers_own_counter_of_errors_is_its_share(tmp_pat
     del metrics["mattermost_api_time_count"], metrics[REQUESTS]
     metrics[GOROUTINES] = [(A, every(10, 1000, [5] * 7))]
     assert "server_error_share" not in figures(write_trial(tmp_path, metrics, (1000, 1060)))[0], "of no request"
+
+
+def test_a_label_that_was_scraped_once_adds_no_rate(tmp_path):
+    name = "mattermost_api_time_count"
+    metrics = {name: [({**A, "handler": "h"}, every(10, 1005, range(50, 56))), ({**A, "handler": "once"}, [(1040, 7)])]}
+    values, series = figures(write_trial(tmp_path, metrics, (1000, 1060)))
+    assert {row["label"]: (row["count"], row["rate_per_s"]) for row in series["labels"]} == {
+        "h": (5, pytest.approx(0.1)), "once": (0, 0)
+    }  # fmt: skip
+    assert values["api_rate"] == pytest.approx(0.1)
 
 
 def test_names_of_another_system_are_read(tmp_path):

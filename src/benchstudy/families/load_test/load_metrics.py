@@ -406,7 +406,7 @@ class _Sums:
     def histogram(self) -> Histogram:
         edges = sorted(self._buckets)
         rates = np.array([[self._buckets[edge][1]] for edge in edges]).reshape(len(edges), 1)
-        p99 = (float(part[0]) for part in histogram_quantile(TAIL, edges, rates))
+        p99 = (part.item() for part in histogram_quantile(TAIL, edges, rates))
         counts = [self._buckets[edge][0] for edge in edges]
         return Histogram(self._increase["count"], self._increase["sum"], self._rate, edges, counts, *p99)
 

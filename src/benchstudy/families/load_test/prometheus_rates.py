@@ -114,7 +114,7 @@ class _Kept(NamedTuple):
     done_ms: int
 
 
-_NEVER, _EVER = -(1 << 62), 1 << 62
+_NEVER, _EVER = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 
 
 class Moments:
@@ -315,7 +315,7 @@ def extrapolated_rate(
     intervals: np.ndarray,
     start_ms: np.ndarray | int,
     end_ms: np.ndarray | int,
-    half_first: bool = False,
+    half_first: bool,
 ) -> np.ndarray:
     """Compute PromQL's rate in 1/s: the growth between the first and the last sample, extrapolated towards the edges.
 

@@ -71,7 +71,9 @@ class Section:
     def dialect(self) -> Dialect:
         """The server's dialect; that of the oldest release if the server does not report its version."""
         found = _RELEASE.match(self.version or "")
-        release = (int(found[1]), int(found[2])) if found else (0, 0)
+        if not found:
+            return Dialect()
+        release = (int(found[1]), int(found[2]))
         return Dialect(left_open=release >= (3, 0), half_first=release >= (2, 51))
 
 
