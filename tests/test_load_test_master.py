@@ -12,6 +12,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from prometheus_file import every, figures, write_trial
 
 from benchstudy.families.load_test.locust import parse_load
 from benchstudy.families.load_test.users.on_host import master
@@ -272,6 +273,24 @@ def test_a_plan_says_how_many_users_there_will_be_at_most():
     assert (unbounded.rule.constants.max_users, unbounded.rule.alert_window_s) == (40, 3)
     with pytest.raises(TypeError, match="more"):
         Plan.read({**PLAN, "more": 1})
+
+
+@pytest.mark.parametrize("clock_s", [2.5, 0.0, None])
+def test_a_trial_has_its_load_on_the_clock_of_prometheus(clock, tmp_path, clock_s: float | None):
+    run_load(clock)
+    trial, ahead_s = tmp_path / "trial", clock_s or 0.0
+    began_s = BEGAN_S - ahead_s
+    metrics = {"go_goroutines": [({"instance": "a"}, every(1, began_s - 5, [7.0] * 15))]}
+    told = {"clock": None if clock_s is None else {"load_minus_prometheus_s": clock_s}}
+    write_trial(trial, metrics, (began_s - 5, began_s + 9), (began_s + 1, began_s + 5), width_s=5, **told)
+    (trial / "load" / "files").mkdir(parents=True)
+    for path in [each for each in tmp_path.iterdir() if each.is_file()]:
+        path.rename(trial / "load" / "files" / path.name)
+    values, series = figures(trial)
+    assert (values["client_requests"], values["goroutines"], values["users"]) == (10, 7, 7)
+    assert [row["t_s"] for row in series["users"]] == [pytest.approx(5.0 + second) for second in REPORTS]
+    assert {row["action"] for row in series["client"]} == {"connect", "delivery", "post", "view"}
+    assert series["client_histogram"] and series["checks"] == series["search"] == []
 
 
 # --- limits of the steady time ----------------------------------------------------------------------------------
