@@ -416,9 +416,10 @@ def test_a_window_is_all_checks_after_its_beginning_until_its_end(folder: Path):
 
 
 def test_the_check_before_a_window_shows_whether_an_alert_began(folder: Path):
-    def meeting(before: str, *, at_s: float = 25.0) -> tuple[float | None, float | None, str]:
+    def meeting(before: str) -> tuple[float | None, float | None, str]:
         rest = [(t_s, 12, ALERT if t_s == 26 else OK) for t_s in range(26, 41)]
-        (search,) = searched(folder, [(24.0, 3, ALERT), (at_s, 10, before), *rest]).series["search"]
+        earlier = [(21.0, 2, OK), (22.0, 3, OK), (23.0, 4, ALERT), (24.0, 3, ALERT)]
+        (search,) = searched(folder, [*earlier, (25.0, 10, before), *rest]).series["search"]
         return search["passed"], search["failed"], search["why"]
 
     assert meeting(OK) == (10, 12, SETTLED)

@@ -250,6 +250,19 @@ def test_an_answer_that_cannot_be_read_is_none(answers, answer: bytes):
     assert type(silent.value) is PrometheusSilent
 
 
+def test_of_a_long_answer_only_the_beginning_is_read(answers):
+    """A mebibyte of a result, and 2000 characters of an error."""
+    body = _result("scalar", '[7.5,"3"]').rjust(1 << 20)
+    answers.by_path = {"/api/v1/query": _http(body)}
+    assert ask_prometheus(answers.url, "up", 5.0) == 3
+    answers.by_path = {"/api/v1/query": _http(f" {body}")}
+    with pytest.raises(PrometheusSilent):
+        ask_prometheus(answers.url, "up", 5.0)
+    answers.by_path = {"/api/v1/query": _http("x" * 3000, 500)}
+    with pytest.raises(PrometheusSilent, match=r": x{2000}$"):
+        ask_prometheus(answers.url, "up", 5.0)
+
+
 def test_an_alert_is_above_its_bound():
     alert = Alert("cpu", above=0.5, ignore_first_s=0.0)
     assert [alert.state(0.0, value) for value in (0.4999, 0.5, 0.5001, math.inf)] == [OK, OK, ALERT, ALERT]
@@ -433,6 +446,7 @@ def test_counting_begins_with_the_first_alert_or_with_the_most_users_after_the_s
     assert ends_s(at_most, start_up_s=5.1) == 10
     turns = [(float(t), 20.0 - t % 2, t % 2 == 0 and t > 4) for t in range(1, 40)]
     assert ends_s(turns) == 10
+    assert ends_s([(t + 0.25, 20.0 - t % 2, t % 2 == 0) for t in range(20)]) == 4.25, "the first check alerted"
     assert ends_s(turns, start_up_s=6.0) == 10 and ends_s(turns, start_up_s=6.1) == 12
     assert ends_s([(t, 5.0, False) for t, _, _ in turns]) == math.inf
 

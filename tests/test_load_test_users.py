@@ -185,6 +185,7 @@ def test_the_slope_is_that_of_least_squares():
     x, y = np.sort(chance.uniform(0, 1800, 50)), chance.normal(100, 20, 50)
     ours = feedback.slope_of(list(zip(x.tolist(), y.tolist(), strict=True)))
     assert ours == pytest.approx(np.polyfit(x, y, 1)[0], rel=1e-9)
+    assert feedback.slope_of([(1.0, 5.0), (3.0, 9.0)]) == 2
     assert feedback.slope_of([(1.0, 5.0)]) is feedback.slope_of([(1.0, 5.0), (1.0, 6.0)]) is None
 
 
@@ -475,6 +476,21 @@ def test_an_unbounded_load_is_read():
     assert {check["alert"] for check in checks} == {alert["name"] for alert in result["plan"]["rule"]["alerts"]}
 
 
+@pytest.mark.parametrize("kind", ["bounded", "unbounded"])
+def test_quantiles_of_actions_are_of_the_nearest_rank_in_their_histograms(kind):
+    load, _ = recorded(kind)
+    histograms: dict[str, list[float]] = {}
+    for row in load.series["client_histogram"]:
+        middle_s = (row["low_s"] + row["high_s"]) / 2
+        histograms.setdefault(row["action"], []).extend([middle_s] * row["count"])
+    rows = {row["action"]: [row[f"p{percent}_s"] for percent in (50, 95, 99)] for row in load.series["client"]}
+    http = [t for action, times in histograms.items() if action not in ("connect", "delivery") for t in times]
+    rows["all"] = [load.values[f"client_p{percent}"][0] for percent in (50, 95, 99)]
+    for action, times in {**histograms, "all": http}.items():
+        ranks = [-(-percent * len(times) // 100) for percent in (50, 95, 99)]
+        assert rows[action] == pytest.approx([sorted(times)[rank - 1] for rank in ranks]), action
+
+
 def recorded_checks() -> list[dict[str, str]]:
     with (DATA / "unbounded" / "alerts.csv").open(newline="") as file:
         return list(csv.DictReader(file))
@@ -524,8 +540,10 @@ def test_our_counts_and_means_are_locusts_own(kind):
     ("file", "change", "said"),
     [
         ("load.json", lambda text: text[: len(text) // 2], "load.json is truncated"),
-        ("load.json", lambda text: text.replace('"schema": 1', '"schema": 9'), "schema 9"),
-        ("users.csv", lambda text: text[:-8], "users.csv: line .* is cut off"),
+        ("load.json", lambda text: text.replace('"schema": 1', '"schema": 9'), "schema 9 is not known, only 1 is"),
+        ("load.json", lambda text: text.replace('"schema": 1', '"schema": 0'), "schema 0"),
+        ("load.json", lambda text: text.replace('"schema": 1,', ""), "schema None"),
+        ("users.csv", lambda text: text[:-8], "users.csv: line 12 is cut off"),
         ("requests.csv", lambda text: text.rpartition("\n")[0].rpartition(",")[0], "requests.csv: line .* is cut off"),
         ("histograms.hlog", lambda text: text[:-10], "line"),
         ("histograms.hlog", lambda text: text[: text.rstrip().rindex("\n") + 1], "histograms.hlog has"),
