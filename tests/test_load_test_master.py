@@ -235,6 +235,13 @@ def test_the_masters_files_hold_what_workers_said(clock, tmp_path):
     assert float(first.split(",")[3]) == pytest.approx(9000, rel=1 / 128) and float(first.split(",")[3]) > 9000
 
 
+def test_before_any_report_there_are_no_users(clock, tmp_path):
+    collector = Collector(Plan.read(PLAN))
+    clock.s = 0.5
+    collector.tell_users()
+    assert (tmp_path / "users.csv").read_text().splitlines()[1] == "0.500,0,0,0,0,0,"
+
+
 def test_a_load_without_trouble_tells_none(clock, tmp_path, monkeypatch):
     monkeypatch.setattr("test_load_test_master.REPORTS", {1: {"one": [("post/send", HTTP, 0.5, None)]}})
     run_load(clock)

@@ -174,6 +174,8 @@ def test_a_log_may_have_comments_empty_lines_and_no_tags():
 def test_a_line_of_the_log_has_its_greatest_value_in_milliseconds():
     fields = histogram.log_line(Line("a/b", 1.25, 0.5, {100: 1, 40: 7})).split(",")
     assert fields[:4] == ["Tag=a/b", "1.250", "0.500", "0.101"], "100 us, up to 101"
+    # 9 s lie in a bucket of 65,536 us, the 138th from zero.
+    assert histogram.log_line(Line("a", 0, 1, {histogram.index_of(9.0): 1})).split(",")[3] == "9043.968"
     assert histogram.log_line(Line("a", 0, 1, {})).split(",")[3] == "0.000"
     head = histogram.log_head(1.5, "words").splitlines()
     assert head[0] == "#[words]" and "#[StartTime: 1.500 (seconds since epoch)]" in head
@@ -377,6 +379,12 @@ def test_what_the_master_shows_has_everything_that_was_recorded():
     told = [line.split(" ")[2] for line in text.splitlines() if line.startswith("# TYPE")]
     assert len(told) == len(set(told)) == 9
     assert [line.split(" ")[2] for line in text.splitlines() if line.startswith("# HELP")] == told
+
+
+def test_what_a_worker_has_not_reported_yet_is_zero():
+    lines = exposition(Records(), [Worker(2, "new")], 0).splitlines()
+    values = [float(line.rpartition(" ")[2]) for line in lines if not line.startswith("#")]
+    assert values == [0] * 7
 
 
 # --- the rule's edges ---------------------------------------------------------------------------------------------

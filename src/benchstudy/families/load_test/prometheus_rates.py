@@ -67,7 +67,7 @@ class Stream:
                     sink.meet(series.labels)
             kept, place = self._kept.get(row, (kept_by_id[0], 0))
             times, values = series.times_ms, series.values
-            if len(kept.times_ms) and times[0] <= kept.times_ms[-1]:
+            if len(kept.times_ms):
                 # Prometheus 2 returns a sample on the border of two pages in both.
                 seen = int(np.searchsorted(times, kept.times_ms[-1], "right"))
                 times, values = times[seen:], values[seen:]
@@ -102,7 +102,7 @@ class Stream:
         for sink in self._sinks:
             sink.take(batch, kept.done_ms, until_ms)
         # Keep one sample more than windows reach, so that the next sample has a predecessor.
-        first = max(0, min(int(np.searchsorted(times, until_ms - self._reach_ms)), len(times) - 1))
+        first = min(int(np.searchsorted(times, until_ms - self._reach_ms)), len(times) - 1)
         rest = _Kept(times[first:].copy(), values[:, first:].copy(), until_ms)
         for place, row in enumerate(rows.tolist()):
             self._kept[row] = rest, place
@@ -141,7 +141,7 @@ class Moments:
 
     @property
     def averages(self) -> np.ndarray:
-        return self.sums / np.maximum(self._present, 1)
+        return self.sums / self._present
 
     def _between(self, batch: Batch, after_ms: int, until_ms: int, reach_ms: int) -> slice:
         """Return the moments to compute now, without those that cannot have a value."""
@@ -174,7 +174,7 @@ class Rates(Moments):
         first = np.searchsorted(batch.times_ms, begin, self._side)
         last = np.searchsorted(batch.times_ms, at, "right") - 1
         there = last > first
-        first, last = np.where(there, first, 0), np.where(there, last, 1 if len(batch.times_ms) > 1 else 0)
+        first, last = first * there, last * there
         grown = _grown(batch.values)
         with np.errstate(divide="ignore", invalid="ignore"):
             rates = extrapolated_rate(
@@ -205,7 +205,7 @@ class Levels(Moments):
         at = self.times_ms[moments]
         if not len(at):
             return
-        last = np.maximum(np.searchsorted(batch.times_ms, at, "right") - 1, 0)
+        last = np.searchsorted(batch.times_ms, at, "right") - 1
         there = at - batch.times_ms[last] <= self.reach_ms
         self._add(batch.rows, moments, batch.values[:, last], there)
 
@@ -238,7 +238,7 @@ class Totals:
     def meet(self, labels: Labels) -> None:
         self.labels.append(labels)
         if len(self.labels) > self._state.shape[1]:
-            self._state = np.pad(self._state, ((0, 0), (0, max(64, len(self.labels)))))
+            self._state = np.pad(self._state, ((0, 0), (0, len(self.labels))))
 
     def take(self, batch: Batch, after_ms: int, until_ms: int) -> None:
         begun = max(batch.fresh - 1, 0)
@@ -376,6 +376,6 @@ def histogram_quantile(quantile: float, edges: Sequence[float], cumulative: np.n
     high = bounds[bucket]
     with np.errstate(divide="ignore", invalid="ignore"):
         value = low + (high - low) * ((rank - before) / (upto[bucket, columns] - before))
-    value = np.where(bucket == last, bounds[last - 1], value)
+    value = np.where(np.isinf(high), low, value)
     known = total > 0
     return Quantile(*(np.where(known, part, np.nan) for part in (value, low, high)))
