@@ -12,6 +12,7 @@ from conftest import CHECKOUT
 from prometheus_history import Calls, Instance, lines
 from prometheus_server import Exporter, Prometheus, backfill, exporter, prometheus
 from prometheus_trial import parsed, trial, write_facts
+from promql_capture import HISTOGRAMS, mean, p99, panels
 from waiting import until
 
 from benchstudy.families.load_test.parse import problems_of
@@ -100,17 +101,6 @@ def window(request, server, begin_s, tmp_path_factory) -> tuple[str, tuple[float
     return request.param, tuple(round(moment, 3) for moment in moments), width_s, folder
 
 
-HISTOGRAMS = {"api": ("mattermost_api_time", "handler"), "store": ("mattermost_db_store_time", "method")}
-
-
-def mean(metric: str, over: str, by: str = "") -> str:
-    return f"sum(rate({metric}_sum[{over}])) {by} / sum(rate({metric}_count[{over}])) {by}"
-
-
-def p99(metric: str, over: str, *by: str) -> str:
-    return f"histogram_quantile(0.99, sum(rate({metric}_bucket[{over}])) by ({','.join(('le', *by))}))"
-
-
 def test_totals_of_the_steady_window_are_those_of_promql(server, window):
     _, (_, _, start_s, end_s), _, folder = window
     over = f"{round(1000 * (end_s - start_s))}ms"
@@ -162,18 +152,7 @@ def test_tables_by_label_are_those_of_promql(server, window):
             assert buckets[-1]["count"] == row["count"]
 
 
-PANELS = {
-    "api_mean": lambda over: mean("mattermost_api_time", over),
-    "api_p99": lambda over: p99("mattermost_api_time", over),
-    "store_mean": lambda over: mean("mattermost_db_store_time", over),
-    "store_p99": lambda over: p99("mattermost_db_store_time", over),
-    "cpu": lambda over: f"avg(rate(mattermost_process_cpu_seconds_total[{over}]))",
-    "rps": lambda over: f"sum(rate(mattermost_http_requests_total[{over}]))",
-    "goroutines": lambda over: "sum(go_goroutines)",
-    "heap": lambda over: "avg(go_memstats_heap_inuse_bytes)",
-    "stack": lambda over: "avg(go_memstats_stack_inuse_bytes)",
-    "devices": lambda over: "sum(mattermost_http_websockets_total)",
-}
+PANELS = panels("1m").keys()
 
 
 @pytest.mark.parametrize("panel", PANELS)
@@ -185,7 +164,7 @@ def test_the_ten_panels_are_those_of_promql(server, window, begin_s, panel):
     step_s = rows[1]["t_s"] - rows[0]["t_s"]
     answer = server.get(
         "/api/v1/query_range",
-        query=PANELS[panel](f"{width_s:g}s"),
+        query=panels(f"{width_s:g}s")[panel],
         start=f"{start_s + rows[0]['t_s']:.3f}",
         end=f"{end_s:.3f}",
         step=f"{step_s:g}s",
@@ -348,7 +327,7 @@ def test_a_window_scraped_seldom_is_read_at_its_own_interval(begin_s, tmp_path):
             rows = [row for row in found.series["panels"] if row["panel"] == panel]
             assert len(rows) >= 40
             for row in rows[:: len(rows) // 4]:
-                asked = seldom.ask(PANELS[panel]("60s"), window[0] + row["t_s"])[""]
+                asked = seldom.ask(panels("60s")[panel], window[0] + row["t_s"])[""]
                 assert row["value"] == SAME(asked, rel=CLOSE)
         write_facts(folder, window, window, width_s=20.0, interval_s=1.0)
         values, _ = parsed(folder)
