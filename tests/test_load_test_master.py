@@ -110,7 +110,7 @@ def run_load(clock: SimpleNamespace, plan: Mapping[str, Any] = PLAN, **outcome: 
             report = {
                 **recorder.report(),
                 "rss_bytes": 1000 * second,
-                "cpu_s": second * (0.25 + 0.5 * number),
+                "cpu_s": 50 * number + second * (0.25 + 0.5 * number),
                 "host": "h",
             }
             collector.wanted = 10 * second
@@ -163,6 +163,18 @@ def test_figures_of_clients_are_those_of_what_workers_reported_in_the_steady_tim
         assert units["client_rate"] == "1/s" and units["client_mean"] == units["client_p99"] == "s"
 
 
+def test_a_worker_with_one_row_has_no_share_of_a_processor(clock, tmp_path):
+    run_load(clock)
+    workers = tmp_path / "workers.csv"
+    head, *rows = workers.read_text().splitlines(keepends=True)
+    without_two = [row for row in rows if row.split(",")[1] != "1" or row.startswith("3.000")]
+    workers.write_text("".join([head, *without_two]))
+    assert parsed(tmp_path).values["generator_cpu"] == (pytest.approx(0.25), "1")
+    without_both = [row for row in rows if row.split(",")[1] == "master" or row.startswith("3.000")]
+    workers.write_text("".join([head, *without_both]))
+    assert "generator_cpu" not in parsed(tmp_path).values
+
+
 def test_a_table_has_a_row_per_action_and_rows_for_websockets_and_deliveries(clock, tmp_path):
     run_load(clock)
     load = parsed(tmp_path)
@@ -207,7 +219,7 @@ def test_the_masters_files_hold_what_workers_said(clock, tmp_path):
     table = {path.name: list(csv.DictReader(path.open(newline=""))) for path in tmp_path.glob("*.csv")}
     third = [row for row in table["workers.csv"] if row["t_s"] == "3.000"]
     told = [[row[name] for name in ("worker", "host", "users", "ready", "cpu_s", "rss_bytes")] for row in third]
-    assert told[:2] == [["0", "h", "3", "3", "0.750", "3000"], ["1", "h", "4", "3", "2.250", "3000"]]
+    assert told[:2] == [["0", "h", "3", "3", "0.750", "3000"], ["1", "h", "4", "3", "52.250", "3000"]]
     assert [told[2][0], *told[2][2:]] == ["master", "0", "0", "0.375", "0"]
     users = [[row[name] for name in ("users", "wanted", "ready", "websockets", "events")] for row in table["users.csv"]]
     assert users[2] == ["7", "30", "6", "12", "10"] and users[5][4] == "10"

@@ -137,6 +137,11 @@ def test_a_margin_is_as_long_as_the_file_has_it(export, tmp_path, start_s, asked
     assert cut(export, start_s, 1050, tmp_path / "out.gz", asked_s).margin_s == there_s
 
 
+def test_the_extra_time_of_a_later_start_is_margin_at_any_time(tmp_path: Path):
+    path = write_trial(tmp_path / "export", METRICS_OF, (10, 100)) / METRICS
+    assert cut(path, 30, 50, tmp_path / "out.gz", 200).margin_s == 60 + 20
+
+
 def test_a_window_is_cut_from_the_first_fetch_that_holds_all_of_it(tmp_path: Path):
     parts = []
     for name, span in [("1", (800, 900)), ("2", (1000, 1100)), ("3", (900, 1200)), ("4", (1000, 1200))]:
