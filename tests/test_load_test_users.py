@@ -185,7 +185,7 @@ def test_the_slope_is_that_of_least_squares():
     x, y = np.sort(chance.uniform(0, 1800, 50)), chance.normal(100, 20, 50)
     ours = feedback.slope_of(list(zip(x.tolist(), y.tolist(), strict=True)))
     assert ours == pytest.approx(np.polyfit(x, y, 1)[0], rel=1e-9)
-    assert feedback.slope_of([(1.0, 5.0), (3.0, 9.0)]) == 2
+    assert feedback.slope_of([(1.0, 5.0), (3.0, 9.0)]) == feedback.slope_of([(1.0, 5.0), (1.5, 6.0)]) == 2
     assert feedback.slope_of([(1.0, 5.0)]) is feedback.slope_of([(1.0, 5.0), (1.0, 6.0)]) is None
 
 
