@@ -309,6 +309,15 @@ def test_instances_that_are_scraped_together_have_their_own_gaps(tmp_path):
     ]
 
 
+def test_without_up_the_samples_of_another_metric_tell_of_a_gap(tmp_path):
+    times = [*range(1000, 1041, 10), *range(1070, 1101, 10)]
+    metrics = {GOROUTINES: [(A, [(at, 5.0) for at in times]), (B, every(10, 1000, [0] * 11))]}
+    assert told(write_trial(tmp_path, metrics, (1000, 1100)), "gap", "down") == [(40, "a: no sample for 30.0 s")]
+    # `up` knows better.
+    metrics[UP] = [(A, ups(*range(1000, 1101, 10)))]
+    assert told(write_trial(tmp_path, metrics, (1000, 1100)), "gap", "down") == []
+
+
 def test_only_gaps_that_touch_the_steady_part_count_there(tmp_path):
     up = ups(*range(1000, 1011, 10), *range(1040, 1061, 10), *range(1090, 1111, 10), *range(1140, 1161, 10))
     counts = {
@@ -384,6 +393,19 @@ def test_without_a_status_the_servers_own_counter_of_errors_is_its_share(tmp_pat
     del metrics["mattermost_api_time_count"], metrics[REQUESTS]
     metrics[GOROUTINES] = [(A, every(10, 1000, [5] * 7))]
     assert "server_error_share" not in figures(write_trial(tmp_path, metrics, (1000, 1060)))[0], "of no request"
+
+
+def test_shares_of_little_are_shares(tmp_path):
+    metrics = {GOROUTINES: [(A, every(10, 1000, [5] * 3))]}
+    metrics["node_cpu_seconds_total"] = [
+        ({**A, "mode": mode}, [(1000, 9.0), (1010, 9 + grown)]) for mode, grown in (("idle", 0.25), ("user", 0.125))
+    ]
+    metrics["node_netstat_Tcp_OutSegs"] = [(A, every(10, 1000, [7, 8]))]
+    metrics["node_netstat_Tcp_RetransSegs"] = [(A, every(10, 1000, [7, 7.5]))]
+    values, _ = figures(write_trial(tmp_path, metrics, (1000, 1020), width_s=20))
+    assert (values["node_cpu"], values["tcp_retransmits"]) == (pytest.approx(1 / 3), 0.5)
+    metrics["node_netstat_Tcp_OutSegs"] = [(A, every(10, 1000, [7, 7]))]
+    assert "tcp_retransmits" not in figures(write_trial(tmp_path, metrics, (1000, 1020), width_s=20))[0], "of nothing"
 
 
 def test_a_label_that_was_scraped_once_adds_no_rate(tmp_path):
