@@ -105,7 +105,7 @@ def run_load(clock: SimpleNamespace, plan: Mapping[str, Any] = PLAN, **outcome: 
                 recorder.records.add(label, kind, seconds, failure, f"{label} at {second}")
             if second == 3:
                 recorder.records.fail("view/websocket", DROPPED, "gone")
-                recorder.records.events = 5
+            recorder.records.events = second
             recorder.ready, recorder.websockets = second, 2 * second
             report = {
                 **recorder.report(),
@@ -155,7 +155,7 @@ def test_figures_of_clients_are_those_of_what_workers_reported_in_the_steady_tim
         assert (values["users"], values["users_max"]) == ((3 + 5 + 7 + 9 + 11) / 5, 11)
         # Worker "two" used 3/4 s of its processor per second, the other 1/4.
         assert values["generator_cpu"] == pytest.approx(0.75)
-        assert values["events"] == 2 * 5
+        assert values["events"] == 2 * (2 + 3 + 4 + 5)
         units = {name: unit for name, (_, unit) in load.values.items()}
         assert {name for name, unit in units.items() if unit != "1"} == {
             "client_rate", "client_mean", "client_p50", "client_p95", "client_p99"
@@ -222,7 +222,7 @@ def test_the_masters_files_hold_what_workers_said(clock, tmp_path):
     assert told[:2] == [["0", "h", "3", "3", "0.750", "3000"], ["1", "h", "4", "3", "52.250", "3000"]]
     assert [told[2][0], *told[2][2:]] == ["master", "0", "0", "0.375", "0"]
     users = [[row[name] for name in ("users", "wanted", "ready", "websockets", "events")] for row in table["users.csv"]]
-    assert users[2] == ["7", "30", "6", "12", "10"] and users[5][4] == "10"
+    assert users[2] == ["7", "30", "6", "12", "12"] and users[5][4] == "42"
     sent = [row for row in table["requests.csv"] if row["request"] == "post/send"]
     numbers = [
         [float(row[name]) for name in ("t_s", "length_s", "count", "failures", "sum_s", "max_s")] for row in sent

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from prometheus_file import Samples, every, figures, write_trial
 
+from benchstudy.families.load_test.prometheus_faults import Changes
 from benchstudy.families.load_test.prometheus_rates import Levels, Rates, Reset, Stream, Totals, histogram_quantile
 from benchstudy.families.load_test.prometheus_samples import Page, Series
 
@@ -161,7 +162,7 @@ def page(end_ms: int, *series: tuple[str, list[int], list[float]]) -> Page:
 
 
 def streamed(sink: Any, *found: Page) -> Any:
-    stream = Stream(sink)
+    stream = Stream(*(sink if isinstance(sink, list) else [sink]))
     for each in found:
         stream.add(each)
     stream.finish()
@@ -177,6 +178,11 @@ def test_a_fall_is_found_once_and_with_the_sample_before_it():
     falls = [Reset(20, 30, {"i": "a"}), Reset(40, 50, {"i": "a"}), Reset(50, 70, {"i": "a"})]
     found = streamed(Totals(0, 90), *pages)
     assert found.resets == falls
+    # Levels keep samples for longer, which the others get again.
+    totals, changes = Totals(0, 90), Changes()
+    streamed([Levels(np.array([80]), 1000), totals, changes], *pages)
+    assert totals.resets == falls and totals.increase.tolist() == found.increase.tolist()
+    assert changes.found == [(at_ms, {"i": "a"}) for at_ms in (20, 30, 40, 50, 70)]
     assert (found.increase.tolist(), found.samples.tolist()) == ([4 + 2 + 1 + 1 + 0], [6])
     assert (found.first_ms.tolist(), found.first_value.tolist()) == ([10], [5])
 

@@ -179,6 +179,7 @@ def test_tables_by_label_are_those_that_prometheus_answered(eventful):
 def test_panels_are_those_that_prometheus_answered(eventful):
     _, series = eventful
     assert {row["panel"] for row in series["panels"]} == ASKED["panels"].keys()
+    assert {row["width_s"] for row in series["panels"]} == {20}
     for panel, answers in ASKED["panels"].items():
         asked = {float(at): value for at, value in answers.items() if not math.isnan(value)}
         told = {row["t_s"]: row["value"] for row in series["panels"] if row["panel"] == panel}

@@ -547,6 +547,7 @@ def test_our_counts_and_means_are_locusts_own(kind):
         ("requests.csv", lambda text: text.rpartition("\n")[0].rpartition(",")[0], "requests.csv: line .* is cut off"),
         ("histograms.hlog", lambda text: text[:-10], "line"),
         ("histograms.hlog", lambda text: text[: text.rstrip().rindex("\n") + 1], "histograms.hlog has"),
+        ("histograms.hlog", lambda text: text + text.splitlines()[-1], "histograms.hlog has"),
         ("histograms.hlog", None, "histograms.hlog is missing"),
         ("workers.csv", None, "workers.csv is missing"),
     ],

@@ -371,9 +371,8 @@ def histogram_quantile(quantile: float, edges: Sequence[float], cumulative: np.n
     bucket = np.where(reached.any(axis=0), reached.argmax(axis=0), last)
     bounds = np.asarray(edges, dtype=float)
     columns = np.arange(len(rank))
-    before = np.where(bucket > 0, upto[bucket - 1, columns], 0.0)
-    low = np.where(bucket > 0, bounds[bucket - 1], min(0.0, bounds[0]))
-    high = bounds[bucket]
+    before = np.vstack([np.zeros_like(total), upto])[bucket, columns]
+    low, high = np.append(min(0.0, bounds[0]), bounds)[bucket], bounds[bucket]
     with np.errstate(divide="ignore", invalid="ignore"):
         value = low + (high - low) * ((rank - before) / (upto[bucket, columns] - before))
     value = np.where(np.isinf(high), low, value)
