@@ -197,6 +197,14 @@ def test_totals_are_of_many_series_and_of_the_samples_from_the_start_to_the_end(
     assert found.first_value.tolist() == [float(name) for name in names]
 
 
+def test_a_total_of_fewer_than_two_samples_has_no_rate():
+    found = streamed(
+        Totals(20, 30), page(40, ("a", [10, 20, 40], [1, 2, 4]), ("b", [10], [1]), ("c", [20, 30], [5, 6]))
+    )
+    assert found.samples.tolist() == [1, 0, 2] and found.increase.tolist() == [0, 0, 1]
+    assert np.isnan(found.rate).tolist() == [True, True, False]
+
+
 def test_series_that_come_and_go_keep_their_rows():
     """After a page, a series may be alone, in another order, or have other times than those it came with."""
     pages = (
@@ -220,7 +228,7 @@ def test_series_that_come_and_go_keep_their_rows():
 def test_groups_may_come_in_any_order():
     rates = streamed(
         Rates(np.array([20, 40]), 20, lambda labels: {"a": 2, "b": 0, "c": 2}[labels["i"]]),
-        page(40, ("a", [10, 20], [10, 20]), ("b", [30, 40], [50, 80]), ("c", [10, 20], [100, 130])),
+        page(40, ("b", [30, 40], [50, 80]), ("a", [10, 20], [10, 20]), ("c", [10, 20], [100, 130])),
     )
     sums = rates.sums
     assert sums.shape == (3, 2)

@@ -151,7 +151,8 @@ def test_a_window_is_cut_from_the_first_fetch_that_holds_all_of_it(tmp_path: Pat
     whole.write_bytes(b"".join(parts))
     assert [part.start_s for part in sections(whole)] == [800, 1000, 900, 1000]
     for window, version in {(1000, 1100): "2.2.0", (1000, 1101): "2.3.0", (800, 810): "2.1.0"}.items():
-        assert cut(whole, *window, tmp_path / "out.gz").version == version
+        section = cut(whole, *window, tmp_path / "out.gz")
+        assert (section.version, section.margin_s) == (version, 0)
     said = (
         "all.gz does not hold the window 850 to 950 .Unix s., but 800 to 900, 1000 to 1100, 900 to 1200, 1000 to 1200"
     )

@@ -432,6 +432,13 @@ def test_a_load_ends_at_its_latest_time_with_what_was_seen():
     assert (result.passed, result.failed, result.alerted) == (12.0, None, {})
 
 
+def test_an_alert_that_began_with_the_window_was_seen_to_begin():
+    rule = FeedbackRule(feedback.Constants(**{**vars(RULE), "at_most_s": 14.0}))
+    result = decided(rule, [(float(t), 20.0 if t > 10 else 18.0, t > 10) for t in range(9, 15)])
+    assert (result.why, result.passed, result.failed, result.begin_s) == (TOO_LONG, 18.0, 20.0, 10.0)
+    assert result.bracket == feedback.Bracket(None, 20.0), "of the window alone"
+
+
 def test_the_most_frequent_alert_limits_and_the_first_is_told():
     rule = FeedbackRule(feedback.Constants(**{**vars(RULE), "at_most_s": 4.0, "window_s": 3.0}))
     for t_s, alerts in enumerate([(), ("memory", "cpu"), ("cpu",), ("cpu", "disk")], 1):

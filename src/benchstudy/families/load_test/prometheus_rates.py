@@ -58,7 +58,8 @@ class Stream:
 
     def add(self, page: Page) -> None:
         together: dict[tuple[int, bytes], list[tuple[int, int, np.ndarray, np.ndarray]]] = {}
-        kept_by_id: dict[int, _Kept] = {0: _Kept(np.empty(0, np.int64), np.empty((0, 0)), _NEVER)}
+        nothing = np.empty(0, np.int64)
+        kept_by_id: dict[int, _Kept] = {0: _Kept(nothing, nothing, _NEVER)}
         for series in page.series:
             row = self._rows.get(series.key)
             if row is None:
@@ -137,7 +138,7 @@ class Moments:
     @property
     def sums(self) -> np.ndarray:
         """Sums, shape (groups, moments); NaN where no series has a value."""
-        return np.where(self._present > 0, self._sums, np.nan)
+        return np.where(self._present, self._sums, np.nan)
 
     @property
     def averages(self) -> np.ndarray:
@@ -283,7 +284,7 @@ class Totals:
     def rate(self) -> np.ndarray:
         samples, increase, first_ms, first_value, last_ms, _ = self._state[:, : len(self.labels)]
         with np.errstate(divide="ignore", invalid="ignore"):
-            rate = extrapolated_rate(
+            return extrapolated_rate(
                 increase,
                 first_value,
                 first_ms,
@@ -293,7 +294,6 @@ class Totals:
                 self._end_ms,
                 self._dialect.half_first,
             )
-        return np.where(samples > 1, rate, np.nan)
 
 
 def _grown(values: np.ndarray) -> np.ndarray:
