@@ -351,6 +351,7 @@ def test_what_the_master_shows_has_everything_that_was_recorded():
     workers = [
         Worker(0, "host", users=3, ready=2, websockets=1, cpu_s=1.25, rss_bytes=4096),
         Worker(1, "other", users=5, ready=4, websockets=6, cpu_s=0.5, rss_bytes=8192),
+        Worker(2, "new"),  # has not reported yet
     ]
     text = exposition(records, workers, wanted=8)
     samples = dict(line.rpartition(" ")[::2] for line in text.splitlines() if not line.startswith("#"))
@@ -370,21 +371,15 @@ def test_what_the_master_shows_has_everything_that_was_recorded():
         "benchstudy_client_users_wanted": "8",
     }
     for metric, values in {
-        "users": ("3", "5"), "ready": ("2", "4"), "websockets": ("1", "6"), "cpu_seconds_total": ("1.25", "0.5"),
-        "resident_bytes": ("4096", "8192"),
+        "users": ("3", "5", "0"), "ready": ("2", "4", "0"), "websockets": ("1", "6", "0"),
+        "cpu_seconds_total": ("1.25", "0.5", "0.0"), "resident_bytes": ("4096", "8192", "0"),
     }.items():  # fmt: skip
-        for number, host in enumerate(("host", "other")):
+        for number, host in enumerate(("host", "other", "new")):
             expected[f'benchstudy_client_{metric}{{worker="{number}",host="{host}"}}'] = values[number]
     assert samples == expected
     told = [line.split(" ")[2] for line in text.splitlines() if line.startswith("# TYPE")]
     assert len(told) == len(set(told)) == 9
     assert [line.split(" ")[2] for line in text.splitlines() if line.startswith("# HELP")] == told
-
-
-def test_what_a_worker_has_not_reported_yet_is_zero():
-    lines = exposition(Records(), [Worker(2, "new")], 0).splitlines()
-    values = [float(line.rpartition(" ")[2]) for line in lines if not line.startswith("#")]
-    assert values == [0] * 7
 
 
 # --- the rule's edges ---------------------------------------------------------------------------------------------
