@@ -4,6 +4,7 @@ import math
 import random
 from collections import defaultdict
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -195,6 +196,16 @@ def test_totals_are_of_many_series_and_of_the_samples_from_the_start_to_the_end(
     assert found.increase.tolist() == [float(name) for name in names]
     assert set(found.samples.tolist()) == {2.0} and set(found.first_ms.tolist()) == {20.0}
     assert found.first_value.tolist() == [float(name) for name in names]
+
+
+@pytest.mark.parametrize(("reach_ms", "kept"), [(0, 1), (25, 3), (30, 4)])
+def test_only_samples_that_a_window_still_reaches_are_kept(reach_ms: int, kept: int):
+    """And one that the next sample is compared with."""
+    sink = SimpleNamespace(reach_ms=reach_ms, meet=lambda labels: None, fresh=[])
+    sink.take = lambda batch, after_ms, until_ms: sink.fresh.append(batch.fresh)
+    times = [list(range(begin, begin + 100, 10)) for begin in (10, 110, 210)]
+    streamed(sink, *(page(at[-1], ("a", at, [0.0] * 10)) for at in times))
+    assert sink.fresh == [0, kept, kept, kept]
 
 
 def test_a_total_of_fewer_than_two_samples_has_no_rate():
