@@ -6,7 +6,7 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
-from benchstudy.report.tables.lines import as_html
+from benchstudy.report.texts import as_html
 
 
 def template_text(name: str) -> str:

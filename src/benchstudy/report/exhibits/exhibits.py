@@ -22,9 +22,9 @@ from benchstudy.report.figures.styles import Style
 from benchstudy.report.figures.vega import PRINT_FORMATS
 from benchstudy.report.scrutiny import evidence, lint_list
 from benchstudy.report.tables import listings
-from benchstudy.report.tables.lines import as_html
 from benchstudy.report.tables.listings import Listing
 from benchstudy.report.tables.tables import TABLE_FORMATS, Table, anchor
+from benchstudy.report.texts import as_html
 
 # Panels of a page's figure that the study's overview shows.
 OVERVIEW_PANELS = 2

@@ -13,8 +13,8 @@ from benchstudy.report import human
 from benchstudy.report.results import sessions
 from benchstudy.report.results.results import Results
 from benchstudy.report.scrutiny import disturbed, episodes, many_targets, stopping
-from benchstudy.report.tables.lines import as_html, unbroken
 from benchstudy.report.tables.tables import definition_list
+from benchstudy.report.texts import as_html, unbroken
 from benchstudy.statistics import stats
 
 Indexes = Sequence[Mapping[str, Any]]

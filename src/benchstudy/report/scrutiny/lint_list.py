@@ -12,8 +12,8 @@ from benchstudy.model.study import Study, load_study
 from benchstudy.report.results import ceilings, material
 from benchstudy.report.results.over_targets import each_target
 from benchstudy.report.results.results import Results
-from benchstudy.report.tables.lines import as_html
 from benchstudy.report.tables.tables import Cell, Table
+from benchstudy.report.texts import as_html
 
 _SEVERITIES = {"error": "cannot be true", "warning": "may mislead", "note": "is missing"}
 _SHOWN = 3  # findings of one rule; further ones are folded

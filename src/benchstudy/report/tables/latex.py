@@ -10,7 +10,7 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from benchstudy.report.tables.lines import unbroken, with_whole_brackets
+from benchstudy.report.texts import unbroken, with_whole_brackets
 
 # Points between the margins of the class `article` on A4 paper, upright and turned, less one per cent.
 _LINE, _TURNED_LINE = 345 * 0.99, 592 * 0.99

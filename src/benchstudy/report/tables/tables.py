@@ -12,7 +12,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from benchstudy.report.tables import latex
-from benchstudy.report.tables.lines import unbroken
+from benchstudy.report.texts import unbroken
 
 # The files of a table, by suffix.
 TABLE_FORMATS = ("csv", "rst", "md", "tex")
