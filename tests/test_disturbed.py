@@ -21,7 +21,6 @@ from benchstudy.report.page import Page
 from benchstudy.report.results import material
 from benchstudy.report.results.results import Results
 from benchstudy.report.scrutiny import disturbed, outliers, scrutiny
-from benchstudy.report.tables.tables import Cell, Table
 from benchstudy.statistics.comparisons import Verdict
 
 SEEN = {"host": "here", "what": "others_cpu", "share": 0.55, "others_cpu": 1.1, "cpus": 2, "busiest": ["backup"]}
@@ -60,19 +59,6 @@ def test_two_cases_of_which_one_was_disturbed_get_no_verdict(results):
     assert (row.outcome.verdict, row.outcome.ratio) == (Verdict.NONE, None)
     first, second = results.disturbed
     assert row.outcome.why.startswith(f"disturbed in 0 of 6 trials of local, 2 of 6 trials of s3 ({first}, {second}): ")
-
-
-def test_a_row_is_marked_once_at_its_name_unless_its_figures_differ_or_others_published_one(results):
-    local, s3 = (f"#{results.anchors[key]}" for key in results.anchors)
-    figures = {"same": [s3, s3], "mixed": [local, s3], "undisturbed": [local, local]}
-    rows = [(Cell.text(name), *(Cell(("1 s",), href) for href in hrefs)) for name, hrefs in figures.items()]
-    rows.append((Cell.text("published"), Cell(("1 s",), kind="published"), Cell(("1 s",), s3)))
-    shown = disturbed.marked(results, Table("t", "T", ("", "a", "b"), tuple(rows)))
-    mark = ("disturbed 2 of 6",)
-    assert {row[0].lines[0]: [cell.marks for cell in row] for row in shown.rows} == {
-        "same": [mark, (), ()], "mixed": [(), (), mark], "undisturbed": [(), (), ()], "published": [(), (), mark],
-    }  # fmt: skip
-    assert disturbed.marked(results, shown) == shown
 
 
 @pytest.mark.fault(31)

@@ -8,6 +8,7 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_outp
 
 from benchstudy.report.htmlpages import render_notebook
 from benchstudy.report.scrutiny.evidence import weakness_list
+from benchstudy.report.tables.tables import MISSING, Cell, Table
 
 EXPLANATION = "A *capacity* is searched."
 NOTHING = '<p class="none">No capacity was searched for.</p>'
@@ -56,3 +57,22 @@ def test_what_stands_between_backticks_is_code_and_the_rest_is_text():
     assert weakness_list(["`blocks_apart` spreads <b> blocks of 1 MB. `"]) == (
         '<ul class="weak"><li><code>blocks_apart</code> spreads &lt;b&gt; blocks of 1\N{NO-BREAK SPACE}MB. `</li></ul>'
     )
+
+
+def test_a_mark_that_all_figures_of_a_row_have_stands_once_at_its_name_and_in_files_at_each():
+    def marked(kind: str, *marks: str) -> Cell:
+        return Cell(("1 s",), kind=kind, marks=marks)
+
+    rows = {
+        "same": (marked("number", "d"), marked("number warning", "d", "e"), Cell.text("closed loop"), MISSING),
+        "other": (marked("number", "d"), marked("number"), MISSING, MISSING),
+        "published": (marked("number", "d"), marked("published"), MISSING, MISSING),
+        "single": (marked("number", "d"), Cell.text("closed loop"), MISSING, MISSING),
+    }
+    columns = ("", *"abcd")
+    table = Table("t", "T", columns, tuple((Cell.text(name), *cells) for name, cells in rows.items()))
+    shown = re.findall(r"<tr><th[^>]*>(\w+)(.*?)</th>(.*?)</tr>", table.html())
+    assert {name: [re.findall('mark">(.)', each) for each in found] for name, *found in shown} == {
+        "same": [["d"], ["e"]], "other": [[], ["d"]], "published": [[], ["d"]], "single": [[], ["d"]],
+    }  # fmt: skip
+    assert 'same,"1 s\nd","1 s\nd\ne",closed loop,–\n' in table.csv()

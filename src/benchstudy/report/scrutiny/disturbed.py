@@ -16,7 +16,6 @@ from benchstudy.report.results.results import Results
 from benchstudy.report.tables.tables import Cell, Table
 
 Key = tuple[str, str]  # target, case
-_MARK = "disturbed"
 _MOST_NAMED = 3
 _CAME_AND_WENT = 1.5  # times the mean of the window: above it, the text says when the peak was
 
@@ -47,29 +46,21 @@ def cases(results: Results) -> dict[Key, tuple[int, int]]:
 def mark(results: Results, key: Key) -> tuple[str, ...]:
     """The mark for figures of a case, such as "disturbed 4 of 6"; empty if no trial was disturbed."""
     found = cases(results).get(key)
-    return (f"{_MARK} {found[0]} of {found[1]}",) if found else ()
+    return (f"disturbed {found[0]} of {found[1]}",) if found else ()
 
 
 def marked(results: Results, table: Table) -> Table:
-    """The table with a mark at each figure that links to a disturbed case or trial.
-
-    If all linked figures of a row have the same mark, it stands once, at the row's name, unless others published one of
-    the row's figures.
-    """
+    """The table with a mark at each figure that links to a disturbed case or trial."""
     if not results.disturbed:
         return table
     anchors = {anchor: mark(results, key) for key, anchor in results.anchors.items()}
-    anchors |= {f"trial-{trial}": (_MARK,) for trial in results.disturbed}
+    anchors |= {f"trial-{trial}": ("disturbed",) for trial in results.disturbed}
 
-    def of(row: Sequence[Cell]) -> tuple[Cell, ...]:
-        new = [anchors.get((cell.href or "").rpartition("#")[2], ()) for cell in row]
-        linked = [found for cell, found in zip(row, new, strict=True) if cell.href]
-        if len(set(linked)) == 1 and not any("published" in cell.kind for cell in row):
-            new = [linked[0], *[()] * (len(row) - 1)]
-        others = [tuple(m for m in cell.marks if not m.startswith(_MARK)) for cell in row]
-        return tuple(replace(cell, marks=(*own, *found)) for cell, own, found in zip(row, others, new, strict=True))
+    def of(cell: Cell) -> Cell:
+        new = anchors.get((cell.href or "").rpartition("#")[2], ())
+        return cell if set(new) <= set(cell.marks) else replace(cell, marks=(*cell.marks, *new))
 
-    return replace(table, rows=tuple(map(of, table.rows)))
+    return replace(table, rows=tuple(tuple(map(of, row)) for row in table.rows))
 
 
 def sentence(results: Results) -> str:

@@ -7,7 +7,7 @@ import re
 import textwrap
 import unicodedata
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import quote
 
@@ -23,6 +23,7 @@ _CELL_WIDTH = 34  # characters; at which lines of a cell break in formats that d
 MOST_OF_TRIALS = 200
 # The class for smaller type of tables with at least so many columns, so that a wide screen shows the whole table.
 _DENSE = {"dense": 7, "denser": 10}
+_FIGURES = {"number", "published", "failed"}  # kinds of cells
 _LONG_HEADING = 24  # characters; a longer heading of a row gets a minimum width in a wide table
 
 
@@ -88,7 +89,7 @@ class Table:
         """
         # A self-explanatory column has no heading; screen readers would read out an empty `<th>`.
         head = "".join(f'<th scope="col">{html.escape(c)}</th>' if c else "<td></td>" for c in self.columns)
-        shown = self.rows[: self.most_shown]
+        shown = [_marked_once(row) for row in self.rows[: self.most_shown]]
         body = "".join(
             f"<tr>{_html_cell(row[0], heading=True)}{''.join(map(_html_cell, row[1:]))}</tr>" for row in shown
         )
@@ -147,6 +148,16 @@ class Table:
         texts = (self.csv(), self.rst(), self.markdown(), self.latex())
         for suffix, text in zip(TABLE_FORMATS, texts, strict=True):
             (folder / f"{self.name}.{suffix}").write_text(text, encoding="utf-8")
+
+
+def _marked_once(row: tuple[Cell, ...]) -> tuple[Cell, ...]:
+    """The row with the marks that all of its figures have at its name only, if it has several."""
+    figures = [cell for cell in row if _FIGURES & set(cell.kind.split())]
+    if len(figures) < 2:
+        return row
+    common = [mark for mark in figures[0].marks if all(mark in cell.marks for cell in figures)]
+    name, *others = (replace(cell, marks=tuple(mark for mark in cell.marks if mark not in common)) for cell in row)
+    return (replace(name, marks=(*name.marks, *common)), *others)
 
 
 def _html_cell(cell: Cell, heading: bool = False) -> str:
