@@ -20,6 +20,7 @@ from benchstudy.families.http_concurrency.page import wording as words_of_server
 from benchstudy.families.log_write.page import wording as words_of_logs
 from benchstudy.model.criteria import DENSITY_FEWEST
 from benchstudy.model.study import Thresholds
+from benchstudy.report import pagetemplates
 from benchstudy.report.exhibits.exhibits import Exhibits, show
 from benchstudy.report.figures.axes import Axis, ratio_ticks
 from benchstudy.report.figures.panels import strip_panel
@@ -163,6 +164,15 @@ def test_a_table_of_too_many_rows_shows_some_of_each_family_and_says_so(facts, m
     rows, total = primarytable.rows(facts.families)
     assert len(rows) == 20 < total and len({row.family for row in rows}) == 2
     assert StudyIndex(facts).context()["more_primary"] == total - 20
+
+
+@pytest.mark.parametrize("several", [True, False])
+def test_the_table_names_families_only_if_there_are_several(facts, several):
+    context = StudyIndex(facts).context() | {"citing": ""}
+    context["primary"] = [row for row in context["primary"] if several or row.family == "Files by size"]
+    shown = pagetemplates.render("index.html.j2", study=context, style="", script="")
+    assert shown.count("<tr data-verdicts=") == len(context["primary"]) > 1
+    assert ('<th scope="col">Family</th>' in shown, "<td>Files by size</td>" in shown) == (several, several)
 
 
 SORTED = """
