@@ -130,16 +130,17 @@ class PageFigures(Exhibits):
         axis = Axis("Latency", "s", shared=steps["x"].to_list())
         found = set(steps["series"])
         in_order = figuredata.style(self.results, series).names
-        style = Style(tuple(n for n in in_order if n in found), ordered)
+        names = [name for name in in_order if name in found]
+        style = Style(tuple(sorted(names, key=float) if ordered else names), ordered)
         several: list[Panel] = []
         lone: list[Panel] = []
         shown: dict[bool, list[str]] = {True: [], False: []}
         for key, frame in steps.group_by(panels, maintain_order=True):
-            names = frame["series"].unique().to_list()
-            (several if names[1:] else lone).append(
+            of_panel = frame["series"].unique().to_list()
+            (several if of_panel[1:] else lone).append(
                 cdf_panel(": ".join(map(str, key)), frame.drop(panels), axis, style)
             )
-            shown[len(names) > 1] += names
+            shown[len(of_panel) > 1] += of_panel
         legend = series.capitalize()
         if several:
             self.show_figure(name, caption, several, style, shown[True], legend=legend)
