@@ -131,7 +131,9 @@ class Exhibits:
                 continue
             shown += _beside(narrow) + made
         made = shown + _beside(narrow)
-        return show(made) if made else self.nothing(nothing)
+        if not made:
+            return self.nothing(nothing)
+        show(f'<div class="cases">{made}</div>' if folded else made)
 
     def show_listings(self, name: str, groups: Iterable[tuple[str, Sequence[Listing]]], nothing: str) -> None:
         """Show preformatted texts, each group side by side below its title, and write them as files of the tables."""
