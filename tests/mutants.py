@@ -109,7 +109,7 @@ class Reached:
     def _of_module(self, module: str) -> set[str]:
         """Tests that execute something of it, or of a module that imports it."""
         package, _, name = module.rpartition(".")
-        imports = re.compile(rf"from {module} import|from {package} import [^\n]*\b{name}\b")
+        imports = re.compile(rf"from ({module}|\.{name}) import|from ({package}|\.) import [^\n]*\b{name}\b")
         importing = [each for each in self._names if each == module or imports.search(_sites(each).text)]
         return {test for each in importing for test in self._tests(self._lines(each), self._lines(each))}
 
