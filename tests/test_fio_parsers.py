@@ -363,7 +363,7 @@ def test_a_printed_amount_is_known_to_its_last_digit(printed, factor, step):
 
 @pytest.mark.parametrize(
     ("given", "in_s"),
-    [("10", 10), ("500ms", 0.5), ("90us", 90e-6), ("2m", 120), ("3H", 10800), ("1d", 86400), ("x", None)],
+    [("10", 10), ("30s", 30), ("500ms", 0.5), ("90us", 90e-6), ("2m", 120), ("3H", 10800), ("1d", 86400), ("x", None)],
 )
 def test_times_of_fios_options_are_in_seconds(given, in_s):
     assert fio_printed.seconds(given) == (None if in_s is None else pytest.approx(in_s))
