@@ -139,8 +139,7 @@ class Soak:
             for process in nothing_lost.running(str(self.work)):
                 words = process.command.split()
                 at = next((n for n, word in enumerate(words) if "/agent-" in word), None)
-                # What is measured ("command_runs:main") is spared: a trial whose program was killed is a result.
-                if at is not None and words[at + 1 :] and ":" not in words[at + 1]:
+                if at is not None and words[at + 1 :]:
                     ours.setdefault(f"agent's {words[at + 1]}", []).append(process.pid)
             kind = self.rng.choice(sorted(kind for kind, pids in ours.items() if pids))
             how = self.rng.choice(["KILL", "KILL", "TERM", "INT"] if kind == "job" else ["KILL", "KILL", "TERM"])
@@ -163,13 +162,21 @@ class Soak:
     def stop(self) -> None:
         """Finish everything, and then check it."""
         self.round(alone=True)
-        until(lambda: not nothing_lost.left_on_host(self.work), 60)
+        try:
+            until(lambda: not nothing_lost.left_on_host(self.work), 60)
+        except AssertionError:
+            self._fault(f"left on the host: {nothing_lost.left_on_host(self.work)}")
         good = dict(self.good)
         if good[self.study] and not (self.root / f"data/raw/{self.study}").exists():
             del good[self.study]
         for study, wanted in list(good.items())[-2:]:
             raw = self.root / "data/raw" / study
-            done = wanted if study != self.study else self._measured(raw)
+            told = json.loads((raw / "near/command/session.json").read_text())["trials"]
+            # What is measured is killed, too, and such a trial is a result: its block has no good one.
+            killed = sum(
+                trial["status"] == "failed" and _was_killed(raw / "near/command" / trial["path"]) for trial in told
+            )
+            done = wanted - killed if study != self.study else self._measured(told)
             try:
                 nothing_lost.nothing_lost(nothing_lost.seen(raw, self.work), good=done, lock=self.folder / "host.lock")
             except AssertionError as error:
@@ -178,10 +185,9 @@ class Soak:
             self._fault(problem)
         self.stops.append(self._figures())
 
-    def _measured(self, raw: Path) -> int:
-        """The number of results in the index of the study, which was already asked for more."""
-        told = json.loads((raw / "near/command/session.json").read_text())
-        return len({(t["case"], t["block"]) for t in told["trials"] if t["status"] == "ok"})
+    def _measured(self, told: Iterable[dict[str, Any]]) -> int:
+        """The number of good results among the trials of the study, which was already asked for more."""
+        return len({(t["case"], t["block"]) for t in told if t["status"] == "ok"})
 
     def _figures(self) -> dict[str, int]:
         own, listener = Path("/proc/self"), Path(f"/proc/{self.host._process.pid}")
@@ -229,6 +235,10 @@ class Soak:
                 figures["descriptors"].append(len(os.listdir("/proc/self/fd")))
                 figures["threads"].append(threading.active_count())
         told.write_text(json.dumps(figures))
+
+
+def _was_killed(trial: Path) -> bool:
+    return json.loads((trial / "trial.json").read_text())["failure"]["cause"] == "signal"
 
 
 def _is_on(line: str, port: int) -> bool:
@@ -298,30 +308,31 @@ def main(arguments: Iterable[str]) -> int:
     print(f"seed {told.seed}", flush=True)
     injections.warm_up()
     results = []
-    with tempfile.TemporaryDirectory(prefix="benchstudy-soak-") as folder:
-        workers = {}
-        for number in range(told.workers):
-            own = Path(folder, str(number))
-            own.mkdir()
-            if (pid := os.fork()) == 0:
-                status = 1
-                # So that its server ends with the process that started all of this.
-                ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
-                try:
-                    (own / "result.json").write_text(json.dumps(work(number, told, own)))
-                    status = 0
-                except BaseException:
-                    traceback.print_exc()
-                finally:
-                    os._exit(status)
-            workers[pid] = own / "result.json"
-        for pid, result in workers.items():
-            if os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]):
-                raise SystemExit("a worker ended with an error")
-            results.append(json.loads(result.read_text()))
-        injection_phases.remove(Path(folder))
-        Path(folder).mkdir()
+    folder = Path(tempfile.mkdtemp(prefix="benchstudy-soak-"))
+    print(f"in {folder}, which stays if there are faults", flush=True)
+    workers = {}
+    for number in range(told.workers):
+        own = folder / str(number)
+        own.mkdir()
+        if (pid := os.fork()) == 0:
+            status = 1
+            # So that its server ends with the process that started all of this.
+            ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+            try:
+                (own / "result.json").write_text(json.dumps(work(number, told, own)))
+                status = 0
+            except BaseException:
+                traceback.print_exc()
+            finally:
+                os._exit(status)
+        workers[pid] = own / "result.json"
+    for pid, result in workers.items():
+        if os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]):
+            raise SystemExit("a worker ended with an error")
+        results.append(json.loads(result.read_text()))
     faults = [fault for result in results for fault in (*result["faults"], *result["grown"])]
+    if not faults:
+        injection_phases.remove(folder)
     kills = sum((Counter(result["kills"]) for result in results), Counter())
     for result in results:
         for name, figures in (

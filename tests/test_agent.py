@@ -360,6 +360,17 @@ def test_a_marked_folder_is_removed_and_links_in_it_are_not_followed(tmp_path):
     assert ask("remove", "u-1", str(folder)) == {"removed": []}
 
 
+@pytest.mark.fault(23)
+def test_an_empty_folder_of_its_name_is_removed_without_a_marker_too(tmp_path):
+    """Whoever made or removed it was killed; with anything in it, it may be somebody's."""
+    folder = tmp_path / "benchstudy-u-1"
+    folder.mkdir()
+    (folder / "file").touch()
+    assert "no .benchstudy marker" in ask("remove", "u-1", str(folder))["error"]
+    (folder / "file").unlink()
+    assert ask("remove", "u-1", str(folder)) == {"removed": [str(folder)]} and not folder.exists()
+
+
 @pytest.mark.parametrize(
     ("path", "reason"),
     [

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
+from uuid import uuid4
 
 import pytest
 from agent_folders import agent_folder
@@ -508,7 +509,12 @@ def test_sweeping_ends_and_removes_what_a_lost_keeper_left_and_nothing_else(agen
         # As if keeper and supervisor of an earlier session had been killed: a marked folder and a marked process.
         marker = Path(orphan.run_dir, ".benchstudy")
         marker.write_text(json.dumps({**json.loads(marker.read_text()), "session": "old"}))
-        (tmp_path / "work" / "runs" / "not-ours").mkdir()
+        runs = tmp_path / "work" / "runs"
+        (runs / "not-ours").mkdir()
+        # As if a process had been killed after it made a folder, or after it removed its marker.
+        unmarked = runs / str(uuid4())
+        unmarked.mkdir()
+        (runs / str(uuid4()) / "of somebody").mkdir(parents=True)
         info = os.stat(lock)
         marks = {"BENCHSTUDY_RUN": "x", "BENCHSTUDY_LOCK": f"{lock}:{info.st_dev}:{info.st_ino}"}
         with (
@@ -520,8 +526,8 @@ def test_sweeping_ends_and_removes_what_a_lost_keeper_left_and_nothing_else(agen
             assert mine.poll() is None
             mine.kill()
         assert swept["ended"] == [f"sleep ({old.pid})"]
-        assert swept["removed"] == [orphan.run_dir]
-        assert (tmp_path / "work" / "runs" / "not-ours").exists()
+        assert swept["removed"] == [orphan.run_dir, str(unmarked)]
+        assert (runs / "not-ours").exists() and [*runs.glob("*/of somebody")] and not unmarked.exists()
 
 
 def test_scratch_is_made_once_and_gone_with_the_lock(agent, tmp_path):

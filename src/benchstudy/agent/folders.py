@@ -1,6 +1,7 @@
 """Marked folders: the only folders that are ever deleted.
 
-A folder of ours holds a file `.benchstudy`, a JSON object with `uuid`, `session`, `kind` and `lock`.
+A folder of ours holds a file `.benchstudy`, a JSON object with `uuid`, `session`, `kind` and `lock`. If a process is
+killed as it makes or removes one, the folder has no marker. Then it is empty, and only its name tells that it is ours.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import stat
 import wire
 
 MARKER = ".benchstudy"
+_UUID = 36  # characters
 SCRATCH = "benchstudy-"  # prefix of our folders that lie among those of others
 
 
@@ -110,8 +112,25 @@ def check_removable(path: str, uuid: str) -> None:
         raise wire.AgentError(f"{path!r} is not removed: {mounts[0]!r} is a mount point")
 
 
+def remove_unmarked(parent: str) -> list[str]:
+    """Remove the empty folders directly below `parent` that have a UUID as their name. Returns their paths."""
+    names = os.listdir(parent) if os.path.isdir(parent) else []
+    ours = [os.path.join(parent, name) for name in names if len(name) == _UUID and name.count("-") == 4]
+    return [path for path in ours if _removed_if_empty(path)]
+
+
+def _removed_if_empty(path: str) -> bool:
+    try:
+        os.rmdir(path)
+    except OSError:
+        return False
+    return True
+
+
 def remove(path: str, uuid: str) -> None:
     """Delete the marked folder `path`. The marker goes last, so an interrupted removal can be repeated."""
+    if os.path.basename(path).endswith(uuid) and _removed_if_empty(path):
+        return
     check_removable(path, uuid)
     for entry in list(os.scandir(path)):
         if entry.name == MARKER:

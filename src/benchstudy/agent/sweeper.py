@@ -14,6 +14,7 @@ import lease
 import processes
 import wire
 
+_KINDS = ("runs", "services", "sessions")
 _SUPERVISOR_S = 60.0  # a supervisor's own end: stop command, grace, cleanup steps
 _SCRATCH_S = 300.0
 
@@ -45,7 +46,7 @@ def _clear(work_dir: str, lock: str, concerned: Callable[[str], bool]) -> dict[s
     """Supervisors first, since they clean up themselves; then processes that outlived them; then folders."""
     left = [
         (path, marker)
-        for kind in ("runs", "services", "sessions")
+        for kind in _KINDS
         for path, marker in folders.listing(os.path.join(work_dir, kind))
         if marker["lock"] == lock and concerned(marker["session"])
     ]
@@ -70,6 +71,8 @@ def _clear(work_dir: str, lock: str, concerned: Callable[[str], bool]) -> dict[s
             removed.append(path)
         except (wire.AgentError, OSError) as error:
             kept.append(str(error))
+    for kind in _KINDS:
+        removed += folders.remove_unmarked(os.path.join(work_dir, kind))
     return {"ended": ended, "removed": removed, "kept": kept}
 
 
