@@ -23,6 +23,7 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -55,7 +56,7 @@ class Soak:
         self.kills: Counter[str] = Counter()
         self.faults: list[str] = []
         self.stops: list[dict[str, int]] = []
-        self.rounds = self.generation = self.blocks = 0
+        self.rounds = self.generation = self.blocks = self.edits = 0
         self.takes_s = 1.0  # s that the last command took that was left alone
         self.good: dict[str, int] = {}
         self._said = folder / "said"
@@ -70,6 +71,7 @@ class Soak:
         if self.rounds >= self.generation * _STORE_OF:
             self.generation, self.blocks = self.generation + 1, 0
         self.blocks += self.rng.randint(1, 2)
+        self.edits += 1
         host = self.host.host.model_dump(exclude_none=True, exclude_defaults=True)
         hosts = {"near": host | {"work_dir": str(self.work)}}
         injection_phases.as_project(self.root, {**_STUDY, "study": self.study, "blocks": self.blocks, "hosts": hosts})
@@ -195,7 +197,7 @@ class Soak:
         per_study = sum(f"/studies/{self.study[:4]}" in str(path) for path in outside)
         return {
             "files outside raw": len(outside) - per_study,
-            "files of one study": per_study // max(1, self.generation),
+            "files per edit of a study": -(-per_study // self.edits),
             "files on the host": sum(1 for path in self.work.rglob("*") if not path.is_dir()),
             "files of TMPDIR": sum(1 for _ in Path(os.environ["TMPDIR"]).rglob("*")),
             "processes": len(list(nothing_lost.running(str(self.folder)))),
@@ -233,6 +235,8 @@ class Soak:
             if number % (_RESIDENT // 4) == 0:
                 figures["KiB"].append(_resident_kib(Path("/proc/self")))
                 figures["descriptors"].append(len(os.listdir("/proc/self/fd")))
+                with suppress(AssertionError):  # a thread of the last connection may just be ending
+                    until(lambda: threading.active_count() == 1, 5)
                 figures["threads"].append(threading.active_count())
         told.write_text(json.dumps(figures))
 
