@@ -471,7 +471,8 @@ def test_a_page_says_by_what_rule_it_stopped_what_was_not_reached_and_what_a_new
         shutil.rmtree(paths.parts(lab.root, "s", "scripted"), ignore_errors=True)
         tidy_family(lab.root, [plan], lab.root / "tidy")
         results = Results(lab.root / "tidy", study="s", family="scripted")
-        return evidence.method(results, [index]), evidence.weakness_list(evidence.weak_points(results, [index]))
+        weak = evidence.weakness_list(evidence.weak_points(results, [index]))
+        return evidence.method(results, [index]), weak.replace("\N{NO-BREAK SPACE}", " ")
 
     method, weak = page()
     assert "6 to 7, until every case is known to ±5 %" in method
