@@ -21,7 +21,7 @@ from sshd_hosts import SshdHost
 from waiting import runs, until
 
 from benchstudy.hosts import connection, heartbeats, line, transfer
-from benchstudy.hosts.agent import Command, HostAgent, HostBusy, HostRefused, LockLost, ServiceFailed
+from benchstudy.hosts.agent import AgentKilled, Command, HostAgent, HostBusy, HostRefused, LockLost, ServiceFailed
 from benchstudy.hosts.heartbeats import Heartbeats
 from benchstudy.hosts.remote import CommandTimeout, ContentRefused, Remote
 from benchstudy.measuring.hostcheck import HostCheck
@@ -65,6 +65,20 @@ def deploy(remote, tmp_path, events) -> Callable[..., HostAgent]:
 @pytest.fixture
 def agent(deploy) -> HostAgent:
     return deploy()
+
+
+DIES = """
+import os, wire
+
+def at_first(arguments):
+    if not os.path.exists(arguments[0]):
+        os.mkdir(arguments[0])
+        os.kill(os.getpid(), 15)
+    wire.emit({"asked": "again"})
+
+def always(arguments):
+    os.kill(os.getpid(), 9)
+"""
 
 
 def left_on_host(tmp_path: Path) -> list[str]:
@@ -499,6 +513,16 @@ def _raises(check: Callable[[], None]) -> bool:
     except LockLost:
         return True
     return False
+
+
+def test_an_agent_that_is_killed_is_asked_again_and_no_answer_is_told(deploy, tmp_path, events):
+    (tmp_path / "more").mkdir()
+    (tmp_path / "more" / "dies.py").write_text(DIES)
+    agent = deploy(extensions=(tmp_path / "more",))
+    assert agent.call("dies:at_first", str(tmp_path / "asked")) == {"asked": "again"}
+    assert events == ["alpha: the agent's dies:at_first was killed (status -15); it is asked again"]
+    with pytest.raises(AgentKilled, match=r"alpha: the agent's dies:always was killed \(status -9\)"):
+        agent.call("dies:always")
 
 
 @pytest.mark.fault(35)

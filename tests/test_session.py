@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from benchstudy.hosts.agent import LockLost
+from benchstudy.hosts.agent import AgentKilled, LockLost
 from benchstudy.hosts.remote import ConnectionLost, RemoteError
 from benchstudy.measuring import session
 from benchstudy.measuring.progress import Progress
@@ -415,6 +415,7 @@ def test_trials_that_were_aborted_twice_are_named_five_at_most(lab, count, told)
         (Ran([ran(), ran("other", "c"), ran("other", "d")]), "ok", None, None),  # only that of the first is measured
         (Ran([ran(), ran(boot_id="c"), ran("other")]), "aborted", Cause.HOST_RESTARTED, "the host was restarted"),
         (RemoteError("files arrived damaged"), "aborted", Cause.CONNECTION, "files arrived damaged"),
+        (AgentKilled("its agent was killed"), "aborted", Cause.CONNECTION, "its agent was killed"),
         (OSError("no disk's"), "aborted", Cause.INTERNAL, "internal error: OSError: no disk's"),
     ],
 )

@@ -8,13 +8,14 @@ from typing import Any
 from uuid import uuid4
 
 from benchstudy.hosts.commands import Command, Execution, SupervisedRun
-from benchstudy.hosts.errors import HostBusy, HostRefused, LockLost, ServiceFailed, understood
+from benchstudy.hosts.errors import AgentKilled, HostBusy, HostRefused, LockLost, ServiceFailed, understood
 from benchstudy.hosts.line import AgentLine
 from benchstudy.hosts.lock import HostLock
 from benchstudy.hosts.services import RunningService, check_addresses, fetch_logs, not_ready, with_log
 from benchstudy.model.services import Confinement, Service
 
 __all__ = [
+    "AgentKilled",
     "Command",
     "Execution",
     "HostAgent",

@@ -15,6 +15,12 @@ class HostRefused(SessionFailed, TrialFailed):
     cause = Cause.REFUSED
 
 
+class AgentKilled(HostRefused):
+    """Somebody, or the kernel, killed a command of the agent, each time that it was asked. It aborts a trial."""
+
+    cause = Cause.CONNECTION
+
+
 @contextmanager
 def understood(host: str) -> Iterator[None]:
     """Raises HostRefused if data from a host does not have the agent's form: then it is not from the agent."""

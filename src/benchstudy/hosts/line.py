@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Self, TypeVar
 
 from benchstudy.hosts.agent_files import BOOTSTRAP, agent_sources, digest, write_agent
 from benchstudy.hosts.desk import HostDesk
-from benchstudy.hosts.errors import HostRefused, understood
+from benchstudy.hosts.errors import AgentKilled, HostRefused, understood
 from benchstudy.hosts.heartbeats import Heartbeats
 from benchstudy.hosts.remote import CommandFailed, ConnectionFailed, ConnectionLost, Remote
 from benchstudy.model.files import json_of
@@ -114,14 +114,17 @@ class AgentLine:
     def call(self, command: str, *args: str, input: bytes = b"", timeout_s: float = 60.0) -> Any:
         """Ask the agent something quick, unsupervised. Returns its answer, decoded from JSON.
 
-        After a lost connection it is asked again. Raises HostRefused with the agent's error.
+        After a lost connection, or if it is killed, it is asked again. Raises HostRefused with the agent's error.
         """
         return self.retrying(lambda: self.ask(command, *args, input=input, timeout_s=timeout_s))
 
     def ask(self, command: str, *args: str, input: bytes = b"", timeout_s: float = 60.0) -> Any:
-        """Like `call`, but asks only once. Also raises ConnectionLost."""
+        """Like `call`, but asks only once. Also raises ConnectionLost and AgentKilled."""
         with understood(self.remote.name):
             done = self._desk.ask((command, *args), input, timeout_s, self.generation)
+        if done.exit_status < 0:
+            status = done.exit_status
+            raise AgentKilled(f"{self.remote.name}: the agent's {command} was killed (status {status})")
         answer = None
         with suppress(ValueError):
             answer = json_of(done.stdout)
@@ -133,13 +136,15 @@ class AgentLine:
         return answer
 
     def retrying(self, attempt: Callable[[], T]) -> T:
-        """`attempt()`, repeated after a lost connection. Raises ConnectionLost if that keeps happening."""
+        """`attempt()`, repeated after a lost connection or a killed agent. Raises its error if that keeps happening."""
         for _ in range(MOST_ATTEMPTS - 1):
             generation = self.generation
             try:
                 return attempt()
             except ConnectionLost as error:
                 self.reconnect(error, generation)
+            except AgentKilled as error:
+                self.on_event(f"{error}; it is asked again")
         return attempt()
 
     def reconnect(self, error: Exception, generation: int) -> None:
