@@ -402,6 +402,11 @@ def test_trials_that_were_aborted_twice_are_named_five_at_most(lab, count, told)
     assert not is_held(lab.root, lab.plan("a", blocks=7))
 
 
+def raised(error: Exception, because: Exception) -> Exception:
+    error.__cause__ = because
+    return error
+
+
 @pytest.mark.parametrize(
     ("what", "status", "cause", "words"),
     [
@@ -416,6 +421,7 @@ def test_trials_that_were_aborted_twice_are_named_five_at_most(lab, count, told)
         (Ran([ran(), ran(boot_id="c"), ran("other")]), "aborted", Cause.HOST_RESTARTED, "the host was restarted"),
         (RemoteError("files arrived damaged"), "aborted", Cause.CONNECTION, "files arrived damaged"),
         (AgentKilled("its agent was killed"), "aborted", Cause.CONNECTION, "its agent was killed"),
+        (raised(TrialFailed("a service"), AgentKilled("x")), "aborted", Cause.CONNECTION, "a service"),
         (OSError("no disk's"), "aborted", Cause.INTERNAL, "internal error: OSError: no disk's"),
     ],
 )

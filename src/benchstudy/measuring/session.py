@@ -18,7 +18,7 @@ from uuid import uuid4
 import orjson
 
 from benchstudy.hosts import interrupts
-from benchstudy.hosts.agent import AgentKilled, HostAgent, LockLost
+from benchstudy.hosts.agent import HostAgent, LockLost
 from benchstudy.hosts.controller import ends_with_controller
 from benchstudy.hosts.remote import ConnectionFailed, ConnectionLost, Remote, RemoteError
 from benchstudy.measuring import disturbances, looks
@@ -508,7 +508,7 @@ class _Session:
             trial.note(**family.notes(trial.files))
         except (TrialFailed, ParseError) as error:
             states = {command.state for command in trial.commands}
-            if states & _NOT_THE_TOOLS_DOING or isinstance(error, AgentKilled):
+            if states & _NOT_THE_TOOLS_DOING or error.failure.cause is Cause.CONNECTION:
                 return "aborted", str(error), error.failure
             return ("timeout" if "timeout" in states else "failed"), str(error), error.failure
         except (ConnectionFailed, ConnectionLost):
