@@ -18,6 +18,13 @@ FOLDER = TESTS / "data" / "promql"
 BEGIN_S, SECONDS, INTERVAL_S, WIDTH_S = 1_795_000_000, 400, 4.0, 20.0
 WINDOW, STEADY, STEP_S = (60.3, 360.3), (100.3, 350.3), 5
 RESTART, AWAY = 200, range(280, 304)
+GAUGES = {
+    "go_goroutines": 800.0,
+    "go_memstats_heap_inuse_bytes": 1e8,
+    "go_memstats_stack_inuse_bytes": 5e6,
+    "mattermost_http_websockets_total": 60.0,
+}
+COUNTERS = {"mattermost_http_requests_total": 13.0, "mattermost_process_cpu_seconds_total": 0.8}
 HISTOGRAMS = {"api": ("mattermost_api_time", "handler"), "store": ("mattermost_db_store_time", "method")}
 
 
@@ -67,16 +74,9 @@ def _history() -> Iterator[str]:
         Calls("mattermost_db_store_time", "method", "RoleStore.Left", 20, 0.001, when=lambda second: second < 180),
         Calls("mattermost_db_store_time", "method", "ChannelStore.Late", 2, 0.02, when=lambda second: second >= 240),
     ]
-    gauges = {
-        "go_goroutines": 800.0,
-        "go_memstats_heap_inuse_bytes": 1e8,
-        "go_memstats_stack_inuse_bytes": 5e6,
-        "mattermost_http_websockets_total": 60.0,
-    }
-    counters = {"mattermost_http_requests_total": 13.0, "mattermost_process_cpu_seconds_total": 0.8}
     instances = [
-        Instance("app1:8067", api + store, gauges, counters, away=AWAY),
-        Instance("app2:8067", api + store, gauges, counters, restarts=[RESTART]),
+        Instance("app1:8067", api + store, GAUGES, COUNTERS, away=AWAY),
+        Instance("app2:8067", api + store, GAUGES, COUNTERS, restarts=[RESTART]),
     ]
     yield from lines(instances, BEGIN_S, SECONDS, interval_s=INTERVAL_S, seed=3)
     host = 'instance="app1:9100",job="node"'

@@ -12,7 +12,7 @@ from conftest import CHECKOUT
 from prometheus_history import Calls, Instance, lines
 from prometheus_server import Exporter, Prometheus, backfill, exporter, prometheus
 from prometheus_trial import parsed, trial, write_facts
-from promql_capture import HISTOGRAMS, mean, p99, panels
+from promql_capture import COUNTERS, GAUGES, HISTOGRAMS, mean, p99, panels
 from waiting import until
 
 from benchstudy.families.load_test.parse import problems_of
@@ -35,13 +35,6 @@ STORE = [
     Calls("mattermost_db_store_time", "method", "PostStore.Get", 8, 0.006),
     Calls("mattermost_db_store_time", "method", "ChannelStore.Late", 2, 0.02, when=lambda second: second >= 560),
 ]
-GAUGES = {
-    "go_goroutines": 800.0,
-    "go_memstats_heap_inuse_bytes": 1e8,
-    "go_memstats_stack_inuse_bytes": 5e6,
-    "mattermost_http_websockets_total": 60.0,
-}
-COUNTERS = {"mattermost_http_requests_total": 13.0, "mattermost_process_cpu_seconds_total": 0.8}
 SECONDS, RESTART, AWAY = 840, 480, range(700, 708)
 INSTANCES = [
     Instance("app1:8067", API + STORE, GAUGES, COUNTERS, away=AWAY),

@@ -16,6 +16,7 @@ _SHOWN = 400  # characters of the searched text in the message
 _KEPT = 2000  # characters that the failure keeps
 _THOUSANDS = re.compile(r"[+-]?\d{1,3}(?:,\d{3})+(?:\.\d+)?")
 _TAKE: Mapping[str, Callable[[Sequence[float]], float]] = {
+    "only": lambda found: found[0],
     "first": lambda found: found[0],
     "last": lambda found: found[-1],
     "sum": sum,
@@ -41,7 +42,7 @@ def figure(name: str, wanted: OwnMetric, text: str, where: str) -> float:
     if wanted.take == "only" and len(set(found)) > 1:
         several = f"{len(found)} figures are found; choose one with `take`"
         raise _not_found(name, wanted, several, text, where)
-    return _TAKE["first" if wanted.take == "only" else wanted.take](found)
+    return _TAKE[wanted.take](found)
 
 
 def points(name: str, wanted: OwnSeries, text: str, where: str) -> list[tuple[float, float]]:

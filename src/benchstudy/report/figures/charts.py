@@ -173,7 +173,8 @@ class Figure:
         """The channels besides colour that distinguish series: strokeDash of lines, shape of points."""
         specs = (panel.spec(_STATIC_WIDTH, legend=False) for panel in self.panels)
         encodings = [layer.get("encoding", {}) for spec in specs for layer in spec["layer"]]
-        return {name for each in encodings for name in ("strokeDash", "shape") if _field(each, name) == "series"}
+        channels = ("strokeDash", "shape")
+        return {name for name in channels for each in encodings if each.get(name, {}).get("field") == "series"}
 
     def _entries(self) -> list[paper.Entry]:
         assert self.style is not None, "a figure with a legend has series"
@@ -185,11 +186,6 @@ class Figure:
             for name, colour, shape, dash in every
             if name in self.shown
         ]
-
-
-def _field(encoding: dict[str, Any], channel: str) -> str | None:
-    found = encoding.get(channel, {})
-    return found.get("field") if isinstance(found, dict) else None
 
 
 def _columns(panels: int) -> str:
