@@ -89,6 +89,15 @@ def test_a_sentence_says_which_number_which_interval_how_many_trials_and_the_ver
         ({"unit": "B", "title": "Peak memory"}, "sshfs has 5.0× the peak memory of local to write 100 MB (peak memory"),
         ({"base_n": 5}, "4.1–6.2×, n = 6 against 5)"),
         (
+            {"unit": "1/s", "title": "QPS", "ratio": 0.01528, "low": 0.0144, "high": 0.0162},
+            "sshfs reaches 1.53 % of the rate of local to write 100 MB (QPS; 95 %: 1.44–1.62 %, n = 6): worse.",
+        ),
+        (
+            {"ratio": 0.04, "low": 0.0312, "high": 0.0526},
+            "sshfs takes 4 % of the time of local to write 100 MB (time of one file; 95 %: 3.1–5.3 %, n = 6)",
+        ),
+        ({"unit": "B", "title": "Memory", "ratio": 0.04, "low": 0.03, "high": 0.05}, " % of the memory of local to"),
+        (
             {"verdict": "equivalent", "ratio": 1.0, "low": 0.98, "high": 1.02, "title": "QPS"},
             "sshfs and local are equal within 5 % to write 100 MB: 1.00× (QPS; 95 %: 0.980–1.02×, n = 6): equivalent.",
         ),
@@ -108,6 +117,28 @@ def test_the_strongest_difference_is_told_before_any_equivalence_and_no_aside(fa
     sentence, made = said(facts, fsync=[weaker, equal], backends=[found()], aside=[aside])
     assert sentence.startswith("sshfs takes") and "4 comparisons: 3 worse and 1 equivalent." in made.detail
     assert said(facts, fsync=[equal], aside=[aside])[0].startswith("nfs and local are equal")
+
+
+def test_the_range_of_all_ratios_follows_the_sentence_by_what_is_compared_with_what(facts):
+    unknown = found(verdict="none", ratio=9.0, refusal="conditions", strength=0.0)
+    judged = [found(), found(ratio=0.5, verdict="better", strength=1.0), unknown]
+    other = found(level="s3", ratio=1.02, verdict="inconclusive", strength=0.0)
+    made = said(facts, backends=[*judged, other], aside=[found(level="with-latencies")])[1]
+    assert made.pairs == [
+        "sshfs against local: 0.500× to 5.00×; 1 better, 1 worse and 1 without a verdict.",
+        "s3 against local: 1.02×; 1 inconclusive.",
+    ]
+    assert said(facts, backends=[found(), unknown])[1].pairs == []  # the sentence has told it
+    rate = found(metric="qps", title="QPS", unit="1/s", ratio=0.2, strength=1.0)
+    assert said(facts, backends=[*judged, rate])[1].pairs[1] == "sshfs against local, QPS: 0.200×; 1 worse."
+    many = [found(level=f"s{number}", strength=1.0) for number in range(7)]
+    assert said(facts, backends=[found(), *many])[1].pairs[4:] == ["3 more pairs on its page."]
+
+
+def test_comparisons_beyond_those_that_a_page_notes_are_counted(facts):
+    notes = {"findings": {"backends": {"aside": False, "found": [found()], "others": ["worse", "none"]}}}
+    made = headline(replace(facts.families[0], notes=notes | {"comparisons": {}}))
+    assert "3 comparisons: 2 worse and 1 without a verdict." in made.detail and not made.pairs
 
 
 def test_without_a_difference_or_an_equivalence_the_most_precise_comparison_is_told(facts):
@@ -173,6 +204,16 @@ def test_the_table_names_families_only_if_there_are_several(facts, several):
     shown = pagetemplates.render("index.html.j2", study=context, style="", script="")
     assert shown.count("<tr data-verdicts=") == len(context["primary"]) > 1
     assert ('<th scope="col">Family</th>' in shown, "<td>Files by size</td>" in shown) == (several, several)
+
+
+@pytest.mark.parametrize("several", [True, False])
+def test_the_table_has_a_column_of_metrics_only_if_there_are_several(facts, several):
+    context = StudyIndex(facts).context() | {"citing": ""}
+    context["primary"] = [row for row in context["primary"] if several or row.metric == "Time of one file"]
+    shown = pagetemplates.render("index.html.j2", study=context, style="", script="")
+    assert shown.count("<tr data-verdicts=") == len(context["primary"]) > 1
+    assert ('<th scope="col">Metric</th>' in shown, "<td>Time of one file</td>" in shown) == (several, several)
+    assert ("All cases were measured for one metric, time of one file." in shown) is not several
 
 
 SORTED = """

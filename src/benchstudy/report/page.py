@@ -113,7 +113,7 @@ class Page(PageTables, PageFigures):
         if not found.rows:
             return self.nothing(found.nothing(caption))
         self.note("comparisons", name, verdicts.summarised(found, caption))
-        self.note("findings", name, {"aside": aside, "found": findings.of(found, wording.of(self.family))})
+        self.note("findings", name, findings.of(found, wording.of(self.family), aside=aside))
         show(f"<p>{html.escape(found.summary())}</p>")
         style = figuredata.style(self.results, factor, choice.get("where"))
         panels = found.panels(style)

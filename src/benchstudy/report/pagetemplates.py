@@ -6,6 +6,7 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
+from benchstudy.report import human
 from benchstudy.report.texts import as_html
 
 
@@ -25,4 +26,5 @@ def render(name: str, **values: Any) -> str:
         loader=jinja2.FunctionLoader(template_text), autoescape=True, trim_blocks=True, undefined=jinja2.StrictUndefined
     )
     environment.filters["coded"] = lambda text: Markup(as_html(text))
+    environment.filters["noun"] = human.noun
     return environment.get_template(name).render(**values)

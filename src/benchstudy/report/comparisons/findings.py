@@ -12,13 +12,18 @@ from benchstudy.statistics.comparisons import Comparison, Verdict
 MOST = 400  # findings kept per call, the strongest; the page has all
 
 
-def of(found: Comparisons, words: Wording) -> list[dict[str, Any]]:
-    """The findings (see `finding`) of one call for the primary metrics of the family's cases."""
+def of(found: Comparisons, words: Wording, *, aside: bool) -> dict[str, Any]:
+    """The comparisons of one call by the primary metrics of the family's cases: at most MOST findings (see `finding`)
+    as `found`, the verdicts of the others as `others`, and `aside`.
+    """
     primary = set(found.results.primary_metrics)
-    rows = [row for row in found.rows if row.metric in primary]
     shared = [factor for factor in found.results.factors if factor != found.factor]
-    kept = sorted(rows, key=lambda row: -strength(row.outcome))[:MOST]
-    return [_of_row(row, found.factor, shared, words) for row in kept]
+    rows = sorted((row for row in found.rows if row.metric in primary), key=lambda row: -strength(row.outcome))
+    return {
+        "aside": aside,
+        "found": [_of_row(row, found.factor, shared, words) for row in rows[:MOST]],
+        "others": [row.outcome.verdict.value for row in rows[MOST:]],
+    }
 
 
 def _of_row(row: Row, factor: str, shared: Sequence[str], words: Wording) -> dict[str, Any]:

@@ -40,7 +40,7 @@ def _without_raw(page: Path, study: str) -> bytes:
         f"This copy comes from {study}.zip, which has no raw files. They are in the study's crate, {study}.crate.zip, "
         "below data/raw. There, and in the project, the name of each raw file is a link."
     )
-    return text.replace("</header>", f'<p class="flag">{html.escape(said)}</p>\n</header>', 1).encode()
+    return text.replace("</header>", f'<p class="downloads">{html.escape(said)}</p>\n</header>', 1).encode()
 
 
 def report_files(folder: Path, pages: Sequence[str]) -> Iterator[Path]:

@@ -3,14 +3,15 @@
 docs/reports.md states the rule. Only comparisons by metrics that cases are measured for are considered. Of those with
 the verdict better or worse, the one with the largest effect relative to its smallest detectable effect is chosen. If
 there is none, it is the best supported equivalence, and then the inconclusive comparison with the narrowest interval.
-If no comparison has an interval, it is the page's first answer.
+If no comparison has an interval, it is the page's first answer. One sentence about an extreme can mislead, so the range
+of all ratios and their verdicts follow, by what is compared with what.
 """
 
 import json
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from benchstudy.report import human
@@ -23,6 +24,8 @@ _RATES = ("1/s", "B/s")
 _MOST_ANSWERS = 2  # side by side, if nothing has a verdict
 _LONG_EVIDENCE = 100  # characters; an answer with longer evidence is shown alone
 _NO_FIGURE = "–"
+_MOST_PAIRS = 4
+_AS_PERCENT = 0.1  # a smaller ratio is told in per cent
 
 
 @dataclass(frozen=True)
@@ -30,7 +33,7 @@ class Headline:
     """A sentence in parts: `before`, the `number` that matters, `after`, and the `verdict`, which may be empty.
 
     `kind` is the verdict as a value. `detail` has both absolute figures and counts the family's other verdicts.
-    `href` leads to the source.
+    `pairs` has a line for each pair of levels that several comparisons are about. `href` leads to the source.
     """
 
     family: str
@@ -42,9 +45,10 @@ class Headline:
     kind: str
     detail: str
     href: str
+    pairs: Sequence[str] = ()
 
     @property
-    def plain(self) -> dict[str, str]:
+    def plain(self) -> dict[str, Any]:
         """The headline as plain data, as the list of studies stores it."""
         return asdict(self)
 
@@ -53,7 +57,8 @@ def headline(family: FamilyFacts) -> Headline:
     """The headline of a family, chosen by the rule of this module."""
     compared = [(name, found) for name, _, found in compared_on(family)]
     judged = [(name, f) for name, aside, f in compared_on(family) if not aside]
-    counted = _counted(f for _, f in compared)
+    others = [verdict for noted in family.notes.get("findings", {}).values() for verdict in noted.get("others", ())]
+    counted = _counted([*(f["verdict"] for _, f in compared), *others])
     withheld = sum(f["refusal"] == Refusal.DISTURBED for _, f in compared)
     if withheld:
         counted += f" {withheld} {'is' if withheld == 1 else 'are'} withheld, because others used the host meanwhile."
@@ -61,8 +66,36 @@ def headline(family: FamilyFacts) -> Headline:
         of_kind = [(name, f) for name, f in judged if f["verdict"] in wanted and f["low"] is not None]
         if of_kind:
             name, most_telling = max(of_kind, key=lambda one: how_telling(one[1]))
-            return _compared(family, name, most_telling, counted)
+            made = _compared(family, name, most_telling, counted)
+            return made if others else replace(made, pairs=_pairs([f for _, f in judged], most_telling))
     return _absolute(family, counted)
+
+
+def _pairs(judged: Iterable[Mapping[str, Any]], told: Mapping[str, Any]) -> list[str]:
+    """A line for each pair of levels, those with most verdicts first: its least and largest ratio, and its verdicts.
+
+    A pair about which only the comparison `told` is known has no line.
+    """
+    of_pair: dict[tuple[str, str, str, str], list[Mapping[str, Any]]] = {}
+    for found in judged:
+        pair = found["level"], found["against"], found["basis"], human.noun(found["title"])
+        of_pair.setdefault(pair, []).append(found)
+    known = {pair: [one for one in found if _is_known(one)] for pair, found in of_pair.items()}
+    shown = sorted((pair for pair, found in known.items() if found not in ([], [told])), key=lambda p: -len(known[p]))
+    metrics = {metric for *_, metric in shown}
+    lines = []
+    for pair in shown[:_MOST_PAIRS]:
+        level, against, basis, metric = pair
+        ratios = sorted(found["ratio"] for found in known[pair])
+        between = " to ".join(dict.fromkeys(human.times(ratio) for ratio in (ratios[0], ratios[-1])))
+        about = ", ".join([f"{level} against {against}", *filter(None, [basis, metric if len(metrics) > 1 else ""])])
+        lines.append(f"{about}: {between}; {_tally(found['verdict'] for found in of_pair[pair])}.")
+    more = len(shown) - len(lines)
+    return [*lines, f"{human.plural(more, 'more pair')} on its page."] if more else lines
+
+
+def _is_known(found: Mapping[str, Any]) -> bool:
+    return found["ratio"] is not None and Verdict(found["verdict"]) is not Verdict.NONE
 
 
 def _strength(found: Mapping[str, Any]) -> float:
@@ -92,17 +125,21 @@ def _compared(family: FamilyFacts, name: str, found: Mapping[str, Any], counted:
     made = Verdict(found["verdict"])
     level, against = found["level"], found["against"]
     number, interval = human.ratio(found["ratio"], found["low"], found["high"])
+    of = ""
+    if found["ratio"] < _AS_PERCENT:
+        number, interval = human.estimate(found["ratio"], found["low"], found["high"], "%")
+        of = " of"
     evidence = f"({human.noun(found['title'])}; {interval}, {numbers(found)})"
     basis = f" {found['basis']}" if found["basis"] else ""
     where = f"{basis} {found['where']}" if found["where"] else basis
     if made is Verdict.EQUIVALENT:
         before, after = f"{level} and {against} are equal within {human.percent(found['margin'])}{where}: ", ""
     elif found["unit"] == "s":
-        before, after = f"{level} takes ", f" as long as {against}{where}"
+        before, after = f"{level} takes ", f"{' of the time of' if of else ' as long as'} {against}{where}"
     elif found["unit"] in _RATES:
-        before, after = f"{level} reaches ", f" the rate of {against}{where}"
+        before, after = f"{level} reaches ", f"{of} the rate of {against}{where}"
     else:
-        before, after = f"{level} has ", f" the {human.noun(found['title'])} of {against}{where}"
+        before, after = f"{level} has ", f"{of} the {human.noun(found['title'])} of {against}{where}"
     figures = [human.quantity(found[side], found["unit"]) for side in ("median", "base_median")]
     detail = f"Medians{basis}: {figures[0]} against {figures[1]}. {counted}"
     table = name if name in family.notes.get("comparisons", {}) else ""
@@ -131,15 +168,18 @@ def numbers(found: Mapping[str, Any]) -> str:
     return f"n = {found['n']}" + (f" against {found['base_n']}" if found["base_n"] != found["n"] else "")
 
 
-def _counted(found: Iterable[Mapping[str, Any]]) -> str:
+def _counted(verdicts: Sequence[str]) -> str:
     """ "30 comparisons: 3 better, 12 worse and 15 inconclusive."."""
-    counts = Counter(Verdict(one["verdict"]) for one in found)
-    if not counts:
+    if not verdicts:
         return "Nothing was compared."
-    if set(counts) == {Verdict.NONE}:
-        return f"None of {human.plural(counts.total(), 'comparison')} has a verdict."
-    said = [f"{counts[verdict]} {verdict.counted}" for verdict in Verdict if counts[verdict]]
-    return f"{human.plural(counts.total(), 'comparison')}: {_listed(said)}."
+    if set(verdicts) == {Verdict.NONE}:
+        return f"None of {human.plural(len(verdicts), 'comparison')} has a verdict."
+    return f"{human.plural(len(verdicts), 'comparison')}: {_tally(verdicts)}."
+
+
+def _tally(verdicts: Iterable[str]) -> str:
+    counts = Counter(Verdict(verdict) for verdict in verdicts)
+    return _listed([f"{counts[verdict]} {verdict.counted}" for verdict in Verdict if counts[verdict]])
 
 
 def _listed(parts: Sequence[str]) -> str:
