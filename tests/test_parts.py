@@ -74,6 +74,9 @@ def test_after_one_more_session_only_that_is_parsed(study):
     found, after = tidied(study), parts_of(study)
     assert len(after) == 4 and before.items() <= after.items()
     assert found["trials"]["block"].unique().sort().to_list() == [1, 2, 3]
+    for table in found.values():  # the rows of the first session stay together: nothing is sorted again
+        for _, of_target in table.group_by("target") if "block" in table.columns else ():
+            assert (of_target["block"] == 3).is_sorted() and of_target["block"].max() == 3
     assert_same(found, from_nothing(study))
 
 

@@ -47,15 +47,14 @@ def tidy_family(root: Path, plans: Sequence["SessionPlan"], output: Path) -> Non
         if index is None:
             raise BenchstudyError(f"{index_path}: missing or damaged; {hints.snakemake()} makes it again")
         discarded = {entry["uuid"]: entry["why"] for entry in index["discarded"]}
-        of_target = [
-            parts.part(plan, index_path.parent, entries, discarded) for entries in _by_session(index["trials"])
-        ]
-        levels = {case: found for part in of_target for case, found in part.levels.items()}
-        for entry in index["trials"]:
-            if (plan.target, entry["case"]) not in cases and entry["case"] in levels:
-                case = Case(levels[entry["case"]])
-                cases[plan.target, entry["case"]] = _case_row(family, plan.target, case)
-        tables.add(of_target, index)
+        levels: dict[str, dict[str, str]] = {}
+        for entries in _by_session(index["trials"]):
+            part = parts.part(plan, index_path.parent, entries, discarded)
+            levels |= part.levels
+            tables.add(part, discarded, index.get("disturbance", {}).get("repeated", {}))
+        for name in sorted(levels):
+            if (plan.target, name) not in cases:
+                cases[plan.target, name] = _case_row(family, plan.target, Case(levels[name]))
     tables.others["cases"] = pl.DataFrame(list(cases.values()), infer_schema_length=None)
     if family.metrics != registry.get(family.name).metrics:
         declared = [asdict(metric) for metric in family.metrics.values()]
@@ -95,40 +94,33 @@ def _by_session(entries: Sequence[Mapping[str, Any]]) -> list[list[Mapping[str, 
 
 
 class _Tables:
-    """Tables from parts, with rows in the order of the indexes' trials, whatever part a trial is in."""
+    """Tables from parts, one below the other: by target and session, then in the order of the index's trials.
+
+    Nothing is sorted, so the files of parts are read when a table is written, and no earlier.
+    """
 
     def __init__(self, family: Family):
         none = {name: pl.DataFrame(schema=schema) for name, schema in SCHEMAS.items()}
         none |= {name: table_of(schema, {}, ()) for name, schema in family.series_schemas.items()}
         self._tables: dict[str, list[Path | pl.DataFrame]] = {name: [table] for name, table in none.items()}
-        # By table, the trial of each of its rows, in runs.
-        self._trials_of: dict[str, list[tuple[np.ndarray, np.ndarray]]] = {name: [] for name in none}
+        self._rows: dict[str, list[tuple[str, int]]] = {name: [] for name in none}  # by table: uuids, numbers of rows
         self._uuids = list[str]()
         self.others: dict[str, pl.DataFrame] = {}
 
-    def add(self, parts: Sequence[Part], index: Mapping[str, Any]) -> None:
-        """Add the parts of a target. A discarded trial gives a row in `trials` and nothing else."""
-        discarded = {entry["uuid"]: entry["why"] for entry in index["discarded"]}
-        standing = index.get("disturbance", {}).get("repeated", {})
-        places = {entry["uuid"]: len(self._uuids) + place for place, entry in enumerate(index["trials"])}
-        self._uuids += places
-        for name in self._tables:
-            having = [part for part in parts if name in part.tables]
-            of_target: list[Path | pl.DataFrame] = [part.tables[name] for part in having]
+    def add(self, part: Part, discarded: Mapping[str, str], standing: Mapping[str, str]) -> None:
+        """Add a part. A discarded trial gives a row in `trials` and nothing else."""
+        self._uuids += part.uuids
+        aside = discarded.keys() & set(part.uuids)
+        for name, table in part.tables.items():
+            rows = part.rows[name]
             if name == "trials":
-                of_target = [_with_index(frames([p.tables[name]]).collect(), p, discarded, standing) for p in having]
-            aside = {} if name == "trials" else discarded
-            ranks = np.array([-1 if u in aside else places[u] for p in having for u in p.uuids], np.int64)
-            rows = np.array([count for part in having for count in part.rows[name]], np.int64)
-            # In order nearly always; then the files of parts are read when the table is written, and no earlier.
-            if (ranks < 0).any() or (np.diff(ranks) < 0).any():
-                of_row = np.repeat(ranks, rows)
-                order = np.argsort(of_row, kind="stable")
-                kept = order[np.searchsorted(of_row[order], 0) :]
-                of_target = [frames(of_target).collect()[kept]]
-                ranks, rows = of_row[kept], np.ones(len(kept), np.int64)
-            self._tables[name] += of_target
-            self._trials_of[name].append((ranks, rows))
+                table = _with_index(frames([table]).collect(), part, discarded, standing)
+            elif aside:
+                stand = np.array([uuid not in aside for uuid in part.uuids])
+                table = frames([table]).collect().filter(pl.Series(np.repeat(stand, rows)))
+                rows = [0 if uuid in aside else count for uuid, count in zip(part.uuids, rows, strict=True)]
+            self._tables[name].append(table)
+            self._rows[name] += zip(part.uuids, rows, strict=True)
 
     @cached_property
     def _names(self) -> dict[str, str]:
@@ -144,9 +136,8 @@ class _Tables:
             if name == "trials":
                 table = table.with_columns(pl.col("set_aside").replace(self._names))
             if self._longer:
-                called = np.array([self._names[uuid] for uuid in self._uuids], object)
-                trials = [called[np.repeat(ranks, rows)] for ranks, rows in self._trials_of[name]]
-                table = table.collect().with_columns(pl.Series("trial", np.concatenate(trials), pl.String)).lazy()
+                called = [self._names[uuid] for uuid, rows in self._rows[name] for _ in range(rows)]
+                table = table.collect().with_columns(pl.Series("trial", called, pl.String)).lazy()
             yield name, table
         yield from ((name, table.lazy()) for name, table in self.others.items())
 
