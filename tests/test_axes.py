@@ -170,6 +170,16 @@ def test_a_legend_shows_lines_and_points_as_the_figure_does():
     assert shown == {"lines": (True, False), "points": (False, True), "both": (True, True)}
 
 
+def test_the_legend_of_the_first_panels_has_only_their_series():
+    panels = []
+    for name in ("a", "b"):
+        steps = pl.DataFrame({"series": [name, name], "x": [0.5, 0.9], "fraction": [0.5, 1.0]})
+        panels.append(cdf_panel(name, steps, Axis("Time", "s"), STYLE))
+    figure = Figure("f", "Caption.", "", tuple(panels), STYLE, ("a", "b"))
+    legends = [re.findall("</svg>(.*?)</li>", figure.static_html(number)) for number in (1, 2)]
+    assert legends == [["a"], ["a", "b"]]
+
+
 @pytest.mark.parametrize("from_zero", [True, False])
 @pytest.mark.parametrize("values", [(-3.0, 5.0), (0.0, 5.0), (-5.0, -3.0)])
 def test_a_linear_axis_has_room_for_zero_and_less(values, from_zero):

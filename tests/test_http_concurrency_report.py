@@ -56,4 +56,34 @@ def test_the_legend_of_a_distribution_has_what_is_drawn_in_the_order_of_its_numb
     texts = [
         re.findall(r"<text\b[^>]*>([^<]+)<", (figures / f"{name}.svg").read_text()) for name in ("cdf", "cdf-single")
     ]
-    assert texts[0][:4] == ["Concurrency:", "5", "20", "a"] and texts[1][0] == "b"
+    assert texts[0][:4] == ["Concurrency:", "5", "20", "a"] and texts[1][:3] == ["Concurrency:", "1", "b"]
+
+
+def test_servers_under_the_same_load_are_lines_of_one_panel(bare_project: Path):
+    """The first panel has both servers, the others one each, which the legend names all the same."""
+    tables = HttpTables(bare_project)
+    for server, endpoint in (("nginx", "static"), ("sftpgo", "static"), ("sftpgo", "list"), ("nothing", "null")):
+        for connections in ("1", "20"):
+            tables.closed(levels_of(server, "1-core", endpoint, "ab", concurrency=connections), 1, 6000.0)
+    page = Page("http_concurrency", study="embedded", tidy=tables.write(), output="reports/embedded/http_concurrency")
+    load = HttpLoad(page.results)
+    assert load.series == "server"
+    assert {view: where["server"] for view, where in load.views().items()} == {
+        "1-core · static · ab": ["nginx", "sftpgo"], "1-core · list · ab": ["sftpgo"],
+    }  # fmt: skip
+    views = {view: where for view, where in load.views().items() if "list" in view}
+    page.trend(
+        "t", "throughput", x="concurrency_n", x_unit="1", x_title="Connections", series=load.series, views=views,
+        caption="Throughput.",
+    )  # fmt: skip
+    drawn = (bare_project / "reports/embedded/http_concurrency/headline.html").read_text()
+    assert re.findall(r"<li>.*?([a-z]+)</li>", drawn[: drawn.index("</ul>") + 5]) == ["sftpgo"]
+
+
+def test_endpoints_of_a_single_server_are_lines_of_one_panel(tmp_path):
+    tables = HttpTables(tmp_path)
+    for server, endpoint in (("sftpgo", "static"), ("sftpgo", "list"), ("nothing", "null")):
+        tables.closed(levels_of(server, "1-core", endpoint, "ab", concurrency="20"), 1, 6000.0)
+    load = HttpLoad(Results(tables.write(), study="embedded", family="http_concurrency"))
+    assert load.series == "endpoint"
+    assert [where["endpoint"] for where in load.views().values()] == [["static", "list"]]

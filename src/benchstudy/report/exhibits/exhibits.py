@@ -102,7 +102,7 @@ class Exhibits:
         """Fold what is shown inside below `summary`: closed on a screen, open in print. It needs no script."""
         with _held() as shown:
             yield
-        if shown:
+        if any(shown):
             show(_fold(summary, "".join(shown)))
 
     def show_table(self, table: Table) -> None:

@@ -66,7 +66,7 @@ class Figure:
         views = "".join(map(self._panel_html, self.panels, self._static))
         many = _columns(len(self.panels))
         return (
-            f'<figure class="chart" id="figure-{html.escape(self.name)}">{self._legend_html()}'
+            f'<figure class="chart" id="figure-{html.escape(self.name)}">{self._legend_html(self._entries)}'
             f'<div class="panels{many}">{views}</div><figcaption>{numbered(number)}'
             f"{html.escape(self._said(self.panels))}</figcaption></figure>"
         )
@@ -89,8 +89,10 @@ class Figure:
         shown = list(zip(self.panels, self._static, strict=True))[:panels]
         views = "".join(self._view_html(panel, static, "its page") for panel, static in shown)
         many = _columns(len(shown))
+        drawn = {name for panel, _ in shown for name in panel.series}
+        legend = self._legend_html([entry for entry in self._entries if entry.name in drawn], buttons=False)
         return (
-            f'<figure class="chart">{self._legend_html(buttons=False)}<div class="panels{many}">{views}</div>'
+            f'<figure class="chart">{legend}<div class="panels{many}">{views}</div>'
             f"<figcaption>{html.escape(self._said([panel for panel, _ in shown]))}</figcaption></figure>"
         )
 
@@ -125,11 +127,11 @@ class Figure:
         script = f'<script type="application/json" {vega.SPEC}>{vega.script_json(spec)}</script>'
         return self._view_html(panel, static, "this page", script)
 
-    def _legend_html(self, buttons: bool = True) -> str:
-        if self.style is None or len(self.shown) < 2:
+    def _legend_html(self, entries: Sequence[paper.Entry], buttons: bool = True) -> str:
+        if not entries:
             return ""
         items = [f"<li>{html.escape(self._heading)}</li>"] if self._heading else []
-        for one in self._entries():
+        for one in entries:
             entry = f"{_symbol(one)}{html.escape(one.name)}"
             if buttons:
                 pressed = f'type="button" aria-pressed="true" data-series="{html.escape(one.name)}"'
@@ -148,9 +150,8 @@ class Figure:
         # A drawing takes longer than all else, so the ones of the web page serve, too.
         narrow = self._titled(self._static)
         wide = narrow if len(self.panels) > 1 else self._titled(self._drawn(paper.units(paper.PAGE_MM)))
-        legend = self._entries() if len(self.shown) > 1 else []
-        column = paper.sheets(narrow, legend, paper.COLUMN_MM, 1, self._heading)
-        page = paper.sheets(wide, legend, paper.PAGE_MM, min(2, len(self.panels)), self._heading)
+        column = paper.sheets(narrow, self._entries, paper.COLUMN_MM, 1, self._heading)
+        page = paper.sheets(wide, self._entries, paper.PAGE_MM, min(2, len(self.panels)), self._heading)
         stems: dict[int, list[str]] = {paper.PAGE_MM: [], paper.COLUMN_MM: []}
         for width, suffix, sheets in ((paper.PAGE_MM, "", page), (paper.COLUMN_MM, f"-{paper.COLUMN_MM}mm", column)):
             for number, sheet in enumerate(sheets, start=1):
@@ -176,8 +177,11 @@ class Figure:
         channels = ("strokeDash", "shape")
         return {name for name in channels for each in encodings if each.get(name, {}).get("field") == "series"}
 
+    @cached_property
     def _entries(self) -> list[paper.Entry]:
-        assert self.style is not None, "a figure with a legend has series"
+        """The legend, also of one series if the page has others; nothing if the page has a single one."""
+        if self.style is None or len(self.style.names) < 2:
+            return []
         every = zip(self.style.names, self.style.colours, self.style.shapes, self.style.dashes, strict=True)
         lines = "strokeDash" in self._telling
         points = "shape" in self._telling or not lines

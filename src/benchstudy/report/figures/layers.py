@@ -51,6 +51,11 @@ class Panel:
             _remove_legends(spec["layer"])
         return {**spec, "width": width, "height": self.height}
 
+    @property
+    def series(self) -> set[str]:
+        """The names of the series that it draws."""
+        return {row["series"] for rows in self._static["datasets"].values() for row in rows if "series" in row}
+
     # Cached, because a figure uses its panels three times, and a specification takes as long as drawing it.
     @cached_property
     def _static(self) -> dict[str, Any]:

@@ -82,7 +82,7 @@ def _pairs(judged: Iterable[Mapping[str, Any]], told: Mapping[str, Any]) -> list
         of_pair.setdefault(pair, []).append(found)
     known = {pair: [one for one in found if _is_known(one)] for pair, found in of_pair.items()}
     shown = sorted((pair for pair, found in known.items() if found not in ([], [told])), key=lambda p: -len(known[p]))
-    metrics = {metric for *_, metric in shown}
+    metrics = {metric for *_, metric in of_pair}
     lines = []
     for pair in shown[:_MOST_PAIRS]:
         level, against, basis, metric = pair

@@ -213,18 +213,20 @@ class HttpLoad(SweepResults):
         schema = dict.fromkeys((*_SWEEP, "case"), pl.String) | dict.fromkeys(("x", "y", "low", "high"), pl.Float64)
         return pl.DataFrame(rows, schema=schema)
 
-    def views(self) -> dict[str, dict[str, str]]:
-        """One choice of closed-loop cases per server, limit and generator, by title, for figures over concurrency."""
-        found = {}
-        for sweep in self.sweeps(is_open=False):
-            title = self.name(sweep, "server", "limits", "generator", CLIENTS)
-            chosen = ("target", "server", "limits", "generator", *([CLIENTS] if sweep.clients else []))
-            where = {name: getattr(sweep, name) for name in chosen}
-            found[title] = where | {"endpoint": self._endpoints(where)}
-        return found
+    @property
+    def series(self) -> str:
+        """The factor whose levels are lines of one figure: servers if there are several, else endpoints."""
+        return "server" if len({sweep.server for sweep in self.sweeps(is_open=False)}) > 1 else "endpoint"
 
-    def _endpoints(self, where: dict[str, str]) -> list[str]:
-        return [e for e in self.results.levels("endpoint", where) if e != CEILING_ENDPOINT]
+    def views(self) -> dict[str, dict[str, Any]]:
+        """One choice of closed-loop cases per figure over concurrency, by title: the cases that differ in `series`."""
+        chosen = [name for name in _SWEEP if name not in (self.series, CLIENTS)]
+        found: dict[str, dict[str, Any]] = {}
+        for sweep in self.sweeps(is_open=False):
+            where = {name: getattr(sweep, name) for name in [*chosen, *([CLIENTS] if sweep.clients else [])]}
+            view = found.setdefault(self.name(sweep, *chosen[1:], CLIENTS), where | {self.series: []})
+            view[self.series].append(getattr(sweep, self.series))
+        return found
 
     def _target(self, sweep: Sweep) -> list[str]:
         return [sweep.target] if len(self.results.targets) > 1 else []
