@@ -71,6 +71,10 @@ def test_servers_under_the_same_load_are_lines_of_one_panel(bare_project: Path):
     assert {view: where["server"] for view, where in load.views().items()} == {
         "1-core · static · ab": ["nginx", "sftpgo"], "1-core · list · ab": ["sftpgo"],
     }  # fmt: skip
+    assert [(table.caption, table.columns[1:]) for table in Drawn(load).throughput()] == [
+        ("Requests per second: 1-core · static (ab, closed loop)", ("nginx", "sftpgo")),
+        ("Requests per second: 1-core · list (ab, closed loop)", ("sftpgo",)),
+    ]
     views = {view: where for view, where in load.views().items() if "list" in view}
     page.trend(
         "t", "throughput", x="concurrency_n", x_unit="1", x_title="Connections", series=load.series, views=views,
@@ -87,3 +91,7 @@ def test_endpoints_of_a_single_server_are_lines_of_one_panel(tmp_path):
     load = HttpLoad(Results(tables.write(), study="embedded", family="http_concurrency"))
     assert load.series == "endpoint"
     assert [where["endpoint"] for where in load.views().values()] == [["static", "list"]]
+    (table,) = Drawn(load).throughput()
+    assert (table.caption, table.columns) == (
+        "Requests per second: sftpgo · 1-core (ab, closed loop)", ("Concurrency", "static", "list"),
+    )  # fmt: skip

@@ -215,8 +215,8 @@ class HttpLoad(SweepResults):
 
     @property
     def series(self) -> str:
-        """The factor whose levels are lines of one figure: servers if there are several, else endpoints."""
-        return "server" if len({sweep.server for sweep in self.sweeps(is_open=False)}) > 1 else "endpoint"
+        """What is compared in one figure or table: servers if there are several, else endpoints."""
+        return "server" if len({sweep.server for sweep in self.sweeps()}) > 1 else "endpoint"
 
     def views(self) -> dict[str, dict[str, Any]]:
         """One choice of closed-loop cases per figure over concurrency, by title: the cases that differ in `series`."""

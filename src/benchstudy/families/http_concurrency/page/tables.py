@@ -38,16 +38,13 @@ class HttpTables:
     # -- requests per second -------------------------------------------------------------------------------------------
 
     def throughput(self) -> Iterator[Table]:
-        """One table per server and limit, with one row per concurrency and one column per endpoint."""
+        """The throughput of closed loops, in tables of one row per concurrency. See `_groups`."""
         for sweeps, name, told, heads in self._groups(is_open=False):
             caption = f"Requests per second: {told}"
             yield self._grid(f"requests-{name}", caption, "Concurrency", heads, sweeps, self.throughput_cell)
 
     def open_throughput(self) -> Iterator[Table]:
-        """One table of open loops per server and limit, with one row per rate and one column per endpoint.
-
-        Cells have the offered and the achieved rate.
-        """
+        """The offered and the achieved rates of open loops, in tables of one row per rate. See `_groups`."""
         for sweeps, name, told, heads in self._groups(is_open=True):
             caption = f"Offered and achieved rates: {told}"
             yield self._grid(f"offered-{name}", caption, "Requested rate", heads, sweeps, self._offered_cell)
@@ -64,14 +61,22 @@ class HttpTables:
                 yield self._grid(name, caption, what, heads, sweeps, self.throughput_cell)
 
     def _groups(self, *, is_open: bool) -> Iterator[tuple[list[Sweep], str, str, list[str]]]:
-        """Per server and limit: the sweeps, their name, the name with the generators, and a heading per sweep."""
-        groups: dict[tuple[str, str, str, str], list[Sweep]] = {}
+        """Per table: its sweeps, their name, the name with the generators, and a heading per sweep.
+
+        Tables for several servers have a column per server, and there is one per limit and endpoint. For one server,
+        they have a column per endpoint, as Filestash's page has.
+        """
+        fixed = ("limits", "endpoint") if self.load.series == "server" else ("server", "limits")
+        groups: dict[tuple[str, ...], list[Sweep]] = {}
         for sweep in self.load.sweeps(is_open=is_open):
-            groups.setdefault((sweep.target, sweep.server, sweep.limits, sweep.clients), []).append(sweep)
+            key = (sweep.target, *(getattr(sweep, name) for name in fixed), sweep.clients)
+            groups.setdefault(key, []).append(sweep)
         for sweeps in groups.values():
-            name = self.load.name(sweeps[0], "server", "limits", "clients")
+            name = self.load.name(sweeps[0], *fixed, "clients")
             generators = list(dict.fromkeys(s.loop for s in sweeps))
-            heads = [s.endpoint if len(generators) == 1 else f"{s.endpoint} · {s.generator}" for s in sweeps]
+            heads = [getattr(s, self.load.series) for s in sweeps]
+            if len(generators) > 1:
+                heads = [f"{head} · {s.generator}" for head, s in zip(heads, sweeps, strict=True)]
             yield sweeps, name, f"{name} ({'; '.join(generators)})", heads
 
     def _grid(
