@@ -25,9 +25,10 @@ from benchstudy.hosts.agent import AgentKilled, Command, HostAgent, HostBusy, Ho
 from benchstudy.hosts.heartbeats import Heartbeats
 from benchstudy.hosts.remote import CommandTimeout, ContentRefused, Remote
 from benchstudy.measuring.hostcheck import HostCheck
-from benchstudy.measuring.state import HostConnection
+from benchstudy.measuring.state import HostConnection, SessionState
 from benchstudy.model.errors import TrialFailed
 from benchstudy.model.services import Limits, Service
+from benchstudy.model.study import parse_study
 
 SESSION = "session-a"
 OWNER = {"study": "tests", "controller": "here"}
@@ -320,6 +321,32 @@ def test_the_same_command_goes_on_through_dropped_connections(agent, sshd, event
     assert left_on_host(tmp_path) == []
 
 
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda state: abs(state.host("sut").agent.clock_offset_s()) < 0.05,
+        lambda state: state.tool_path("sh", "sut").endswith("/sh"),
+        lambda state: state.library("boto3", "sut").startswith(state.host("sut").agent.work_dir),
+    ],
+    ids=["clock", "tool", "library"],
+)
+def test_what_a_trial_asks_a_host_is_asked_again_after_a_dropped_connection(agent, remote, sshd, tmp_path, events, ask):
+    backend = {"name": "local", "kind": "path", "path": str(tmp_path)}
+    study = parse_study(
+        {
+            "study": "s",
+            "hosts": {"alpha": remote.host.model_dump(exclude_none=True)},
+            "targets": {"here": {"roles": {"sut": "alpha"}}},
+            "families": {"file_size": {"backends": [backend], "sizes": ["1MB"], "sync": ["none"]}},
+        }
+    )
+    connection = {"alpha": HostConnection(remote, agent)}
+    state = SessionState(SESSION, study.session("here", "file_size"), connection, tmp_path / "s", events.append)
+    assert sshd.drop_connections()
+    assert ask(state)
+    assert sum("connected again" in event for event in events) == 1
+
+
 def test_a_broken_agent_is_told_and_not_taken_for_a_lost_connection(agent):
     Path(agent.directory, "watcher.py").write_text("raise RuntimeError('broken on purpose')\n")
     with pytest.raises(HostRefused, match="broken on purpose"):
@@ -526,6 +553,14 @@ def test_an_agent_that_is_killed_is_asked_again_and_no_answer_is_told(deploy, tm
 
 
 @pytest.mark.fault(35)
+def test_a_clock_that_is_killed_is_asked_again(agent, tmp_path, events):
+    asked, module = tmp_path / "asked", Path(agent.directory, "watcher.py")
+    dies = f"if not os.path.exists({str(asked)!r}):\n    os.mkdir({str(asked)!r})\n    os.kill(os.getpid(), 9)\n"
+    module.write_text(module.read_text() + dies)
+    assert abs(agent.clock_offset_s()) < 0.05
+    assert events == ["alpha: the agent's clock was killed; it is asked again"]
+
+
 def test_sweeping_ends_and_removes_what_a_lost_keeper_left_and_nothing_else(agent, remote, tmp_path):
     with agent.lock("session-b", OWNER):
         orphan = agent.execute("session-b", Command(["true"]))

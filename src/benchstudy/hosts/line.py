@@ -205,13 +205,18 @@ class AgentLine:
         return self.clock().offset_s
 
     def clock(self) -> HostClock:
-        """The host's wall clock, asked now."""
+        """The host's wall clock, asked now; asked again as by `call`."""
+        return self.retrying(self._ask_clock)
+
+    def _ask_clock(self) -> HostClock:
         self._offset = None
         beats = Heartbeats()
         with self.remote.open(self.argv("clock")) as process:
             for _ in range(4):
                 process.write_line(beats.question())
                 line = process.read_line(30.0)
+                if line == b"" and process.wait(1.0) == -1:
+                    raise AgentKilled(f"{self.remote.name}: the agent's clock was killed")
                 if not line:
                     raise HostRefused(f"{self.remote.name}: the agent does not report the time: {process.stderr_tail}")
                 self.note_clock(beats, self.message(line))

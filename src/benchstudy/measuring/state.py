@@ -127,12 +127,12 @@ class SessionState:
         return _LOOPBACK if len(self.plan.hosts) == 1 else host.service_address
 
     def library(self, name: str, role: str) -> str:
-        remote = self.host(role).remote
+        remote, agent = self.host(role).remote, self.host(role).agent
 
         def ship() -> str:
-            return shipping.ship(remote, remote.expand(remote.host.work_dir), name)
+            return shipping.ship(remote, agent.work_dir, name)
 
-        return self._known(("library", remote.name, name), ship)
+        return self._known(("library", remote.name, name), lambda: agent.retrying(ship))
 
     def scratch(self, parent: str, role: str) -> str:
         host = self.host(role)
@@ -166,21 +166,21 @@ class SessionState:
         return self._known(("tool", host.remote.name, program), ask)
 
     def tool_path(self, program: str, role: str) -> str:
-        remote, provisioned = self.host(role).remote, self.host(role).agent.tools_dir
+        remote, agent = self.host(role).remote, self.host(role).agent
 
         def find() -> str:
-            path = f"{provisioned}/{program}"
+            path = f"{agent.tools_dir}/{program}"
             if remote.run(["test", "-x", path], check=False).exit_status == 0:
                 return path
             path = remote.run(["sh", "-c", _FIND_PROGRAM, "sh", program], check=False).text.strip()
             if not path.startswith("/"):
                 raise TrialFailed(
-                    f"{program} is missing on {remote.name}: provisioning puts it into {provisioned}, or install it "
-                    "there so that it is found on the PATH"
+                    f"{program} is missing on {remote.name}: provisioning puts it into {agent.tools_dir}, or install "
+                    "it there so that it is found on the PATH"
                 )
             return path
 
-        return self._known(("tool_path", remote.name, program), find)
+        return self._known(("tool_path", remote.name, program), lambda: agent.retrying(find))
 
     def secret(self, env_name: str) -> str:
         value = os.environ.get(env_name, "")
