@@ -18,12 +18,12 @@ from uuid import uuid4
 import pytest
 from agent_folders import agent_folder
 from sshd_hosts import SshdHost
-from waiting import runs, until
+from waiting import interrupts_heard_in_waits, runs, until
 
 from benchstudy.hosts import connection, heartbeats, line, transfer
 from benchstudy.hosts.agent import AgentKilled, Command, HostAgent, HostBusy, HostRefused, LockLost, ServiceFailed
 from benchstudy.hosts.heartbeats import Heartbeats
-from benchstudy.hosts.remote import CommandTimeout, ContentRefused, Remote
+from benchstudy.hosts.remote import CommandTimeout, ContentRefused, Remote, Unreachable
 from benchstudy.measuring.hostcheck import HostCheck
 from benchstudy.measuring.state import HostConnection, SessionState
 from benchstudy.model.errors import TrialFailed
@@ -513,6 +513,31 @@ def test_an_interrupted_controller_ends_its_command_at_once(doomed, tmp_path):
 
 
 @pytest.mark.fault(35)
+def test_ctrl_c_ends_a_session_whose_host_is_away(deploy, sshd, events):
+    agent = deploy(reconnect_s=120.0, lease_s=4.0)
+
+    def press():
+        sshd.stop()
+        until(lambda: any("reconnecting" in event for event in events))
+        pressed.append(time.monotonic())
+        signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+
+    pressed: list[float] = []
+    presser = threading.Thread(target=press)
+    try:
+        with interrupts_heard_in_waits(), pytest.raises(KeyboardInterrupt), agent.lock(SESSION, OWNER):
+            presser.start()
+            try:
+                agent.execute(SESSION, Command(["sleep", "300"]))
+            finally:  # as a session cleans up
+                with pytest.raises(Unreachable):
+                    agent.remove_scratch(SESSION)
+        assert time.monotonic() - pressed[0] < 20
+    finally:
+        presser.join()
+        sshd.start()
+
+
 def test_a_lost_lock_stops_the_session(deploy):
     agent = deploy(lease_s=2.0)
     with agent.lock(SESSION, OWNER) as lock:

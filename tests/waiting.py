@@ -35,5 +35,6 @@ def interrupts_heard_in_waits() -> Iterator[None]:
     finally:
         for number, handler in as_it_was.items():
             signal.signal(number, handler)
-        for name in ("installed", "waiting", "asked", "raised"):
+        for name in ("installed", "waiting", "raised"):
             setattr(interrupts._State, name, False)
+        interrupts._State.asked.clear()

@@ -17,7 +17,7 @@ from typing import Self
 import paramiko
 
 from benchstudy.hosts import loopback
-from benchstudy.hosts.interrupts import interruptible, pause
+from benchstudy.hosts.interrupts import asked, interruptible, pause
 from benchstudy.hosts.ssh_config import Endpoint, resolve
 from benchstudy.hosts.ssh_errors import (
     CommandEnded,
@@ -278,7 +278,7 @@ class Connection:
         """Connect again, trying for at most `deadline_s`. Does nothing if another thread already did.
 
         Raises:
-            Unreachable: when the time is over.
+            Unreachable: when the time is over, or after an interrupt.
             HostKeyChanged, HostKeyUnknown, AuthenticationFailed: at once, since waiting would not help.
         """
         deadline = time.monotonic() + deadline_s
@@ -288,7 +288,7 @@ class Connection:
                 return self.connect()
             except Unreachable:
                 left_s = deadline - time.monotonic()
-                if left_s <= 0:
+                if left_s <= 0 or asked():
                     raise
             # Jitter, so that many controllers of one rebooted host do not come back in step.
             pause(min(left_s, pause_s * random.uniform(0.5, 1.0)))

@@ -16,12 +16,13 @@ log = logging.getLogger("benchstudy")
 
 
 class _State:
-    installed = waiting = asked = raised = False
+    installed = waiting = raised = False
+    asked = threading.Event()
 
 
 def install() -> None:
     """Make an interrupt end this process at its next wait, once; a second one does not stop the cleanup."""
-    _State.installed = True
+    _State.installed, _State.asked = True, threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _on_signal)
 
@@ -29,10 +30,15 @@ def install() -> None:
 def _on_signal(number: int, frame: object) -> None:
     if _State.raised:
         return
+    _State.asked.set()
     if _State.waiting:
         _State.raised = True
         raise KeyboardInterrupt
-    _State.asked = True
+
+
+def asked() -> bool:
+    """Whether an interrupt came: what still runs only cleans up, and need not be patient."""
+    return _State.asked.is_set()
 
 
 @contextmanager
@@ -43,7 +49,7 @@ def interruptible() -> Iterator[None]:
         return
     _State.waiting = True
     try:
-        if _State.asked and not _State.raised:
+        if asked() and not _State.raised:
             _State.raised = True
             raise KeyboardInterrupt
         yield
@@ -58,6 +64,9 @@ def join(thread: threading.Thread, timeout_s: float) -> None:
 
 
 def pause(duration_s: float) -> None:
-    """Sleep, but let an interrupt through."""
+    """Sleep, but let an interrupt through. In another thread than the main one, it only ends the sleep."""
+    if threading.current_thread() is not threading.main_thread():
+        _State.asked.wait(duration_s)
+        return
     with interruptible():
         time.sleep(duration_s)

@@ -16,6 +16,7 @@ from benchstudy.hosts.agent_files import BOOTSTRAP, agent_sources, digest, write
 from benchstudy.hosts.desk import HostDesk
 from benchstudy.hosts.errors import AgentKilled, HostRefused, understood
 from benchstudy.hosts.heartbeats import Heartbeats
+from benchstudy.hosts.interrupts import pause
 from benchstudy.hosts.remote import CommandFailed, ConnectionFailed, ConnectionLost, Remote
 from benchstudy.model.files import json_of
 
@@ -153,6 +154,7 @@ class AgentLine:
         Raises a ConnectionFailed when that does not work.
         """
         with self._reconnecting:
+            pause(0.0)  # lets an interrupt through that came while another thread was connecting
             if generation != self.generation:
                 return
             if self._unreachable is not None:  # another thread already tried for that long
