@@ -50,8 +50,8 @@ class SshdHost:
             if not (self.folder / name).exists():
                 make_key(self.folder / name)
         shutil.copyfile(self.folder / "user_key.pub", self.folder / "authorized_keys")
-        # With a prefix it has a network of its own, in which the usual port is free.
-        self.port = _free_port(address) if not self.prefix else 22
+        # Another address is one of a network of its own, in which the usual port is free.
+        self.port = _free_port(address) if address == "127.0.0.1" else 22
         self.pin()
 
     @property

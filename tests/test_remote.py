@@ -21,6 +21,7 @@ from benchstudy.hosts.remote import (
     CommandFailed,
     CommandTimeout,
     ConnectionLost,
+    ContentRefused,
     HostKeyChanged,
     HostKeyUnknown,
     Remote,
@@ -578,6 +579,22 @@ class TestTrees:
         (tmp_path / "there" / "link").symlink_to("/etc")
         with pytest.raises(TransferFailed, match="link"):
             remote.get_tree(str(tmp_path / "there"), tmp_path / "back")
+
+    def test_what_the_user_there_may_not_read_is_named_and_not_left_out(self, tmp_path):
+        source = tmp_path / "source"
+        source.mkdir()
+        for name in ("alike", "of-root"):
+            (source / name).write_text(name)
+        (source / "of-root").chmod(0o000)
+        # Root reads every file, unless it lacks the capabilities for that.
+        lacks = "-dac_override,-dac_read_search"
+        prefix = [] if os.getuid() else ["setpriv", f"--inh-caps={lacks}", f"--bounding-set={lacks}"]
+        with SshdHost(tmp_path / "sshd", prefix=prefix) as server, Remote("box", server.host) as remote:
+            with pytest.raises(
+                ContentRefused, match=r"box: .*source: not all of it .* \./of-root: .*Permission denied"
+            ):
+                remote.get_tree(str(source), tmp_path / "back")
+            assert (tmp_path / "back" / "alike").read_text() == "alike"
 
     def test_missing_folders_are_named(self, remote, tmp_path):
         with pytest.raises(TransferFailed, match="none"):

@@ -34,6 +34,7 @@ BLOCK = 1 << 20
 STALL_TIMEOUT_S = 60.0
 RECONNECT_S = 60.0
 MOST_FILES = 200_000  # in a tree copied from a host
+_MOST_NAMED = 5
 _LEASE = ".lease"  # the agent's, in the folder of a command whose supervisor was killed
 # Attempts that moved nothing. Others do not count, or a bad line would end a long transfer.
 MOST_FRUITLESS_ATTEMPTS = 3
@@ -236,6 +237,10 @@ def get_tree(remote: Connection, source: str, local: Path) -> None:
                 _compare(f"{remote.name}: {source}", stream.digest.hexdigest(), there)
                 if stream.damaged:
                     raise TransferFailed(f"{remote.name}: {source}: what tar sent is not an archive")
+                said, failed, _ = process.stderr_tail.partition("\ntar failed\n")
+                if failed:  # it leaves out what it cannot read, and ends the archive as if that did not exist
+                    named = " / ".join(said.splitlines()[:_MOST_NAMED])
+                    raise ContentRefused(f"{remote.name}: {source}: not all of it can be copied: {named}")
 
     _until_through(remote, receive, lambda: 0)
 
