@@ -20,10 +20,11 @@ import pytest
 
 from benchstudy.hosts.agent import AgentKilled, LockLost
 from benchstudy.hosts.remote import ConnectionLost, RemoteError
+from benchstudy.jobs import running
 from benchstudy.measuring import session
 from benchstudy.measuring.progress import Progress
 from benchstudy.measuring.raw import CommandRecord, CorruptTrial, StoredTrial, ToolRecord, TrialStore
-from benchstudy.measuring.sealed import check_folder
+from benchstudy.measuring.sealed import check_folder, make_writable
 from benchstudy.measuring.session import (
     OneOfMany,
     Scheduled,
@@ -224,6 +225,28 @@ def test_an_index_is_of_everything_that_there_is(lab):
         folder = lab.store.folder / "sessions" / held["uuid"][:8]
         assert json.loads((folder / "session.json").read_text()) == held
         assert not check_folder("", folder).differences
+
+
+@pytest.mark.parametrize("blocks", [3, {"min": 6, "max": 9}], ids=["fixed", "adaptive"])
+def test_a_damaged_index_is_made_again_and_a_session_that_did_not_finish_stays_due(lab, blocks):
+    plan = lab.plan("a", "b", blocks=blocks, **({} if blocks == 3 else {"until": "5%"}))
+
+    def made_again(plan: SessionPlan) -> dict[str, Any]:
+        lab.store.index.write_text("{")
+        running._mend_indexes(lab.root, plan.study)
+        return json.loads(lab.store.index.read_text())
+
+    lab.happens["b", 3] = [ConnectionLost("h: away")]
+    assert lab.hold(plan)["problem"] == "h: away"
+    assert made_again(plan)["problem"].endswith("its session did not finish") and not is_held(lab.root, plan)
+    lab.happens["b", 3] = [TrialFailed("no")]
+    whole = lab.hold(plan)
+    assert made_again(plan) == whole and is_held(lab.root, plan)
+    if plan.stopping:
+        make_writable(lab.store.folder / "looks")
+        shutil.rmtree(lab.store.folder / "looks")
+        assert made_again(plan)["problem"].endswith("its session did not finish"), "it has to look first"
+    assert "describes this case differently" in made_again(lab.plan("a", "b", words="anew"))["problem"]
 
 
 def test_no_index_means_that_no_session_was_held(lab):

@@ -196,10 +196,9 @@ def _mend_indexes(root: Path, study: Study) -> None:
         folder = paths.family_raw(root, study.study, plan.target, plan.family_name)
         if (folder / paths.SESSION_INDEX).exists() and sealed.read_index(folder / paths.SESSION_INDEX) is None:
             from benchstudy.measuring.raw import TrialStore
-            from benchstudy.measuring.session import write_index
+            from benchstudy.measuring.session import make_index_again
 
-            store = TrialStore(folder)
-            write_index(plan, store, store.trials(), problem=None)
+            make_index_again(plan, TrialStore(folder))
 
 
 @contextmanager

@@ -245,6 +245,23 @@ def hold_session(root: Path, plan: SessionPlan, one_of_many: OneOfMany | None = 
         return write_index(plan, store, trials, problem)
 
 
+def make_index_again(plan: SessionPlan, store: TrialStore) -> None:
+    """Replace a damaged index without holding a session. It says so if the session did not finish, as far as trials and
+    looks tell. Raises CorruptTrial.
+    """
+    trials, discarded = store.trials(), store.discards()
+    try:
+        finished = not missing_trials(plan, store, trials, say=lambda _: None, may_look=False)
+        if plan.stopping and finished:
+            adopted, taken = adopt(plan, trials, discarded), store.looks()
+            valid = (looks.find_look(taken, plan, look["blocks"], adopted) for look in taken)
+            finished = any(look and looks.enough(look, plan, plan.stopping) for look in valid)
+        problem = None if finished else "session.json was damaged and made again, and its session did not finish"
+    except SessionFailed as error:  # a case was described anew
+        problem = str(error)
+    write_index(plan, store, trials, problem)
+
+
 def is_held(root: Path, plan: SessionPlan) -> bool:
     """Whether a session's index says that it has everything in the plan. Reads no trial."""
     store = TrialStore(paths.family_raw(root, plan.study.study, plan.target, plan.family_name))
