@@ -27,11 +27,10 @@ from test_old_store import STORES, different_cells, tables
 from waiting import until
 
 from benchstudy.archive.bucket import Bucket, DamagedObject
-from benchstudy.archive.manifests import NOT_HELD
 from benchstudy.archive.packs import unpack
 from benchstudy.commands.cli import main
 from benchstudy.jobs.tidy import tidy_family
-from benchstudy.measuring.raw import TrialStore, index_problem
+from benchstudy.measuring.raw import NOT_HELD, TrialStore, index_problem
 from benchstudy.measuring.sealed import IN_ARCHIVE, SUMS
 from benchstudy.measuring.session import write_index
 from benchstudy.model.study import Study, load_study

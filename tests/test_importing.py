@@ -19,7 +19,8 @@ from benchstudy.families.fio.fio_text import parse_fio_text
 from benchstudy.families.http_concurrency.family import FAMILY as HTTP
 from benchstudy.families.log_write.family import FAMILY as LOGS
 from benchstudy.jobs.tidy import tidy_family
-from benchstudy.measuring.session import hold_session
+from benchstudy.measuring.raw import NOT_HELD, index_problem
+from benchstudy.measuring.session import hold_session, is_held
 from benchstudy.model.errors import BenchstudyError, StudyError
 from benchstudy.model.family import Case, ParseError
 from benchstudy.model.study import Study, parse_study
@@ -464,6 +465,14 @@ def test_an_empty_block_is_a_study_of_imports_and_reaches_no_host(tmp_path: Path
     assert "at a time" not in method and "Block" not in method
     weak = " ".join(evidence.weak_points(results, ()))
     assert "2 imported cases with unknown levels (directory, direct" in weak
+
+
+def test_an_import_beside_what_is_measured_leaves_its_session_due(tmp_path: Path):
+    job = {"name": "mixed", "rw": "randrw", "engine": "psync", "direct": False, "size": "4MiB", "runtime": "1s"}
+    study = study_of(fio={"directories": [{"name": "here", "path": "/tmp"}], "page_jobs": [], "jobs": [job]})
+    assert import_outputs(tmp_path, study, None, [FIO_DATA / "fio-3.33-page.json"]).imported
+    assert index_problem(tmp_path / "data/raw/archive/machine/fio/session.json") == NOT_HELD
+    assert not is_held(tmp_path, study.session("machine", "fio"))
 
 
 def test_a_block_that_measures_names_what_it_lacks():

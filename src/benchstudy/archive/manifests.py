@@ -13,14 +13,13 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, StringConstraints, ValidationError
 
 from benchstudy.archive.bucket import ArchiveError, Bucket, DamagedObject, Stored, side_by_side
+from benchstudy.measuring.raw import NOT_HELD
 from benchstudy.measuring.sealed import SUMS
 from benchstudy.model.files import sha256_of
 from benchstudy.model.study import SessionPlan
 
 SEALED, SESSIONS = "sealed/", "sessions/"
 _LARGEST = 256 << 20  # bytes of a manifest, which is held in memory: ten thousand trials take a few million
-# The problem of a session without an index. The next run with hosts holds a session, which resolves it.
-NOT_HELD = "its last session did not finish, or trials were discarded and no session was held since"
 
 Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 # A folder in a family's raw folder, such as "size=1MB/0001-3f2a91bc": neither part is hidden or leads outside.

@@ -8,10 +8,10 @@ from tempfile import SpooledTemporaryFile
 from typing import Any
 
 from benchstudy.archive.bucket import ArchiveError, Bucket, DamagedObject, side_by_side
-from benchstudy.archive.manifests import NOT_HELD, Entry, History, history_of
+from benchstudy.archive.manifests import Entry, History, history_of
 from benchstudy.archive.packs import unpack
 from benchstudy.archive.push import IN_MEMORY, Advance
-from benchstudy.measuring.raw import CorruptTrial, TrialStore
+from benchstudy.measuring.raw import NOT_HELD, CorruptTrial, TrialStore
 from benchstudy.measuring.sealed import DISCARDS, IN_ARCHIVE, SUMS, in_archive, look, read_index
 from benchstudy.measuring.session import write_index
 from benchstudy.model.errors import BenchstudyError

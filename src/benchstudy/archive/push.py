@@ -8,9 +8,9 @@ from tempfile import SpooledTemporaryFile
 from typing import NamedTuple
 
 from benchstudy.archive.bucket import LARGEST, Bucket, DamagedObject, side_by_side
-from benchstudy.archive.manifests import NOT_HELD, SEALED, Entry, History, Manifest, history_of
+from benchstudy.archive.manifests import SEALED, Entry, History, Manifest, history_of
 from benchstudy.archive.packs import pack
-from benchstudy.measuring.raw import RECORD, CorruptTrial, TrialStore
+from benchstudy.measuring.raw import NOT_HELD, RECORD, CorruptTrial, TrialStore
 from benchstudy.measuring.sealed import DISCARDS, SESSIONS, SUMS, in_archive, look, read_index, trial_of
 from benchstudy.model.errors import BenchstudyError
 from benchstudy.model.files import sha256_of

@@ -12,7 +12,7 @@ from typing import Any
 
 from benchstudy.measuring.instrument import instrument_sha256
 from benchstudy.measuring.raw import RECORD, PartialTrial, StoredTrial, TrialRecord, TrialStore
-from benchstudy.measuring.session import write_index
+from benchstudy.measuring.session import write_index_only
 from benchstudy.model import paths, registry
 from benchstudy.model.errors import BenchstudyError
 from benchstudy.model.family import UNKNOWN, Case, Family, Imported, ParseError
@@ -173,7 +173,7 @@ class _Store:
         with self._stack:
             self._commit()
             plan = self._study.session(self._target, self._family.name)
-            write_index(plan, self._store, self._trials, problem=None)
+            write_index_only(plan, self._store, self._trials)
 
     def _commit(self) -> None:
         self._store.forget_index()

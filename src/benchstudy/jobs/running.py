@@ -196,9 +196,10 @@ def _mend_indexes(root: Path, study: Study) -> None:
         folder = paths.family_raw(root, study.study, plan.target, plan.family_name)
         if (folder / paths.SESSION_INDEX).exists() and sealed.read_index(folder / paths.SESSION_INDEX) is None:
             from benchstudy.measuring.raw import TrialStore
-            from benchstudy.measuring.session import make_index_again
+            from benchstudy.measuring.session import write_index_only
 
-            make_index_again(plan, TrialStore(folder))
+            store = TrialStore(folder)
+            write_index_only(plan, store, store.trials())
 
 
 @contextmanager

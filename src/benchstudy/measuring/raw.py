@@ -66,6 +66,10 @@ Status = Literal["ok", "failed", "timeout", "aborted"]
 RESULTS: tuple[Status, ...] = ("ok", "failed", "timeout")
 
 
+# The problem of a session that left no index. The next run with hosts holds a session, which resolves it.
+NOT_HELD = "its last session did not finish, or trials were discarded and no session was held since"
+
+
 class CorruptTrial(BenchstudyError):
     """A raw file is not what was stored."""
 

@@ -26,7 +26,16 @@ from benchstudy.measuring.beside import Beside
 from benchstudy.measuring.giving_up import GivenUp, given_up
 from benchstudy.measuring.instrument import instrument_sha256
 from benchstudy.measuring.progress import Progress
-from benchstudy.measuring.raw import RESULTS, CorruptTrial, Status, StoredTrial, TrialRecord, TrialStore, in_order
+from benchstudy.measuring.raw import (
+    NOT_HELD,
+    RESULTS,
+    CorruptTrial,
+    Status,
+    StoredTrial,
+    TrialRecord,
+    TrialStore,
+    in_order,
+)
 from benchstudy.measuring.sealed import read_index
 from benchstudy.measuring.sessionrecord import SessionRecord
 from benchstudy.measuring.state import HostConnection, SessionState
@@ -245,18 +254,18 @@ def hold_session(root: Path, plan: SessionPlan, one_of_many: OneOfMany | None = 
         return write_index(plan, store, trials, problem)
 
 
-def make_index_again(plan: SessionPlan, store: TrialStore) -> None:
-    """Replace a damaged index without holding a session. It says so if the session did not finish, as far as trials and
-    looks tell. Raises CorruptTrial.
+def write_index_only(plan: SessionPlan, store: TrialStore, trials: Iterable[StoredTrial]) -> None:
+    """Write the index without holding a session: if it was damaged, or trials were imported. Raises CorruptTrial.
+
+    The problem is NOT_HELD if trials are missing, or the look that would end an adaptive session.
     """
-    trials, discarded = store.trials(), store.discards()
     try:
-        finished = not missing_trials(plan, store, trials, say=lambda _: None, may_look=False)
-        if plan.stopping and finished:
-            adopted, taken = adopt(plan, trials, discarded), store.looks()
+        held = not missing_trials(plan, store, trials, say=lambda _: None, may_look=False)
+        if held and plan.stopping:
+            adopted, taken = adopt(plan, trials, store.discards()), store.looks()
             valid = (looks.find_look(taken, plan, look["blocks"], adopted) for look in taken)
-            finished = any(look and looks.enough(look, plan, plan.stopping) for look in valid)
-        problem = None if finished else "session.json was damaged and made again, and its session did not finish"
+            held = any(look and looks.enough(look, plan, plan.stopping) for look in valid)
+        problem = None if held else NOT_HELD
     except SessionFailed as error:  # a case was described anew
         problem = str(error)
     write_index(plan, store, trials, problem)
