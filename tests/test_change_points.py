@@ -122,6 +122,24 @@ def test_a_clean_step_between_two_constants_is_found():
     assert (change.at, change.before, change.after) == (20, 145, 154)
 
 
+@pytest.mark.parametrize(
+    ("n", "pitch", "memory", "samples"),
+    [
+        (100, 1, 0, 1),
+        (101, 1, 0, 2),  # at most 100 stretches
+        (240, 2, 0, 3),
+        (60, 0.5, 1.5, 3),
+        (100, 0.5, 1.6, 4),
+        (60, 0.125, 0.25 + 1e-12, 2),  # a difference of two times, which no float tells exactly
+        (240, 1, 2, 3),
+    ],
+)
+def test_a_stretch_is_as_many_samples_as_one_of_them_remembers(n, pitch, memory, samples):
+    times = np.arange(n) * pitch
+    (change,) = change_points.find(times, [1.0] * (n // 2) + [2.0] * (n - n // 2), memory).found
+    assert change.blur == samples * pitch
+
+
 def test_a_clock_that_stands_still_hides_no_step():
     (change,) = change_points.find([7.0] * 39, [1.0] * 17 + [2.0] * 22, memory=5).found
     assert (change.at, change.blur, change.before, change.after) == (7, 0, 1, 2)

@@ -9,6 +9,7 @@ from tidy_fixture import HOSTILE, Tables, write_file_size
 from benchstudy.model.errors import BenchstudyError
 from benchstudy.report.comparisons.comparison import Comparisons, Margins, calibrations
 from benchstudy.report.page import Page
+from benchstudy.report.results.over_targets import OverTargets
 from benchstudy.report.results.results import Results
 
 LEVELS = {"backend": "local", "op": "write", "size": "1MB", "sync": "fsync"}
@@ -377,6 +378,19 @@ def test_the_same_data_give_the_same_bytes(shown, bare_project):
     page = Page("file_size", study="study", tidy="data/tidy/study/file_size", output="reports/study/file_size")
     page.compare("backends", DURATION, factor="backend", caption="Backends", where={"op": "write"})
     assert {path: path.read_bytes() for path in first} == first
+
+
+def test_a_disturbed_target_is_left_out_and_all_others_are_compared(tables):
+    seen = {"host": "here", "what": "others_cpu", "share": 0.55, "others_cpu": 1.1, "cpus": 2, "busiest": []}
+    for number in range(8):
+        for backend, factor in (("local", 1), ("slow", 2)):
+            met = number == 5 and backend == "slow"
+            add(tables, factor, target=f"m{number}", backend=backend, disturbed=met, disturbance=json.dumps(seen))
+    measured = Results(tables.write(), study="study", family="file_size")
+    (row,) = Comparisons(OverTargets(measured), [], DURATION, factor="backend").rows
+    assert (row.outcome.verdict, row.outcome.pairs) == ("worse", 7)
+    (told,) = (warning for warning in row.outcome.warnings if "left out" in warning)
+    assert told.startswith("2 targets left out: ") and told.endswith(", or it was disturbed")
 
 
 # -- what was verified ------------------------------------------------------------------------

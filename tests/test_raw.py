@@ -10,10 +10,12 @@ import subprocess
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from waiting import until
 
-from benchstudy.measuring import raw, sealed
+from benchstudy.measuring import confirmed, raw, sealed
 from benchstudy.measuring.raw import CorruptTrial, PartialTrial, TrialRecord, TrialStore, find_trials, index_problem
-from benchstudy.model.causes import Cause
+from benchstudy.model import paths
+from benchstudy.model.causes import Cause, Failure
 from benchstudy.model.errors import SessionFailed
 from benchstudy.model.files import now
 
@@ -85,6 +87,23 @@ def test_whatever_a_tool_leaves_behind_can_be_stored_and_read_back(store):
     assert (trial.folder / "files" / "latest").read_text() == "1"
     assert (trial.folder / "out.link").read_text() == "/etc/passwd"
     subprocess.run(["sha256sum", "--quiet", "-c", "SHA256SUMS"], cwd=trial.folder, check=True)
+
+
+def test_the_cause_of_an_old_failure_is_translated_anew_and_no_other_record_is_read_again(tmp_path):
+    store = TrialStore(paths.family_raw(tmp_path, "study", "target", "file_size"))
+    wanted = set()
+    for version in (1, 2):
+        for status, failure in (("ok", {}), ("failed", {"cause": "exited", "failure": Failure(cause=Cause.EXITED)})):
+            partial = store.begin("size=1MB", 1)
+            told = record(partial, status=status).model_copy(update={"schema_version": version, **failure})
+            trial = partial.commit(told)
+            if version == 1 and failure:
+                wanted.add(trial.facts.uuid)
+    began = confirmed.clock_ns(store.folder)
+    until(lambda: confirmed.clock_ns(store.folder) > began)  # what changed in the same tick is not remembered
+    store.trials()
+    again = [trial.facts for trial in store.trials()]
+    assert {facts.uuid for facts in again if isinstance(facts, TrialRecord)} == wanted and len(again) == 4
 
 
 @pytest.mark.parametrize("name", ["stdout", "files/result.json", "trial.json"])

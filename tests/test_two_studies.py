@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 from conftest import CHECKOUT, as_project
 from tidy_fixture import HOSTILE, Tables
@@ -341,6 +342,15 @@ def test_hosts_are_compared_by_the_roles_that_both_studies_have(project):
         assert cli.main(["compare", base, other]) == 0
         page = (project / f"reports/comparisons/{base}--{other}.html").read_text(encoding="utf-8")
         assert "Kernel of sut" in page and "of load" not in page
+
+
+def test_a_case_is_compared_by_what_it_gave_itself_whatever_other_cases_gave(project):
+    for name in ("before", "after"):
+        study(project, name, name, {"local": 0.2, "scan": 0.2})
+        path = project / f"data/tidy/{name}/file_size/observations.parquet"
+        scanned = pl.col("case").str.contains("scan") & (pl.col("metric") == "duration")
+        pl.read_parquet(path).filter(~scanned).write_parquet(path)
+    assert [(row.other["backend"], row.metric) for row in rows()] == [("local", "duration"), ("scan", "throughput")]
 
 
 def test_another_metric_may_be_asked_for(project):
