@@ -538,6 +538,29 @@ def test_ctrl_c_ends_a_session_whose_host_is_away(deploy, sshd, events):
         sshd.start()
 
 
+def test_a_transfer_tries_to_connect_again_for_as_long_as_the_study_says(deploy, remote, sshd, tmp_path):
+    source, target = tmp_path / "source", tmp_path / "target"
+    source.mkdir()
+    for number in range(64):
+        (source / str(number)).write_bytes(bytes(1 << 20))
+    deploy(reconnect_s=1.0)
+
+    def leave():
+        until(lambda: len(list(target.glob("*"))) >= 8)
+        sshd.stop()
+
+    leaving = threading.Thread(target=leave)
+    leaving.start()
+    began = time.monotonic()
+    try:
+        with pytest.raises(Unreachable) as told:
+            remote.get_tree(str(source), target)
+    finally:
+        leaving.join()
+        sshd.start()
+    assert told.value.host == "alpha" and time.monotonic() - began < 30
+
+
 def test_a_lost_lock_stops_the_session(deploy):
     agent = deploy(lease_s=2.0)
     with agent.lock(SESSION, OWNER) as lock:

@@ -88,7 +88,7 @@ class TestHostKeys:
                 server.restart()
                 started = time.monotonic()
                 with pytest.raises(HostKeyChanged) as caught:
-                    remote.reconnect(30)
+                    remote.reconnect()
             assert time.monotonic() - started < 5, "a changed key must not be tried again"
             assert str(caught.value).count("SHA256:") == 2
             assert authentications(server) == 0
@@ -112,7 +112,7 @@ class TestConnecting:
         host = server.host.model_copy(update={"user": "nobody"})
         before = authentications(server)
         with pytest.raises(AuthenticationFailed, match="nobody"):
-            Remote("box", host).reconnect(30)
+            Remote("box", host).reconnect()
         assert authentications(server) - before <= 1
 
     @pytest.mark.fault(13)
@@ -124,7 +124,7 @@ class TestConnecting:
                 remote.run(["true"])
             before = authentications(server)
             with pytest.raises(AuthenticationFailed, match="authorized_keys"):
-                remote.reconnect(30)
+                remote.reconnect()
             assert authentications(server) - before <= 1
 
     def test_a_connection_lost_during_login_is_not_a_refused_key_and_is_tried_again(self, tmp_path, monkeypatch):
@@ -140,7 +140,7 @@ class TestConnecting:
         with SshdHost(tmp_path) as server:
             with pytest.raises(Unreachable, match="was lost during login"):
                 Remote("box", server.host).connect()
-            with Remote("box", server.host).reconnect(30) as remote:
+            with Remote("box", server.host).reconnect() as remote:
                 assert remote.run(["true"]).exit_status == 0
         assert len(times) == 3
 
@@ -194,7 +194,7 @@ class TestConnecting:
                 remote.run(["true"])
             back = threading.Timer(0.5, server.start)
             back.start()
-            remote.reconnect(20)
+            remote.reconnect()
             back.join()
             assert remote.run(["echo", "again"]).text == "again\n"
 
@@ -387,7 +387,7 @@ class TestCommands:
                 process.read_line(10)
         with pytest.raises(ConnectionLost):
             remote.run(["true"])
-        remote.reconnect(10)
+        remote.reconnect()
         assert remote.run(["echo", "back"]).text == "back\n"
 
     def test_a_silent_host_is_given_up_and_an_idle_one_is_not(self, server, monkeypatch):

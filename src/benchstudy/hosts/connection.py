@@ -24,6 +24,7 @@ from benchstudy.hosts.ssh_errors import (
     CommandFailed,
     CommandTimeout,
     Completed,
+    ConnectionFailed,
     ConnectionLost,
     ContentRefused,
     Unreachable,
@@ -235,7 +236,12 @@ class RemoteProcess:
 
 
 class Connection:
-    """One SSH connection to one host; a context manager. Its methods may be called from several threads."""
+    """One SSH connection to one host; a context manager. Its methods may be called from several threads.
+
+    `reconnect_s`: how long to try to get a lost connection back; a study says it to the host's agent.
+    """
+
+    reconnect_s = 60.0
 
     def __init__(self, name: str, host: Host, *, connect_timeout_s: float = 15.0, loopback_state: Path | None = None):
         self.name, self.host = name, host
@@ -274,21 +280,22 @@ class Connection:
             self._endpoint = None
             self._resources.close()
 
-    def reconnect(self, deadline_s: float) -> Self:
-        """Connect again, trying for at most `deadline_s`. Does nothing if another thread already did.
+    def reconnect(self) -> Self:
+        """Connect again, trying for `reconnect_s`. Does nothing if another thread already did.
 
-        Raises:
+        Raises, with the `host`:
             Unreachable: when the time is over, or after an interrupt.
             HostKeyChanged, HostKeyUnknown, AuthenticationFailed: at once, since waiting would not help.
         """
-        deadline = time.monotonic() + deadline_s
+        deadline = time.monotonic() + self.reconnect_s
         pause_s = 0.1
         while True:
             try:
                 return self.connect()
-            except Unreachable:
+            except ConnectionFailed as error:
+                error.host = self.name
                 left_s = deadline - time.monotonic()
-                if left_s <= 0 or asked():
+                if not isinstance(error, Unreachable) or left_s <= 0 or asked():
                     raise
             # Jitter, so that many controllers of one rebooted host do not come back in step.
             pause(min(left_s, pause_s * random.uniform(0.5, 1.0)))

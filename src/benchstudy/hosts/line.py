@@ -51,7 +51,8 @@ class AgentLine:
         """`extensions`: folders of modules that families run beside the agent's own; their commands are called as
         `module:function`. `lock_path`: the host's lock file; by default $BENCHSTUDY_HOST_LOCK here, then on the host,
         then a path in /tmp."""
-        self.remote, self.lease_s, self.reconnect_s, self.on_event = remote, lease_s, reconnect_s, on_event
+        self.remote, self.lease_s, self.on_event = remote, lease_s, on_event
+        remote.reconnect_s = reconnect_s
         self.lock_path = lock_path or os.environ.get("BENCHSTUDY_HOST_LOCK", "")
         self._sources = agent_sources(tuple(extensions))
         self.sha256 = digest(self._sources)
@@ -162,9 +163,8 @@ class AgentLine:
             self.on_event(f"{error}; reconnecting")
             begun = time.monotonic()
             try:
-                self.remote.reconnect(self.reconnect_s)
+                self.remote.reconnect()
             except ConnectionFailed as final:
-                final.host = self.remote.name
                 self._unreachable = final
                 raise
             self.generation += 1

@@ -32,7 +32,6 @@ T = TypeVar("T")
 
 BLOCK = 1 << 20
 STALL_TIMEOUT_S = 60.0
-RECONNECT_S = 60.0
 MOST_FILES = 200_000  # in a tree copied from a host
 _MOST_NAMED = 5
 _LEASE = ".lease"  # the agent's, in the folder of a command whose supervisor was killed
@@ -334,7 +333,7 @@ def _until_through(remote: Connection, attempt: Callable[[], T], progress: Calla
         except ConnectionLost:
             if fruitless == MOST_FRUITLESS_ATTEMPTS:
                 raise
-            remote.reconnect(RECONNECT_S)
+            remote.reconnect()
         after = progress()
         fruitless = 0 if after > before else fruitless + 1
         before = after
