@@ -7,6 +7,7 @@ import errno
 import itertools
 import json
 import logging
+import os
 import random
 import shutil
 from collections.abc import Callable, Sequence
@@ -40,6 +41,7 @@ from benchstudy.model import interference, paths, registry
 from benchstudy.model.causes import Cause
 from benchstudy.model.errors import SessionFailed, TrialFailed
 from benchstudy.model.family import Case, Family, FamilyConfig, Observation, Parsed, ParseError
+from benchstudy.model.files import now
 from benchstudy.model.metrics import Metric, declare
 from benchstudy.model.study import SessionPlan, parse_study
 
@@ -470,6 +472,17 @@ def test_a_case_that_fails_twice_in_the_same_way_is_given_up(lab):
 
 
 # -- what ends it --------------------------------------------------------------------------------------------------
+
+
+def test_half_a_note_of_a_command_beside_it_costs_no_trial(lab):
+    """Another command wrote it on a disk that was full."""
+    noted = paths.beside(lab.root, "s")
+    noted.parent.mkdir(parents=True)
+    whole = json.dumps({"pid": os.getpid(), "study": "other", "since": now()})
+    noted.write_text(f"{whole}\n{whole[:20]}")
+    index = lab.hold(lab.plan("a"))
+    assert index["problem"] is None and len(lab.measured) == 3
+    assert sum("makes tables and pages of study other" in event for event in index["sessions"][0]["events"]) == 1
 
 
 def test_a_session_that_lost_its_lock_is_followed_by_one_that_goes_on(lab):

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -21,8 +22,7 @@ class Beside:
 
     def news(self) -> Iterator[str]:
         """Events since the last call: which commands started, and which ended."""
-        for line in self._path.read_text().splitlines() if self._path.is_file() else ():
-            command = json.loads(line)
+        for line, command in self._noted():
             if line not in self._told and (command["since"] > self._begun or _runs(command)):
                 self._told.add(line)
                 what = f"process {command['pid']}, which makes tables and pages of study {command['study']}"
@@ -30,6 +30,13 @@ class Beside:
                 self._going_on[line] = what
         for line in [line for line in self._going_on if not _runs(json.loads(line))]:
             yield f"no longer beside the trials: {self._going_on.pop(line)}"
+
+    def _noted(self) -> Iterator[tuple[str, dict[str, Any]]]:
+        """The whole lines. A disk that was full may have left a part of one."""
+        with suppress(FileNotFoundError):
+            for line in self._path.read_text().splitlines():
+                with suppress(ValueError):
+                    yield line, json.loads(line)
 
 
 def _runs(command: Mapping[str, Any]) -> bool:

@@ -518,9 +518,9 @@ class _Session:
             )
             trial.keep_neighbours()
             state.redact_files(partial.folder)
+            self._trials.append(partial.commit(record))
             for text in self._beside.news():
                 self._event(text)
-            self._trials.append(partial.commit(record))
             self._record.save()
             self._progress.trial_finished(scheduled.block, case.id, status, record.cause, record.duration_s)
         return status
