@@ -83,6 +83,14 @@ def everything_below(folder):
     return sorted((str(path), path.lstat().st_mtime_ns) for path in folder.rglob("*"))
 
 
+def test_a_python_that_prints_something_of_its_own_is_named(here, offline, tmp_path):
+    chatty = tmp_path / "python"
+    chatty.write_text(f"#!/bin/sh\necho 'Welcome to the lab'\nexec {sys.executable} \"$@\"\n")
+    chatty.chmod(0o755)
+    [problem] = provision(here, PYTHON_TOOL, tmp_path / "work", python=str(chatty), **offline)["problems"]
+    assert f"{chatty} there says b'Welcome to the lab\\n' instead of" in problem and "hosts.here.python" in problem
+
+
 def test_tools_are_built_below_the_work_folder_once_and_need_no_registry_afterwards(here, built, offline):
     work, first = built.work, built.facts
     assert first["problems"] == []

@@ -3,11 +3,12 @@
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from benchstudy.hosts.remote import Remote, RemoteProcess
+from benchstudy.hosts.remote import Remote, RemoteError, RemoteProcess
+from benchstudy.model.files import json_of
 from benchstudy.provisioning import toolbuilder
 
 # A folder on the hosts that keeps builds by what they are made from, shared by several work folders of one machine,
@@ -31,9 +32,22 @@ def missing_tools(remote: Remote, tools: Sequence[Mapping[str, Any]]) -> dict[st
     expected: dict[str, float | None] = {**toolbuilder.declared_s(tools)}
     with _builder(remote, tools, look=True) as builder:
         while line := builder.read_line(_SILENCE_S):
-            event = json.loads(line)
+            event = _event(remote, line)
             expected[event["tool"]] = event["takes_s"]
     return {name: takes_s for name, takes_s in expected.items() if takes_s is not None}
+
+
+def _event(remote: Remote, line: bytes) -> dict[str, Any]:
+    """What the builder says in a line. Raises RemoteError if it is not the builder that speaks."""
+    event = None
+    with suppress(ValueError):
+        event = json_of(line)
+    if not isinstance(event, dict) or not event.keys() & {"log", "tool"}:
+        raise RemoteError(
+            f"{remote.name}: {remote.host.python} there says {line[:200]!r} instead of building programs; let it print "
+            f"nothing of its own, or name another as hosts.{remote.name}.python"
+        )
+    return event
 
 
 def downloads(tool: Mapping[str, Any]) -> str:
@@ -81,7 +95,7 @@ def ensure_tools(
     changed, problems, answered = 0, [], set()
     with _builder(remote, tools, keep_downloads=keep_downloads) as builder:
         while line := builder.read_line(_SILENCE_S):
-            event = json.loads(line)
+            event = _event(remote, line)
             if "log" in event:
                 log(event["log"])
                 continue
