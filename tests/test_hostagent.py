@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from uuid import uuid4
@@ -25,6 +26,7 @@ from benchstudy.hosts.agent import AgentKilled, Command, HostAgent, HostBusy, Ho
 from benchstudy.hosts.heartbeats import Heartbeats
 from benchstudy.hosts.remote import CommandTimeout, ContentRefused, Remote, Unreachable
 from benchstudy.measuring.hostcheck import HostCheck
+from benchstudy.measuring.neighbours import Neighbours
 from benchstudy.measuring.state import HostConnection, SessionState
 from benchstudy.model.errors import TrialFailed
 from benchstudy.model.services import Limits, Service
@@ -385,6 +387,21 @@ def test_a_question_that_takes_too_long_is_ended_and_the_next_one_gets_its_own_a
         agent.ask("tool", str(slow), timeout_s=0.5)
     until(lambda: not any(str(slow) in argv for _, argv in _processes()))
     assert agent.call("cpus")["cpus"] == sorted(os.sched_getaffinity(0))
+
+
+def test_a_host_that_gives_no_reading_in_time_costs_no_trial(agent, remote, tmp_path, monkeypatch):
+    agent.call("cpus")
+    (desk,) = (pid for pid, argv in _processes() if argv[-1:] == ["serve"] and agent.directory in argv)
+    os.kill(desk, signal.SIGSTOP)
+    monkeypatch.setattr(agent, "call", partial(agent.call, timeout_s=0.5))
+    neighbours = Neighbours(
+        SESSION, {"measured": HostConnection(remote, agent), "alpha": HostConnection(remote, agent)}
+    )
+    with neighbours.around("command", "measured", True) as observed:
+        observed([])
+    neighbours.keep(tmp_path)
+    (command,) = json.loads((tmp_path / "interference.json").read_text())["commands"]
+    assert list(command["hosts"]) == ["measured"]
 
 
 def _processes() -> Iterator[tuple[int, list[str]]]:

@@ -13,6 +13,7 @@ from typing import Any
 
 from benchstudy.hosts.agent import HostAgent
 from benchstudy.hosts.errors import HostRefused
+from benchstudy.hosts.remote import CommandTimeout
 from benchstudy.measuring.state import HostConnection
 from benchstudy.model import interference
 from benchstudy.model.files import as_json, write_atomically
@@ -69,7 +70,7 @@ class Neighbours:
     def _read(self, hosts: Mapping[str, HostConnection]) -> dict[str, Any]:
         found = {}
         for name, connection in hosts.items():
-            with suppress(HostRefused):  # no reading is worth a trial
+            with suppress(HostRefused, CommandTimeout):  # no reading is worth a trial
                 found[name] = connection.agent.read_host(self._session)
         return found
 
