@@ -392,6 +392,18 @@ def test_a_log_that_stops_does_not_look_fast():
     assert growth([(50.0, 7)], 0, 30, 1.0) is None
 
 
+def test_a_log_that_stands_still_as_the_window_begins_does_not_look_fast():
+    until_9, from_50 = [(float(n), 100 * n) for n in range(10)], range(50, 71)
+    behind = growth([*until_9, *((float(n), 900 + 100 * (n - 50)) for n in from_50)], 10, 70, 1.0)
+    assert (behind.qps, behind.duration_s) == (2000 / 60, 60.0) and behind.slope < 40
+    # It integrates at once what waited: of these leaves, those of the warm-up are no growth of the window.
+    caught_up = growth([*until_9[:3], *((float(n), 100 * n) for n in from_50)], 10, 70, 1.0)
+    assert (caught_up.qps, caught_up.grew[0], caught_up.took_s[0]) == (100.0, 4000, 40.0)
+    # Two steps late is no stall, and without a checkpoint before the window nothing is known of its start.
+    assert growth([(9.0, 900), (12.0, 1200), (13.0, 1300)], 10, 14, 1.0).duration_s == 1.0
+    assert growth([(50.0, 0), (51.0, 100)], 10, 52, 1.0).qps == 100.0
+
+
 def test_growth_is_of_the_checkpoints_inside_and_its_slope_the_least_squares_of_all():
     seen = [(0.0, 0), (1.0, 900), (2.5, 3000), (3.1, 3300), (5.0, 6000), (7.0, 9000)]
     found = growth(seen, 1.0, 5.0, 2.0)

@@ -32,12 +32,17 @@ class Growth:
 def growth(seen: Sequence[Seen], begin: float, end: float, publish_interval_s: float) -> Growth | None:
     """Return the growth between the first and the last checkpoint inside the window; None for fewer than two.
 
-    `seen`: in ascending order. If a log stops publishing for more than a few steps, its size stays until the end of the
-    window. Times in s.
+    `seen`: in ascending order. If a log publishes nothing for more than a few steps at an edge of the window, that time
+    counts: at the end the size stays, and at the start it is that part of the interrupted step's growth which falls
+    into the window. Times in s.
     """
     rows = [row for row in seen if begin <= row[0] <= end]
+    before = [row for row in seen if row[0] < begin][-1:]
     if not rows:  # the log stopped before the window, and keeps its size
-        rows = [(begin, size) for moment, size in seen if moment < begin][-1:]
+        rows = [(begin, size) for _, size in before]
+    elif before and rows[0][0] - begin > _STALLED * publish_interval_s:
+        (last, size), (next_, grown) = before[0], rows[0]
+        rows = [(begin, round(size + (grown - size) * (begin - last) / (next_ - last))), *rows]
     if rows and end - rows[-1][0] > _STALLED * publish_interval_s:
         rows = [*rows, (end, rows[-1][1])]
     if len(rows) < 2 or rows[-1][0] <= rows[0][0]:

@@ -32,7 +32,8 @@ METRICS = declare(
         "1/s",
         "QPS",
         "higher",
-        "growth of the tree between the first and the last checkpoint inside the window: whole publish steps",
+        "growth of the tree between the first and the last checkpoint inside the window: whole publish steps, and the "
+        "time at either edge in which the log published nothing for several steps",
         primary=True,
     ),
     Metric(
