@@ -90,6 +90,7 @@ def test_samples_without_spread_or_too_few_have_no_interval():
     assert within_trial.rate_interval([512] * 9, [1.0] * 9) is None
     assert within_trial.rate_interval([512, *[500] * 11], [0.0, *[1.0] * 11]) is None
     assert within_trial.rate_interval([512] * 30, [1.0] * 30) is None
+    assert within_trial.rate_interval([0] * 30, [1.0] * 30) is None  # nothing grew, at any step
 
 
 def test_hours_of_samples_have_the_interval_of_their_stretches():

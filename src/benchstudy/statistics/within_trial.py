@@ -52,7 +52,7 @@ def rate_interval(grew: Sequence[float], took_s: Sequence[float]) -> tuple[float
     rate = float(amounts.sum() / times.sum())
     # By how much a step exceeds its share: the linearised ratio, whose memory decides the block length.
     excess = amounts - rate * times
-    if np.ptp(excess) < 1e-9 * np.abs(amounts).max():
+    if np.ptp(excess) <= 1e-9 * np.abs(amounts).max():
         return None
     length = block_length(excess)
     index = _indices(len(amounts), length, 0)
