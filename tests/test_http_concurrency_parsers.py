@@ -91,6 +91,14 @@ def test_every_field_of_a_transcript():
     assert (result.percentiles[50], result.percentiles[99], result.percentiles[100]) == (0.281, 0.365, 1.318)
 
 
+@pytest.mark.parametrize(
+    "note", ["Failed requests: 12 in another attempt", "Concurrency Level: 50", "Complete requests: none at first"]
+)
+def test_notes_around_a_report_are_none_of_its_figures(note: str):
+    report = text("filestash-list-c1000.txt")
+    assert parse_ab(f"{note}\n{report}") == parse_ab(f"{report}\n{note}\n") == parse_ab(report)
+
+
 def test_what_is_wrong_with_each_transcript():
     assert {name: names(transcript(name).problems()) for name in TRANSCRIPTS} == {
         "static-c10": ["keep-alive"],

@@ -105,6 +105,9 @@ class _Report:
             elif line.startswith("Percentage of the requests"):
                 self._read_percentiles(lines)
             elif match := _FIELD.match(line):
+                # Notes may begin like a line of ab. Of those after the report, the first value of a name decides.
+                if match["name"] == "Server Software" and "Document Path" not in self._fields:
+                    self._fields.clear()
                 self._fields.setdefault(match["name"], []).append(match["value"])
 
     def result(self) -> AbResult:
