@@ -555,6 +555,8 @@ def test_what_was_never_asked_for_is_no_row_of_locust():
     assert len(locust_rows("\n".join([head, none, *rows]))) == len(rows) - 1, "their sum is no row either"
     with pytest.raises(ParseError, match="truncated: its last line lacks columns"):
         locust_rows("\n".join([head, *rows[:2], rows[2][:40]]))
+    with pytest.raises(ParseError, match="Locust's table is damaged"):
+        locust_rows("\n".join([head, rows[0].replace(",13,0,", ",1x,0,")]))
 
 
 @pytest.mark.parametrize(

@@ -84,6 +84,13 @@ def test_since_release_3_a_window_leaves_out_a_sample_at_its_beginning(tmp_path,
     assert {row["t_s"]: row["value"] for row in series["panels"]}[60.0] == pytest.approx(rate)
 
 
+def test_the_points_of_a_panel_may_lie_between_seconds(tmp_path):
+    """A panel's points are at least as far apart as scrapes, which may be hours."""
+    hours = every(7200.5, 0, range(0, 1100, 50))
+    _, series = figures(write_trial(tmp_path, {REQUESTS: [(A, hours)]}, (0, 20 * 7200.5)))
+    assert [row["t_s"] for row in series["panels"]][-3:] == [18 * 7200.5, 19 * 7200.5, 20 * 7200.5]
+
+
 def test_rates_of_instances_are_added_and_processor_time_is_their_mean(tmp_path):
     cpu = "mattermost_process_cpu_seconds_total"
     fast, slow = every(10, 1005, range(1000, 1120, 20)), every(10, 1002, range(1000, 1060, 10))

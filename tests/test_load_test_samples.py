@@ -277,6 +277,9 @@ def ups(*times: float, down: Sequence[float] = ()) -> Samples:
         (ups(*range(1000, 1081, 10)), [(80, "no sample for 20.0 s")]),
         (ups(*range(1000, 1081, 10), down=(1090, 1100)), [(80, "no sample for 20.0 s, 2 scrapes failed")]),
         (ups(1000, 1010, down=range(1020, 1101, 10)), [(10, "no sample for 90.0 s, 9 scrapes failed")]),
+        # Exactly 1.8 intervals are no gap.
+        (ups(*range(1018, 1079, 10), 1082), []),
+        (ups(*range(1018, 1079, 10), 1081.9), [(81.9, "no sample for 18.1 s")]),
         # In the margin before the window.
         (ups(950, 960, *range(990, 1101, 10)), []),
         (ups(950, 960, *range(1000, 1101, 10)), []),
@@ -290,6 +293,11 @@ def test_a_gap_is_more_than_1_8_intervals_without_an_answer(tmp_path, samples, e
         events = [(row["t_s"], row["what"], row["detail"]) for row in series["events"]]
         assert events == [(at, "down" if "failed" in said else "gap", f"a: {said}") for at, said in expected], borders
         assert values["gaps"] == len(expected)
+
+
+def test_gaps_do_not_depend_on_the_clocks_begin(tmp_path):
+    metrics = {GOROUTINES: [(B, every(10, 0, [5] * 11))], UP: [(A, ups(0, 10))]}
+    assert told(write_trial(tmp_path, metrics, (0, 100)), "gap") == [(10, "a: no sample for 90.0 s")]
 
 
 def test_instances_that_are_scraped_together_have_their_own_gaps(tmp_path):

@@ -399,6 +399,9 @@ def test_a_log_that_stands_still_as_the_window_begins_does_not_look_fast():
     # It integrates at once what waited: of these leaves, those of the warm-up are no growth of the window.
     caught_up = growth([*until_9[:3], *((float(n), 100 * n) for n in from_50)], 10, 70, 1.0)
     assert (caught_up.qps, caught_up.grew[0], caught_up.took_s[0]) == (100.0, 4000, 40.0)
+    assert growth([(1000.0 + at, size) for at, size in until_9], 1005, 1070, 1.0).duration_s == 65.0
+    late = [(1009.0, 900), *((float(n), 10 * n) for n in range(1050, 1071))]
+    assert growth(late, 1010, 1070, 1.0).duration_s == 60.0
     # Two steps late is no stall, and without a checkpoint before the window nothing is known of its start.
     assert growth([(9.0, 900), (12.0, 1200), (13.0, 1300)], 10, 14, 1.0).duration_s == 1.0
     assert growth([(50.0, 0), (51.0, 100)], 10, 52, 1.0).qps == 100.0

@@ -57,27 +57,25 @@ class Stream:
         self._kept: dict[int, tuple[_Kept, int]] = {}  # by series: samples that windows still reach, and its row there
 
     def add(self, page: Page) -> None:
-        together: dict[tuple[int, bytes], list[tuple[int, int, np.ndarray, np.ndarray]]] = {}
-        nothing = np.empty(0, np.int64)
-        kept_by_id: dict[int, _Kept] = {0: _Kept(nothing, nothing, _NEVER)}
+        together: dict[tuple[int, bytes], tuple[_Kept, list[tuple[int, int, np.ndarray, np.ndarray]]]] = {}
+        nothing = _Kept(np.empty(0, np.int64), np.empty(0), _NEVER)
         for series in page.series:
             row = self._rows.get(series.key)
             if row is None:
                 row = self._rows[series.key] = len(self._rows)
                 for sink in self._sinks:
                     sink.meet(series.labels)
-            kept, place = self._kept.get(row, (kept_by_id[0], 0))
+            kept, place = self._kept.get(row, (nothing, 0))
             times, values = series.times_ms, series.values
             if len(kept.times_ms):
                 # Prometheus 2 returns a sample on the border of two pages in both.
                 seen = int(np.searchsorted(times, kept.times_ms[-1], "right"))
                 times, values = times[seen:], values[seen:]
             if len(times):
-                number = id(kept) if row in self._kept else 0
-                kept_by_id[number] = kept
-                together.setdefault((number, times.tobytes()), []).append((row, place, times, values))
-        for (number, _), members in together.items():
-            self._bring(kept_by_id[number], members, page.end_ms)
+                _, members = together.setdefault((id(kept), times.tobytes()), (kept, []))
+                members.append((row, place, times, values))
+        for kept, members in together.values():
+            self._bring(kept, members, page.end_ms)
 
     def finish(self) -> None:
         """Complete the last windows after the last page, and the windows of series that ended early."""

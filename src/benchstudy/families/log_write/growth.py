@@ -45,7 +45,7 @@ def growth(seen: Sequence[Seen], begin: float, end: float, publish_interval_s: f
         rows = [(begin, round(size + (grown - size) * (begin - last) / (next_ - last))), *rows]
     if rows and end - rows[-1][0] > _STALLED * publish_interval_s:
         rows = [*rows, (end, rows[-1][1])]
-    if len(rows) < 2 or rows[-1][0] <= rows[0][0]:
+    if not rows or rows[-1][0] == rows[0][0]:
         return None
     (first, small), (last, large) = rows[0], rows[-1]
     qps = (large - small) / (last - first)
