@@ -101,8 +101,9 @@ class LogTables(Tables):
         return trial
 
     def hammered(
-        self, levels: Mapping[str, str], block: int, offered: float, capacity: float, *, apart: float = 0.004
-    ) -> str:
+        self, levels: Mapping[str, str], block: int, offered: float, capacity: float, *, apart: float = 0.004,
+        pushback: float = 0.0,
+    ) -> str:  # fmt: skip
         """The hammer, which offers at most what its writers carry. `apart`: its Δ's difference from the checkpoints."""
         qps = self.noisy(min(offered, capacity), 0.004)
         writers = round(offered * 2)
@@ -114,7 +115,7 @@ class LogTables(Tables):
             "qps_of_hammer_window": (qps * 1.001, "1/s"),
             "offered": (offered, "1/s"),
             "achieved_share": (qps / offered, "1"),
-            "pushback": (0.0, "1"),
+            "pushback": (pushback, "1"),
             "errors": (0.0, "1"),
             "tree_size": (round(qps * 35), "1"),
             "proofs_asked": (100.0, "1"),

@@ -100,6 +100,16 @@ def test_the_pages_table_has_offered_and_achieved_side_by_side_with_and_without_
     assert said(row(table, "MariaDB")["QPS, dedup"]) == "–", "there is no such log"
 
 
+def test_what_the_hammer_counts_is_no_share_because_it_does_not_count_accepted_leaves(tmp_path):
+    tables = LogTables(tmp_path, "embedded")
+    for block in range(1, 7):
+        tables.hammered(levels_of("posix", "yes", "hammer", "1000-per-s"), block, 1000, 1500, pushback=200.0)
+    load = load_of(tables.write())
+    (sweep,) = load.sweeps
+    assert load.marks(sweep, sweep.points[0]) == ("pushback: 1,200",)
+    assert load.highest_met(sweep) == sweep.points[0], "its tree grew by all of the offered rate"
+
+
 def test_a_lost_leaf_marks_its_rate_and_a_rate_that_always_failed_says_why(load):
     tables = {table.caption: table for table in Drawn(load).rates()}
     mariadb = tables["Offered and achieved: MariaDB (MySQL kind) · 1-core-1GB (open loop)"]

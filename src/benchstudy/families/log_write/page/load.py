@@ -29,6 +29,7 @@ BACKLOG = 1.02  # of the offered rate: publish steps do not explain more, so it 
 AGREEMENT = 0.03  # largest accepted difference between the hammer's Δ and the checkpoints of the same run
 _FACTORS = ("target", "backend", "antispam", "limits", "front_ends", "duplicates", "generator", CLIENTS)
 CLIENT_LIMITED = "client-limited"
+_LOST = {"pushback": "pushback", "dropped": "not sent", "errors": "errors"}  # what leaves may be instead of accepted
 
 
 @dataclass(frozen=True)
@@ -180,12 +181,6 @@ class LogWrite(SweepResults):
         )
         return bool(qps and queue and writers and qps * queue > BUSY_WRITERS * writers)
 
-    def pushback_share(self, sweep: Sweep, point: Point) -> float:
-        """Share of the leaves that were answered or failed, over all trials."""
-        pushback, accepted, errors = (self.total(m, sweep, point) for m in ("pushback", "accepted", "errors"))
-        answered = pushback + accepted + errors
-        return pushback / answered if answered else 0.0
-
     def lost_trials(self, sweep: Sweep, point: Point) -> int:
         """How many trials failed because the log lost an accepted leaf."""
         estimate = self.estimate("qps", sweep, point)
@@ -200,18 +195,21 @@ class LogWrite(SweepResults):
     def met(self, sweep: Sweep, point: Point) -> bool:
         """Whether the log achieved the offered rate: leaves were integrated, not pushed back, and all sent."""
         share = self.median("achieved_share", sweep, point)
-        refused = self.pushback_share(sweep, point) + self.not_begun_share(sweep, point)
+        refused = sum(self._share(part, sweep, point) or 0.0 for part in ("pushback", "dropped"))
         return share is not None and ACHIEVED <= share <= BACKLOG and refused <= 1 - ACHIEVED
 
-    def not_begun_share(self, sweep: Sweep, point: Point) -> float:
-        """Share of the due leaves that were not sent because of the in-flight limit, over all trials."""
-        dropped, *begun = (self.total(m, sweep, point) for m in ("dropped", "accepted", "pushback", "errors"))
-        return dropped / (dropped + sum(begun)) if dropped else 0.0
+    def _share(self, part: str, sweep: Sweep, point: Point) -> float | None:
+        """Share of the sent leaves, over all trials, that were pushed back, failed or, of the due ones, were not sent.
 
-    def error_share(self, sweep: Sweep, point: Point) -> float:
-        """Share of the sent leaves that failed, over all trials, without pushback."""
-        errors, *others = (self.total(m, sweep, point) for m in ("errors", "accepted", "pushback"))
-        return errors / (errors + sum(others)) if errors else 0.0
+        None if leaves were, but nobody counted the accepted ones: the hammer does not.
+        """
+        count = self.total(part, sweep, point)
+        if not count:
+            return 0.0
+        parts = dict.fromkeys((part, "accepted", "pushback", "errors"))
+        known = self.estimate("accepted", sweep, point)
+        counted = known is not None and bool(known.values)
+        return count / sum(self.total(one, sweep, point) for one in parts) if counted else None
 
     def unfit(self, target: str, case: str) -> str:
         """Why the figures of a case do not describe its log, so that logs are not compared by them; "" if they do."""
@@ -240,12 +238,12 @@ class LogWrite(SweepResults):
             found.append("writers-bound")
         if self.others_busy(sweep, point):
             found.append("host busy")
-        shares = {
-            "pushback": self.pushback_share(sweep, point),
-            "not sent": self.not_begun_share(sweep, point),
-            "errors": self.error_share(sweep, point),
-        }
-        found += [f"{name} {_percent(share)}" for name, share in shares.items() if share]
+        for part, name in _LOST.items():
+            share = self._share(part, sweep, point)
+            if share is None:
+                found.append(f"{name}: {human.number(self.total(part, sweep, point))}")
+            elif share:
+                found.append(f"{name} {_percent(share)}")
         if (self.median("achieved_share", sweep, point) or 0.0) > BACKLOG:
             found.append("backlog")
         if self.emulated(sweep):
