@@ -32,6 +32,23 @@ def test_runs_of_milliseconds_are_no_ceiling(tmp_path):
     assert marks(tmp_path / "milliseconds", 500) == ((NO_CEILING,), (TOO_SHORT,))
 
 
+def test_errors_that_an_output_does_not_count_are_no_zeros(tmp_path):
+    """Locust does not say which requests failed how, and old summaries of k6 do not say how many failed."""
+    tables = HttpTables(tmp_path)
+    told = {"throughput": (97.0, "1/s"), "requests": (1000.0, "1"), "duration": (10.0, "s")}
+    for block in range(1, 4):
+        tables.closed(FILES, block, 6000.0)
+        for tool, known in (("locust", told | {"errors": (30.0, "1")}), ("k6", told)):
+            levels = levels_of("imported", "unknown", tool, tool, concurrency="7")
+            tables.add(levels, block, known, numbers={"concurrency_n": 7}, imported=True, tool=tool)
+    drawn = Drawn(HttpLoad(Results(tables.write(), study="embedded", family="http_concurrency"))).errors()
+    assert [[cell.lines[0] for cell in row] for row in drawn.rows] == [
+        ["imported · unknown · locust · locust · 7", "3,000", "90 (3 %)", *"––––", "0 of 3"],
+        ["imported · unknown · k6 · k6 · 7", "3,000", "not counted", *"––––", "0 of 3"],
+        ["every other case (1)", "15,000", "0 (0 %)", *"0000", "none"],
+    ]
+
+
 def test_an_answer_of_two_modes_says_so(tmp_path):
     tables = HttpTables(tmp_path)
     for block, throughput in enumerate((240.0, 239.0, 2900.0, 241.0, 3000.0, 240.0), 1):

@@ -47,6 +47,13 @@ class SweepResults:
         estimate = self.estimate(metric, sweep, point)
         return sum(estimate.values) if estimate is not None else 0.0
 
+    def counted(self, metric: str, sweep: Sweep, point: Point) -> float | None:
+        """The sum over all successful trials; None if one of them did not count this, which is no zero."""
+        estimate = self.estimate(metric, sweep, point)
+        if estimate is None or len(estimate.values) < estimate.results - estimate.failed:
+            return None
+        return sum(estimate.values)
+
     def href(self, sweep: Sweep, point: Point) -> str:
         """The link to the point's trials."""
         return cells.href(self.results, sweep.target, point.case)

@@ -224,11 +224,11 @@ class HttpTables:
         body, sound, sound_requests = [], 0, 0.0
         for sweep in self.load.all_sweeps:
             for point in sweep.points:
-                errors, requests = (self.load.total(metric, sweep, point) for metric in ("errors", "requests"))
+                errors, requests = self.load.counted("errors", sweep, point), self.load.total("requests", sweep, point)
                 estimate = self.load.estimate("throughput", sweep, point)
                 if estimate is None:
                     continue
-                if errors or estimate.failed:
+                if errors != 0 or estimate.failed:
                     body.append(self._errors_row(sweep, point, errors, requests, estimate))
                 else:
                     sound, sound_requests = sound + 1, sound_requests + requests
@@ -241,7 +241,7 @@ class HttpTables:
         return Table("errors", "Errors, with Wilson's 95 % interval", columns, tuple(body))
 
     def _errors_row(
-        self, sweep: Sweep, point: Point, errors: float, requests: float, estimate: Estimate
+        self, sweep: Sweep, point: Point, errors: float | None, requests: float, estimate: Estimate
     ) -> tuple[Cell, ...]:
         href = self.load.href(sweep, point)
         lines = [f"{estimate.failed} of {estimate.results}"]
@@ -253,7 +253,7 @@ class HttpTables:
             Cell.text(head, href),
             Cell.text(f"{requests:,.0f}"),
             _share(errors, requests),
-            *(Cell.text(f"{self.load.total(kind, sweep, point):,.0f}") for kind in _KINDS),
+            *(_whole(self.load.counted(kind, sweep, point)) for kind in _KINDS),
             Cell((*lines, *cells.failures(estimate)), href, "failed" if estimate.failed else "text"),
         )
 
@@ -300,7 +300,13 @@ class HttpTables:
         return [f"No fit, {reason}: {'; '.join(names)}." for reason, names in sweeps.items()]
 
 
-def _share(errors: float, requests: float) -> Cell:
+def _whole(count: float | None) -> Cell:
+    return MISSING if count is None else Cell.text(f"{count:,.0f}")
+
+
+def _share(errors: float | None, requests: float) -> Cell:
+    if errors is None:
+        return Cell(("not counted",), kind="missing", title="the imported output does not tell")
     if not requests:
         return MISSING
     wrong = share(round(errors), round(requests))

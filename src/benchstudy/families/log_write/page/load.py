@@ -206,10 +206,10 @@ class LogWrite(SweepResults):
         count = self.total(part, sweep, point)
         if not count:
             return 0.0
+        if self.counted("accepted", sweep, point) is None:
+            return None
         parts = dict.fromkeys((part, "accepted", "pushback", "errors"))
-        known = self.estimate("accepted", sweep, point)
-        counted = known is not None and bool(known.values)
-        return count / sum(self.total(one, sweep, point) for one in parts) if counted else None
+        return count / sum(self.total(one, sweep, point) for one in parts)
 
     def unfit(self, target: str, case: str) -> str:
         """Why the figures of a case do not describe its log, so that logs are not compared by them; "" if they do."""
