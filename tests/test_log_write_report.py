@@ -110,6 +110,14 @@ def test_what_the_hammer_counts_is_no_share_because_it_does_not_count_accepted_l
     assert load.highest_met(sweep) == sweep.points[0], "its tree grew by all of the offered rate"
 
 
+def test_the_gap_of_two_brackets_is_their_median_and_not_the_wider_one(tmp_path):
+    tables = LogTables(tmp_path, "embedded")
+    for block, fails_at in ((1, 1050.0), (2, 1400.0)):
+        tables.opened(levels_of("posix", "no", "open", "search"), block, 1000.0, 1000.0, search=(1000.0, fails_at))
+    (capacity,) = LogCapacity(load_of(tables.write())).table().rows
+    assert capacity[3].lines == ("22.5 %",)
+
+
 def test_a_lost_leaf_marks_its_rate_and_a_rate_that_always_failed_says_why(load):
     tables = {table.caption: table for table in Drawn(load).rates()}
     mariadb = tables["Offered and achieved: MariaDB (MySQL kind) · 1-core-1GB (open loop)"]

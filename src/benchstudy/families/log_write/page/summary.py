@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from statistics import median
 from typing import Any
 
 import polars as pl
@@ -263,12 +264,12 @@ def inversion(load: LogWrite, sweep: Sweep, point: Point) -> Inversion | None:
 
 def bracket_width(load: LogWrite, sweep: Sweep, point: Point) -> float | None:
     """Return (lowest fail − highest pass) / highest pass, the median over trials that have both; None without any."""
-    widths = sorted(
+    widths = [
         (values["capacity_fail"] - values["capacity_pass"]) / values["capacity_pass"]
         for values in load.trials(sweep, point).values()
         if values.get("capacity_pass") and values.get("capacity_fail")
-    )
-    return widths[len(widths) // 2] if widths else None
+    ]
+    return median(widths) if widths else None
 
 
 def worst_disagreement(load: LogWrite, sweep: Sweep, point: Point) -> float | None:
