@@ -421,6 +421,16 @@ def test_an_outlier_is_flagged_and_kept_with_what_happened_on_its_host(bare_proj
     assert list(page._scrutiny.flagged) == [trials[2]]
 
 
+def test_nothing_was_noticed_on_the_unknown_host_of_an_imported_outlier(bare_project):
+    results, (trial, *_) = results_with(bare_project, [5.0, 1.02, 1.0, 0.99, 1.01, 1.0, 1.03], imported=True)
+    found = scrutiny.scrutinise(results, [])
+    assert found.flagged[trial].endswith("(imported: nothing is known about its host)")
+    said = (
+        "1 outlier among 7 trials; all are kept, and marked in the list of trials. For 0 of them, something was noticed"
+    )
+    assert found.explained == 0 and scrutiny.points(found)[0].startswith(said)
+
+
 @pytest.mark.parametrize("values", [[1.0, 1.0, 1.0, 1.0, 1.03, 1.0], [1.0, 1.0, 9.0, 1.0, 1.0], [0.0, 1.0] * 4])
 def test_no_outlier_within_a_few_hundredths_nor_among_few_trials_nor_beside_zeros(bare_project, values):
     results, _ = results_with(bare_project, values)

@@ -19,7 +19,10 @@ _SD_OF_MAD = 1.4826
 
 @dataclass(frozen=True)
 class Outlier:
-    """A trial's `value` of a metric, `times` the median of its case. `events` are those on its host meanwhile."""
+    """A trial's `value` of a metric, `times` the median of its case. `events` are those on its host meanwhile.
+
+    Nothing is known of the host of an `imported` trial.
+    """
 
     trial: str
     target: str
@@ -28,11 +31,13 @@ class Outlier:
     value: str
     times: float
     events: tuple[str, ...]
+    imported: bool = False
 
     @property
     def text(self) -> str:
         """The outlier in words, to follow the name of the trial or case."""
-        cause = "; ".join(self.events) or "nothing was noticed on its host"
+        nothing = "imported: nothing is known about its host" if self.imported else "nothing was noticed on its host"
+        cause = "; ".join(self.events) or nothing
         times = f"{human.number(self.times)} times the median of its case"
         return f"{self.metric.replace('_', ' ')} {self.value} is {times} ({cause})"
 
@@ -59,14 +64,13 @@ def find(results: Results, busy: Sequence[str], indexes: Sequence[Mapping[str, A
             for (trial, value, unit), distance in zip(trials, distances(values), strict=True):
                 if abs(distance) > FAR:
                     events = ["its host was busy before it"] if trial in noticed else []
-                    if (target, case) in results.imported:
-                        events = ["imported: nothing is known about its host"]
-                    else:
+                    imported = (target, case) in results.imported
+                    if not imported:
                         events += [disturbed.told(results.disturbed[trial])] if trial in results.disturbed else []
                         events += _events(of_target.get(target, ()), *moments[trial])
                     times = value / median(values)
                     shown = human.quantity(value, unit)
-                    found.append(Outlier(trial, target, case, metric, shown, times, tuple(events)))
+                    found.append(Outlier(trial, target, case, metric, shown, times, tuple(events), imported))
     return found
 
 
