@@ -440,6 +440,24 @@ def test_what_limited_users_is_read_before_they_were_removed(tmp_path):
     assert said(cell) == "not found | the number of users swung between 12 and 36" and cell.kind == "failed"
 
 
+def loads(root: Path, *users: tuple[float | None, float | None]) -> LoadTest:
+    """What unbounded loads of base and new supported, by block; None: the load of 40 users did not settle."""
+    tables = LoadTables(root)
+    for block, of_versions in enumerate(users, start=1):
+        for version, supported in zip((BASE, NEW), of_versions, strict=True):
+            unsettled = {} if supported else {"extra": {"supported_users": (None, "1")}}
+            tables.run(levels_of(version, load="unbounded"), block, users=supported or 40.0, **unsettled)
+    return load_of(tables.write())
+
+
+def test_an_interval_from_within_a_trial_is_of_the_trial_whose_figure_is_beside_it(tmp_path):
+    several = row(LoadSummary(loads(tmp_path / "two", (10_000.0, 5000.0), (2000.0, 3000.0))).users.table(), "unbounded")
+    assert said(several["Delta"]) == "6,000 → 4,000 | n too small for an interval"
+    found = row(LoadSummary(loads(tmp_path / "one", (None, 5000.0), (2000.0, 3000.0))).users.table(), "unbounded")
+    assert said(found[BASE]) == "2,000 | 95 %: 1,990–2,000 | within one trial"
+    assert said(found["Delta"]) == "2,000 → 4,000 | n too small for an interval"
+
+
 def test_one_trial_an_arm_has_an_interval_from_within_and_says_so(once):
     found = row(LoadSummary(once).users.table(), "PostgreSQL 15, unbounded")
     assert said(found["Delta"]).startswith("13,200 → 12,800 | 95 %: ")

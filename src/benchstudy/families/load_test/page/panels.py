@@ -271,12 +271,13 @@ class LoadPanels:
         n = self.load.n(contrast)
         few = "one trial per arm" if n == 1 else f"{human.plural(n, 'trial')} per arm"
         verdict = no_verdict(few)
-        samples = [[v for t in side[:1] for v in self.steady(metric, t)] for side in self.load.sides(contrast)]
+        samples = [self.steady(metric, side[0]) for side in self.load.sides(contrast) if len(side) == 1]
         medians = [self.load.median(metric, contrast.target, case) for case in contrast.cases.values()]
         if not medians[0] or medians[1] is None:
             return MISSING, verdict
-        ends = within_trial.ratio_interval(*samples) if n == 1 else None
-        said = "too few samples for an interval" if n == 1 else "n too small for an interval"
+        # The trial whose samples give the interval must be the only one whose mean is beside it.
+        ends = within_trial.ratio_interval(*samples) if len(samples) == 2 else None
+        said = "too few samples for an interval" if len(samples) == 2 else "n too small for an interval"
         if ends is not None:
             said = f"{percent_interval(*ends)}, {within_trial.WITHIN}"
         return Cell((few, said), href, "text"), verdict  # a relative change from so few trials would look like a result

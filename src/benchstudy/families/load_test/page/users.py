@@ -16,7 +16,7 @@ from benchstudy.families.load_test.page.cells import (
     signed_percent,
     verdict_cell,
 )
-from benchstudy.families.load_test.page.load import FEWEST, PAGE_BAND, Contrast, LoadTest, Trial
+from benchstudy.families.load_test.page.load import PAGE_BAND, Contrast, LoadTest, Trial
 from benchstudy.families.load_test.page.panels import Drawn, LoadPanels
 from benchstudy.families.load_test.users.on_host import feedback
 from benchstudy.report import human
@@ -166,15 +166,15 @@ class LoadUsers:
             return Cell(("not found", *why), href, "failed") if why else cell
         lines = list(cell.lines)
         if estimate.summary.n == 1:
-            lines[1:2] = self._one(self.load.trials(contrast.target, case))
+            ends = within_trial.mean_interval(self._only(contrast, case))
+            lines[1:2] = [f"95 %: {human.value_range(ends, '1')}", within_trial.WITHIN] if ends else ["one trial"]
         return Cell(tuple(lines), cell.href, cell.kind, cell.title, self._marks(contrast, case))
 
-    def _one(self, trials: list[Trial]) -> list[str]:
-        for trial in trials:
-            ends = within_trial.mean_interval(self._steady_users(trial))
-            if ends is not None:
-                return [f"95 %: {human.value_range(ends, '1')}", within_trial.WITHIN]
-        return ["one trial"]
+    def _only(self, contrast: Contrast, case: str) -> list[float]:
+        """Active users over time in the only trial that found a number; [] if several did, or none."""
+        found = self.load.by_trial(self.load.trials(contrast.target, case), METRIC)
+        trials = [t for t in self.load.trials(contrast.target, case) if t.uuid in found]
+        return self._steady_users(trials[0]) if len(trials) == 1 else []
 
     def _marks(self, contrast: Contrast, case: str) -> tuple[str, ...]:
         """A mark for loads that reached their maximum of users without an alert: that is not the system's limit."""
@@ -190,8 +190,7 @@ class LoadUsers:
         if made.low is not None and made.high is not None:
             return Cell((signed_percent(ratio, made.low, made.high), *interval_lines(made)), href)
         # With so few trials the spread of one version is not known, so a relative change would mislead.
-        sides = [[v for t in side[:1] for v in self._steady_users(t)] for side in self.load.sides(contrast)]
-        ends = within_trial.ratio_interval(*sides) if self.load.n(contrast) < FEWEST else None
+        ends = within_trial.ratio_interval(*(self._only(contrast, case) for case in contrast.cases.values()))
         said: tuple[str, ...] = ("n too small for an interval",)
         if ends is not None:
             said = (percent_interval(*ends), within_trial.WITHIN)
