@@ -7,7 +7,19 @@ from types import SimpleNamespace
 
 import polars as pl
 import pytest
-from load_fixture import AGAIN, BASE, DECLARED, DRIVER, ENTERED, NEW, LoadTables, levels_of, write_load
+from load_fixture import (
+    AGAIN,
+    BASE,
+    DECLARED,
+    DRIVER,
+    ENTERED,
+    NEW,
+    LoadTables,
+    api_calls,
+    levels_of,
+    store_calls,
+    write_load,
+)  # fmt: skip
 
 from benchstudy import lints
 from benchstudy.families.load_test.family import FAMILY
@@ -90,6 +102,29 @@ PUBLISHED = Path(__file__).parents[1] / "data" / "published"
 
 
 # -- mix shift -----------------------------------------------------------------------------------------
+
+
+def test_an_answer_has_the_estimate_of_its_interval_which_one_slow_trial_does_not_move(tmp_path):
+    tables = LoadTables(tmp_path, noise=0.0005)
+    for block in range(1, 13):
+        for version in (BASE, NEW):
+            slow = 3.0 if (version, block) == (NEW, 3) else 1.0
+            api = {name: (n, total * slow, buckets) for name, (n, total, buckets) in api_calls(new=False).items()}
+            tables.run(levels_of(version), block, calls={"api": api, "store": store_calls(new=False)}, same=True)
+    load = load_of(tables.write())
+    answers = {answer["what"]: answer["lines"] for answer in LoadSummary(load).answers()}
+    (line,) = answers["API times, new against base, like for like"]
+    low, high = map(
+        _share, re.match(r"95 %: (\S+) % to (\S+) %; no change of 5 % or more; ", line["evidence"]).groups()
+    )
+    assert -0.5 < low <= _share(line["value"].removesuffix(" %")) <= high < 0.5
+    assert "over all calls +2.15 ms, raw +2.15 ms (+16.8 %)" in line["evidence"]
+    labels = row(LoadSummary(load).mix.table(), "API")["From the labels"].lines
+    assert labels[0] == "+2.15 ms" and labels[1] == f"trial by trial: {line['value']}" and labels[2] in line["evidence"]
+
+
+def _share(text: str) -> float:
+    return float(text.replace("−", "-"))
 
 
 def test_a_label_that_is_no_longer_called_is_no_regression_and_is_named_without_a_persons_help(load):

@@ -304,7 +304,7 @@ class LoadMix:
             Cell((human.quantity(shift.base_mean, "s"), _calls(shift.base_count)), base),
             Cell((human.quantity(shift.new_mean, "s"), _calls(shift.new_count)), new),
             Cell((signed(shift.change, "s"), signed_percent(shift.new_mean / shift.base_mean)), new),
-            Cell((signed(shift.within, "s"), *(interval_lines(reading.like) or ("n too small for an interval",))), new),
+            Cell((signed(shift.within, "s"), *(_by_trials(reading.like) or ("n too small for an interval",))), new),
             Cell((signed(shift.mix, "s"),), new),
             quantile_cell(shift.base_quantile(), base),
             quantile_cell(shift.new_quantile(), new),
@@ -374,6 +374,13 @@ class LoadMix:
         word = f"{part.state}, except for a few calls" if part.few else part.state
         adds = Cell((signed(part.influence, "s"),), hrefs[1])
         return (Cell.text(part.label), Cell.text(word), *rates, *means, adds)
+
+
+def _by_trials(made: Comparison) -> tuple[str, ...]:
+    """The estimate that the interval is of: one slow trial can move the mean over all calls out of it."""
+    if made.ratio is None or made.low is None or made.high is None:
+        return ()
+    return f"trial by trial: {signed_percent(made.ratio, made.low, made.high)}", *interval_lines(made)
 
 
 def _calls(count: float) -> str:

@@ -98,26 +98,22 @@ class LoadSummary:
         )
 
     def _mix_line(self, reading: Reading) -> dict[str, str]:
-        shift = reading.shift
-        has_interval = reading.like.low is not None and reading.like.high is not None
-        relative = f" ({signed_percent(shift.new_mean / shift.base_mean)})" if has_interval else ""
-        apart = f": {human.from_to(shift.base_mean, shift.new_mean, 's')}"
-        raw = f"raw {signed(shift.change, 's')}{relative or apart}"
+        shift, like = reading.shift, reading.like
         named = ", ".join(part.label for part in reading.named)
-        parts = [reading.verdict, raw, *([f"label: {named}"] if named else [])]
-        if reading.like.low is not None and reading.like.high is not None:
-            parts.append(percent_interval(reading.like.low, reading.like.high))
+        labels = [f"label: {named}"] if named else []
+        if like.ratio is not None and like.low is not None and like.high is not None:
+            value = signed_percent(like.ratio, like.low, like.high)
+            relative = signed_percent(shift.new_mean / shift.base_mean)
+            over_calls = f"over all calls {signed(shift.within, 's')}, raw {signed(shift.change, 's')} ({relative})"
+            parts = [percent_interval(like.low, like.high), reading.verdict, over_calls, *labels]
         else:
-            beyond = ", no verdict over trials" if reading.mix_driven else ""  # the others' verdict says so already
-            parts.append(f"{human.plural(self.load.n(reading.contrast), 'trial')} per arm{beyond}")
-        return {
-            "name": self.load.title(reading.contrast),
             # With few trials both values are shown: a change alone would look like a result.
-            "value": signed(shift.within, "s")
-            if has_interval
-            else human.from_to(shift.base_mean, shift.base_mean + shift.within, "s"),
-            "evidence": "; ".join(parts),
-        }
+            value = human.from_to(shift.base_mean, shift.base_mean + shift.within, "s")
+            apart = human.from_to(shift.base_mean, shift.new_mean, "s")
+            beyond = ", no verdict over trials" if reading.mix_driven else ""  # the others' verdict says so already
+            few = f"{human.plural(self.load.n(reading.contrast), 'trial')} per arm{beyond}"
+            parts = [reading.verdict, f"raw {signed(shift.change, 's')}: {apart}", *labels, few]
+        return {"name": self.load.title(reading.contrast), "value": value, "evidence": "; ".join(parts)}
 
     # -- comments ----------------------------------------------------------------------------------------------------
 
