@@ -11,9 +11,12 @@ from typing import Any
 
 import polars as pl
 import pytest
+from notebook_outputs import code_of
 from sshd_hosts import SshdHost
+from tidy_fixture import Tables
 
 from benchstudy.commands.importing import import_outputs
+from benchstudy.families.fio.page import small_files
 from benchstudy.families.fio.page.small_files import judge
 from benchstudy.hosts.agent import HostAgent
 from benchstudy.hosts.remote import Remote
@@ -22,15 +25,17 @@ from benchstudy.measuring.hostcheck import HostCheck
 from benchstudy.measuring.raw import StoredTrial, TrialStore
 from benchstudy.measuring.session import hold_session
 from benchstudy.measuring.state import HostConnection
-from benchstudy.model import registry
+from benchstudy.model import paths, registry
 from benchstudy.model.causes import Cause
 from benchstudy.model.errors import StudyError
 from benchstudy.model.family import ParseError
 from benchstudy.model.host import Host
 from benchstudy.model.study import SessionPlan, Study, parse_study
+from benchstudy.report.page import Page
 
 DATA = Path(__file__).parent / "data" / "fio"
-PUBLISHED = Path(__file__).parents[1] / "data" / "published" / "gitlab-filesystem.csv"
+PROJECT = Path(__file__).parents[1]
+PUBLISHED = PROJECT / "data" / "published" / "gitlab-filesystem.csv"
 FAMILY = registry.get("fio")
 ONLY_NO_FORK = {"page_jobs": [], "small_files": ["no-fork"]}
 ONLY_GITLAB = {"page_jobs": ["gitlab"], "small_files": []}
@@ -417,3 +422,20 @@ def test_the_pages_limit_and_the_stricter_one():
     assert loop["not_storage"] == pytest.approx(1 - 0.3 / 3.1)
     slow = found["slow", "shell-loop", "write"]
     assert (slow["n"], slow["failed"], slow["within_page_limit"], slow["not_storage"]) == (2, 1, 1, None)
+
+
+def test_the_page_judges_no_trial_that_was_measured_again(bare_project):
+    """A disturbed trial of a minute was set aside, and another one stands for it."""
+    tables, levels = Tables(bare_project, "embedded", "fio"), {"directory": "data", "test": "small-files"}
+    for job, again in (("shell-loop", {"set_aside": "3-again"}), ("no-fork", {"status": "failed", "set_aside": "4"})):
+        for block in range(1, 4):
+            times = {f"{op}_time": (0.1 * block, "s") for op in ("write", "read")}
+            tables.add(levels | {"job": job}, block, times, set_aside=None)
+        tables.add(levels | {"job": job}, 3, {"write_time": (60.0, "s"), "read_time": (60.0, "s")}, **again)
+    (code,) = (c.source for c in code_of(PROJECT / "notebooks" / "fio.ipynb") if "small_files.judge" in c.source)
+    page = Page("fio", study="embedded", tidy=tables.write(), output="reports/embedded/fio")
+    shown = {"page": page, "pl": pl, "paths": paths, "small_files": small_files, "source": PUBLISHED.name}
+    exec(code.partition("page.frame_table")[0], shown)
+    judged = shown["judged"].select("job", "op", "median_s", "page_says", "failed").rows()
+    jobs = [(job, op) for job in ("shell-loop", "no-fork") for op in ("write", "read")]
+    assert judged == [(*job, 0.2, "3 of 3 under 10.0 s", 0) for job in jobs]

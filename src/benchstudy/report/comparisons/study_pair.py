@@ -46,7 +46,7 @@ class Side:
 
     def given(self, target: str, case: str) -> set[str]:
         """The metrics of which a case has a value."""
-        seen = self.results.observations.filter((pl.col("target") == target) & (pl.col("case") == case))
+        seen = self.results.observed.filter((pl.col("target") == target) & (pl.col("case") == case))
         return set(seen.drop_nulls("value")["metric"])
 
 
@@ -167,14 +167,8 @@ class FamilyPair:
         """The values of a side. Only blocks of the same, known session have the same name, so only these are pairs."""
         found = side.conditions(estimate.target, estimate.case).select("trial", "session", "block")
         blocks = {trial: (session or side.study, block) for trial, session, block in found.iter_rows()}
-        points = side.results.observations.filter(
-            (pl.col("target") == estimate.target)
-            & (pl.col("case") == estimate.case)
-            & (pl.col("metric") == estimate.metric)
-            & pl.col("trial").is_in(list(blocks))
-        ).drop_nulls("value")
-        values = tuple(points["value"])
-        names = tuple(blocks[trial] for trial in points["trial"])
+        given = side.results.by_case(estimate.metric).get((estimate.target, estimate.case), ())
+        values, names = tuple(value for _, value, _ in given), tuple(blocks[trial] for trial, _, _ in given)
         return Arm(side.study, estimate.unit, values, names, estimate.failed)
 
     def _apart(self, target: str, case: str) -> tuple[Refusal, str] | None:

@@ -25,10 +25,7 @@ def read(results: "Results", ceilings: Iterable[Ceiling] = (), several: bool = F
     units: dict[str, str] = {}
     of_case: dict[tuple[str, str], dict[str, list[float]]] = {}
     of_trial: dict[tuple[str, str, str], dict[str, Figure]] = {}
-    observed = results.observations.filter(pl.col("value").is_not_null()).join(
-        results.counted.select("trial"), on="trial", how="semi"
-    )
-    columns = observed.select("target", "case", "trial", "metric", "value", "unit")
+    columns = results.observed.drop_nulls("value").select("target", "case", "trial", "metric", "value", "unit")
     for target, case, trial, metric, value, unit in columns.iter_rows():
         units[metric] = unit
         of_case.setdefault((target, case), {}).setdefault(metric, []).append(value)

@@ -98,8 +98,7 @@ class OverTargets(Results):
     @cached_property
     def _usable(self) -> pl.DataFrame:
         """Observations with a value, of trials that count."""
-        given = self.measured.observations.filter(pl.col("value").is_not_null())
-        return given.join(self.measured.counted.select("trial"), on="trial", how="semi")
+        return self.measured.observed.drop_nulls("value")
 
     def _medians(self) -> pl.DataFrame:
         of_target = self._usable.group_by(*_KEY, "metric", "unit", maintain_order=True).agg(pl.col("value").median())

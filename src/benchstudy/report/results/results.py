@@ -114,6 +114,11 @@ class Results:
         return self.trials.filter(_KEPT & pl.col("status").is_in(RESULT_STATUSES))
 
     @cached_property
+    def observed(self) -> pl.DataFrame:
+        """The observations of trials that count. A failed trial has one, without a value."""
+        return self.observations.join(self.counted.select("trial"), on="trial", how="semi", maintain_order="left")
+
+    @cached_property
     def disturbed(self) -> dict[str, Disturbance]:
         """The disturbed trials that count, each with what others took of a host beyond the study's limit."""
         rows = self.counted.filter(pl.col("disturbed")).select("trial", "disturbance").iter_rows()
@@ -240,9 +245,7 @@ class Results:
     def _values(self) -> dict[tuple[str, str, str], list[tuple[str, float, str]]]:
         """Map (target, case, metric) to the values of its trials: (trial, value, unit)."""
         grouped: dict[tuple[str, str, str], list[tuple[str, float, str]]] = {}
-        usable = self.observations.filter(pl.col("value").is_not_null()).join(
-            self.counted.select("trial"), on="trial", how="semi"
-        )
+        usable = self.observed.drop_nulls("value")
         for row in usable.select("target", "case", "metric", "trial", "value", "unit").iter_rows():
             grouped.setdefault(row[:3], []).append(row[3:])
         return grouped
@@ -290,12 +293,9 @@ class Results:
 
     def points(self, metric: str, where: Where | None = None) -> pl.DataFrame:
         """One row per trial that gave the metric: the case's columns, block, trial, value, unit."""
-        values = self.observations.filter((pl.col("metric") == metric) & pl.col("value").is_not_null())
-        chosen = self.select(where)
-        return (
-            chosen.join(values.select("target", "case", "block", "trial", "value", "unit"), on=["target", "case"])
-            .join(self.counted.select("trial"), on="trial", how="semi")
-        )  # fmt: skip
+        values = self.observed.filter(pl.col("metric") == metric).drop_nulls("value")
+        columns = values.select("target", "case", "block", "trial", "value", "unit")
+        return self.select(where).join(columns, on=["target", "case"])
 
     @cached_property
     def metrics(self) -> list[str]:

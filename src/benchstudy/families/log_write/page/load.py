@@ -127,8 +127,7 @@ class LogWrite(SweepResults):
 
     @cached_property
     def _by_trial(self) -> dict[tuple[str, str], dict[str, dict[str, float]]]:
-        usable = self.results.observations.filter(pl.col("value").is_not_null())
-        counted = usable.join(self.results.counted.select("trial"), on="trial", how="semi")
+        counted = self.results.observed.drop_nulls("value")
         found: dict[tuple[str, str], dict[str, dict[str, float]]] = {}
         for target, case, trial, metric, value in counted.select(
             "target", "case", "trial", "metric", "value"
