@@ -105,8 +105,10 @@ def test_the_first_page_leads_with_it_with_the_trials_and_with_what_to_do(facts,
     assert "n = 6, 2 disturbed" in evidence["s3"] and "disturbed" not in evidence["local"]
 
 
-def test_methods_name_no_margin_if_none_decided(facts):
-    assert "lies wholly beyond the margin, and equivalent" in citing.of_study(facts).markdown()
+def test_methods_name_no_test_if_nothing_could_be_tested(facts):
+    said = citing.of_study(facts).markdown()
+    assert "No comparison of two cases met the conditions of a test; the pages give the reason of each." in said
+    assert "paired" not in said and "margin" not in said
 
 
 def test_the_checklist_names_the_case(facts):

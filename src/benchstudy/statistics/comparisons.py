@@ -54,6 +54,15 @@ class Refusal(StrEnum):
     UNFIT = "unfit"  # the family says why
 
 
+class Method(StrEnum):
+    """How two arms are compared, as pages name it."""
+
+    PAIRED_T = "paired t on logarithms"
+    SIGNED_RANK = "paired Hodges-Lehmann, signed-rank interval"
+    WELCH = "Welch on logarithms"
+    MANN_WHITNEY = "Hodges-Lehmann, Mann-Whitney interval"
+
+
 ALPHA = 1 - LEVEL
 POWER = 0.80
 _FEWEST_FOR_T, _FEWEST_FOR_RANKS = 3, smallest_n(50)
@@ -180,7 +189,7 @@ def compare(base: Arm, other: Arm, *, margin: float, better: Better) -> Comparis
     method = _method(len(pairs[0]), base.n, other.n)
     if method is None:
         return replace(made, why=f"n too small: {base.n} against {other.n} trials; {_FEWEST_FOR_T} are needed")
-    paired = method.startswith("paired")
+    paired = method in (Method.PAIRED_T, Method.SIGNED_RANK)
     logs = [np.log(values) for values in (pairs if paired else (base.values, other.values))]
     made = replace(made, method=method, pairs=len(pairs[0]) if paired else 0)
     made = replace(made, warnings=_warnings(made))
@@ -189,7 +198,7 @@ def compare(base: Arm, other: Arm, *, margin: float, better: Better) -> Comparis
         ratio = math.exp(float(logs[1][0] - logs[0][0]))
         return replace(made, ratio=ratio, verdict=Verdict.INCONCLUSIVE, why=_NO_SPREAD_WORDS)
     student = shifts.student_of_pairs(differences) if paired else shifts.welch(*logs)
-    if "Hodges-Lehmann" not in method:
+    if method in (Method.PAIRED_T, Method.WELCH):
         return _estimated(made, student, student)
     ranked = shifts.ranked_pairs(differences) if paired else shifts.ranked_samples(*logs)
     return _estimated(made, ranked, student)
@@ -308,14 +317,14 @@ def _pairs(base: Arm, other: Arm) -> tuple[list[float], list[float]]:
     return [sides[0][block] for block in shared], [sides[1][block] for block in shared]
 
 
-def _method(pairs: int, n: int, m: int) -> str | None:
+def _method(pairs: int, n: int, m: int) -> Method | None:
     """Depends only on the numbers of trials, never on their values."""
     if pairs >= _FEWEST_FOR_RANKS or (pairs >= _FEWEST_FOR_T and min(n, m) < _FEWEST_FOR_RANKS):
         ranked = FEWEST_PAIRS_FOR_RANKS <= pairs <= _MOST_FOR_RANKS
-        return "paired Hodges-Lehmann, signed-rank interval" if ranked else "paired t on logarithms"
+        return Method.SIGNED_RANK if ranked else Method.PAIRED_T
     if min(n, m) >= _FEWEST_FOR_RANKS and max(n, m) <= _MOST_FOR_RANKS:
-        return "Hodges-Lehmann, Mann-Whitney interval"
-    return "Welch on logarithms" if min(n, m) >= _FEWEST_FOR_T else None
+        return Method.MANN_WHITNEY
+    return Method.WELCH if min(n, m) >= _FEWEST_FOR_T else None
 
 
 def _estimated(made: Comparison, shift: shifts.Ranked | shifts.Student, student: shifts.Student) -> Comparison:

@@ -12,10 +12,10 @@ from benchstudy.statistics.comparisons import Refusal, Verdict, tested
 def summarised(found: Comparisons, caption: str) -> dict[str, Any]:
     """The comparisons of one call: the number of each verdict, one line per level and metric, and the evidence.
 
-    `tested`: verdict and p values of each tested comparison, for the study as a whole. `margins`: those that decided.
-    `detectable`: the lowest and the highest smallest detectable effect, relative. `refused`: the reasons for no
-    verdict, each with its count. `lacking`: the comparisons without an interval, an adjusted p value, a smallest
-    detectable effect, or trials of one session.
+    `tested`: verdict and p values of each tested comparison, for the study as a whole. `methods`: how they were tested.
+    `margins`: those that decided. `detectable`: the lowest and the highest smallest detectable effect, relative.
+    `refused`: the reasons for no verdict, each with its count. `lacking`: the comparisons without an interval, an
+    adjusted p value, a smallest detectable effect, or trials of one session.
     """
     outcomes = [row.outcome for row in found.rows]
     detectable = [o.smallest_detectable for o in outcomes if o.smallest_detectable is not None]
@@ -28,6 +28,7 @@ def summarised(found: Comparisons, caption: str) -> dict[str, Any]:
         "tested": tested(outcomes),
         "margin": found.margins.note,
         "margins": sorted({o.margin for o in outcomes if o.ratio is not None}),
+        "methods": sorted({o.method for o in outcomes if o.p_beyond is not None}),
         "detectable": [min(detectable), max(detectable)] if detectable else [],
         "refused": dict(Counter(o.why for o in outcomes if o.verdict is Verdict.NONE)),
         "lacking": {what: [_name(row) for row in rows] for what, rows in _lacking(found.rows).items()},

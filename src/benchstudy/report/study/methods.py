@@ -13,8 +13,15 @@ from benchstudy.report.results import sessions
 from benchstudy.report.study.citation import Citation
 from benchstudy.report.study.studyfacts import FamilyFacts, StudyFacts
 from benchstudy.report.tables import latex
-from benchstudy.statistics.comparisons import FEWEST_PAIRS_FOR_RANKS
+from benchstudy.statistics.comparisons import Method
 
+_RANKED = "the Hodges-Lehmann estimate [@hodges-lehmann] with the interval of the"
+_WAYS = {
+    Method.PAIRED_T: "a paired t test on logarithms, by block",
+    Method.SIGNED_RANK: f"{_RANKED} signed-rank test [@wilcoxon], paired by block",
+    Method.WELCH: "Welch's t test on logarithms",
+    Method.MANN_WHITNEY: f"{_RANKED} Mann-Whitney test",
+}
 # Names in a study's folder of reports.
 MARKDOWN, LATEX = "methods.md", "methods.tex"
 _MOST_HOSTS = 5  # named hosts per group of equal ones
@@ -220,19 +227,16 @@ def _evaluated(facts: StudyFacts, families: Sequence[FamilyFacts]) -> Iterator[s
     )
     compared = [made for family in families for made in family.comparisons]
     if compared:
-        blocks = {count for f in families for count in _blocks(f)}
-        ways = []
-        if min(blocks, default=0) < FEWEST_PAIRS_FOR_RANKS:
-            ways.append("a paired t test on logarithms")
-        if max(blocks, default=0) >= FEWEST_PAIRS_FOR_RANKS:
-            ways.append(
-                "the Hodges-Lehmann estimate [@hodges-lehmann] with the interval of the signed-rank test [@wilcoxon]"
-            )
+        used = {method for made in compared for method in made["methods"]}
+        ways = [told for method, told in _WAYS.items() if method in used]
+    if compared and not ways:
+        yield "No comparison of two cases met the conditions of a test; the pages give the reason of each."
+    elif compared:
         margins = sorted({margin for made in compared for margin in made["margins"]})
         of = f" of {' or '.join(map(human.percent, margins))}" if margins else ""
         yield (
-            "Cases of one session were compared by the ratio of their values, paired by block, with "
-            f"{' or '.join(ways) or 'their medians'}; p values were adjusted within each table [@benjamini-hochberg]. "
+            f"Cases of one session were compared by the ratio of their values, with {' or '.join(ways)}; p values were "
+            "adjusted within each table [@benjamini-hochberg]. "
             "A case is called better or worse only if the 95 % interval of the ratio lies wholly beyond the margin"
             f"{of}, and equivalent only if two one-sided tests show it [@schuirmann]."
         )
@@ -242,10 +246,6 @@ def _evaluated(facts: StudyFacts, families: Sequence[FamilyFacts]) -> Iterator[s
             f"During {human.plural(marked, 'trial')} other programs used more of a host than the study allows; these "
             "trials are marked, and verdicts that rest on them were withheld."
         )
-
-
-def _blocks(family: FamilyFacts) -> list[int]:
-    return family.measured.group_by("target", "case").agg(pl.col("block").n_unique())["block"].to_list()
 
 
 def _made(cited: Citation) -> Iterator[str]:
