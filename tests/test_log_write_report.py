@@ -110,6 +110,17 @@ def test_what_the_hammer_counts_is_no_share_because_it_does_not_count_accepted_l
     assert load.highest_met(sweep) == sweep.points[0], "its tree grew by all of the offered rate"
 
 
+def test_a_log_that_integrates_nothing_has_no_times_of_zero_in_the_box(tmp_path):
+    tables = LogTables(tmp_path, "embedded")
+    for block in (1, 2):
+        tables.opened(levels_of("posix", "no", "open", "1000-per-s"), block, 1000.0, 100.0)
+    tables.observations = [row for row in tables.observations if not row["metric"].startswith("integrate_")]
+    tables.series["histogram"] = [row for row in tables.series["histogram"] if row["which"] != "integrate"]
+    ((_, (own,)),) = LogHammer(load_of(tables.write())).boxes()
+    assert "Observed-time-to-integrate: –/–/– (min/avg/max)" in own.text and "p50 –, p90 –, p99 –" in own.text
+    assert "Time-in-queue: –" not in own.text
+
+
 def test_the_gap_of_two_brackets_is_their_median_and_not_the_wider_one(tmp_path):
     tables = LogTables(tmp_path, "embedded")
     for block, fails_at in ((1, 1050.0), (2, 1400.0)):

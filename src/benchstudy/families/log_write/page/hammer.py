@@ -69,25 +69,29 @@ class LogHammer:
         """Our box in the format of Tessera's page: medians over trials, minimum and maximum over all trials."""
         values = self.load.trials(sweep, point)
 
-        def median(metric: str) -> float:
-            return self.load.median(metric, sweep, point) or 0.0
+        def median(metric: str) -> str:
+            found = self.load.median(metric, sweep, point)
+            return "–" if found is None else f"{found:.0f}"
+
+        def time(metric: str) -> str:
+            return _ms(self.load.median(metric, sweep, point))
 
         # Totals, because most trials may have none of them, and medians would then hide the rest.
         dropped, pushback, errors = (
             f"{self.load.total(metric, sweep, point):.0f}" for metric in ("dropped", "pushback", "errors")
         )
         lines = [
-            f"Write (open loop): Offered: {median('offered'):.0f}/s. Not sent, in all windows: {dropped}",
+            f"Write (open loop): Offered: {median('offered')}/s. Not sent, in all windows: {dropped}",
             f"Pushback: {pushback}. Errors: {errors}. "
-            f"Proved included: {median('proofs_proved'):.0f} of {median('proofs_asked'):.0f}",
-            f"TreeSize: {median('tree_size'):.0f} (Δ {median('qps'):.0f}qps between checkpoints)",
+            f"Proved included: {median('proofs_proved')} of {median('proofs_asked')}",
+            f"TreeSize: {median('tree_size')} (Δ {median('qps')}qps between checkpoints)",
         ]
         least = self._least(sweep, point)
         for which, heading in zip(_TIMES, ("Time-in-queue", "Observed-time-to-integrate"), strict=True):
-            most = max((v[f"{which}_max"] for v in values.values() if f"{which}_max" in v), default=0.0)
-            ends = (least.get(which, 0.0), median(f"{which}_mean"), most)
-            lines.append(f"{heading}: {'/'.join(map(_ms, ends))} (min/avg/max)")
-            shares = [f"{p} {_ms(median(which + '_' + p))}" for p in ("p50", "p90", "p99")]
+            most = max((v[f"{which}_max"] for v in values.values() if f"{which}_max" in v), default=None)
+            ends = (_ms(least.get(which)), time(f"{which}_mean"), _ms(most))
+            lines.append(f"{heading}: {'/'.join(ends)} (min/avg/max)")
+            shares = [f"{p} {time(f'{which}_{p}')}" for p in ("p50", "p90", "p99")]
             lines.append(f"  of leaves: {', '.join(shares)}")
         title = f"Ours at {point.level} ({self.load.loop(sweep)})"
         note = (
@@ -179,5 +183,6 @@ def framed(lines: Sequence[str]) -> str:
     return f"┌{'─' * width}┐\n{body}└{'─' * width}┘\n"
 
 
-def _ms(seconds: float) -> str:
-    return f"{1000 * seconds:.0f}ms"
+def _ms(seconds: float | None) -> str:
+    """Whole milliseconds, as in the hammer's box. A time that nothing took is a dash, not zero."""
+    return "–" if seconds is None else f"{1000 * seconds:.0f}ms"
