@@ -77,14 +77,57 @@ def test_a_dry_run_lists_what_is_then_written(name: str, tmp_path: Path, capsys:
     assert f"benchstudy=={__version__}" in (folder / ".github" / "workflows" / "study.yml").read_text()
 
 
-@pytest.mark.parametrize("words", [["--configfile", "nope.yaml"], ["-n", "--configfile=nope.yaml", "report"]])
-def test_run_says_of_a_study_that_is_not_there(words, tmp_path, monkeypatch, capsys):
+UNREADABLE = {
+    "nope.yaml": (None, "there is no such study file: known: config/config.yaml"),
+    "confg.yaml": (None, 'there is no such study file: did you mean "config/config.yaml"?'),
+    "deep.yaml": ("a: " + "[" * 5000 + "]" * 5000, "it is nested too deeply: more than 100 levels"),
+    "bytes.yaml": (b"\xff\xfe\x00", "not UTF-8 text: invalid start byte at byte 0"),
+    "list.yaml": ("- a\n", "a study is a mapping of names to values; see config/README.md"),
+    "tab.yaml": (
+        "study: x\n\tblocks: 6\n",
+        "not valid YAML: line 2, column 1: found a tab character that violates indentation",
+    ),
+    "notebooks": (None, "cannot be read as a study: Is a directory"),
+}
+
+
+@pytest.mark.parametrize("name", UNREADABLE)
+def test_a_study_that_cannot_be_read_is_refused_in_words_by_every_command(name, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert cli.main(["init", "mine"]) == 0
     monkeypatch.chdir(tmp_path / "mine")
+    content, said = UNREADABLE[name]
+    if content is not None:
+        Path(name).write_bytes(content if isinstance(content, bytes) else content.encode())
     capsys.readouterr()
-    assert cli.main(["run", *words]) == 1
-    assert capsys.readouterr().err == "benchstudy: --configfile nope.yaml: there is no such study file\n"
+    for words in (
+        ["run", "--configfile", name],
+        ["run", "-n", f"--configfile={name}", "report"],
+        ["check", name],
+        ["systems", "--study", name],
+        ["schema", "--study", name],
+    ):
+        assert cli.main(words) == 1
+        assert capsys.readouterr().err == f"benchstudy: {name}: {said}\n"
+
+
+def test_where_the_default_study_is_not_there_the_message_says_where_to_go(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    for words in (["cases"], ["check"], ["plan"], ["discard", "--case", "x", "--why", "y"]):
+        assert cli.main(words) == 1 and "`benchstudy init` makes one" in capsys.readouterr().err
+    assert cli.main(["init", "mine"]) == 0
+    monkeypatch.chdir(tmp_path / "mine" / "notebooks")
+    capsys.readouterr()
+    assert cli.main(["cases"]) == 1 and f"cd {tmp_path / 'mine'}\n" in capsys.readouterr().err
+
+
+def test_a_mistake_in_the_default_study_is_named_with_its_line(tmp_path):
+    """Snakemake itself only says that its config file is not valid."""
+    assert cli.main(["init", str(tmp_path / "mine")]) == 0
+    (tmp_path / "mine" / "config" / "config.yaml").write_text("study: x\n\tblocks: 6\n")
+    command = [sys.executable, "-m", "snakemake", "-n", "report"]
+    done = subprocess.run(command, cwd=tmp_path / "mine", capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1 and "config/config.yaml: not valid YAML: line 2, column 1: found a tab" in done.stdout
 
 
 def test_an_empty_folder_is_taken_and_anything_else_is_left_as_it_is(tmp_path, monkeypatch, capsys):

@@ -16,7 +16,7 @@ from benchstudy.model import groups, hints, paths, registry
 from benchstudy.model.errors import BenchstudyError
 from benchstudy.model.names import nearest
 from benchstudy.model.needs import programs_by_host
-from benchstudy.model.study import parse_study, refuse_repeated_keys, with_systems
+from benchstudy.model.study import parse_study, read_study, with_systems
 from benchstudy.provisioning.target import (
     asked_of_targets,
     facts_problems,
@@ -30,6 +30,13 @@ snakemake_adapter.check_place(workflow)
 snakemake_adapter.end_with_ctrl_c(workflow)
 snakemake_adapter.print_short_lines(workflow)
 
+# Before Snakemake reads the default one: it names no place in a file, and keeps the last one of repeated keys.
+try:
+    for file in workflow.configfiles or [hints.EMBEDDED]:
+        read_study(Path(file))
+except BenchstudyError as error:
+    raise WorkflowError(str(error))
+
 # A configfile directive would be merged, key by key, with the command line's: a mix of two studies.
 if not snakemake_adapter.names_study(workflow):
 
@@ -39,8 +46,6 @@ if not snakemake_adapter.names_study(workflow):
 hints.announce(workflow.configfiles)
 
 try:
-    for file in workflow.configfiles:
-        refuse_repeated_keys(Path(file))
     # Jobs get this one: a system's definition may have changed by the time they start.
     DECLARED = with_systems(config, Path(workflow.configfiles[-1]).parent if workflow.configfiles else None)
     STUDY = parse_study(DECLARED)

@@ -15,6 +15,7 @@ from typing import Any
 from benchstudy.model import paths
 from benchstudy.model.errors import BenchstudyError
 from benchstudy.model.output import makes
+from benchstudy.model.study import read_study
 
 # On loopback behind its token, what kernels say encrypted. Which packages there are is the affair of whoever installed
 # this one, so Lab's own way to add some is closed.
@@ -51,15 +52,14 @@ def _run(arguments: argparse.Namespace) -> int:
     if root != Path.cwd().resolve():
         raise BenchstudyError(f"run it in the folder that holds workflow/: cd {root}")
     for file in _studies(arguments.given):
-        if not Path(file).is_file():
-            raise BenchstudyError(f"--configfile {file}: there is no such study file")
+        read_study(Path(file))
     # Before the given arguments, so that they take precedence; --cores would override --jobs.
     cores = [] if any(re.match("-j|--jobs", word) for word in arguments.given) else ["--cores", "8"]
     return _become([sys.executable, "-m", "snakemake", *cores, *arguments.given])
 
 
 def _studies(given: Sequence[str]) -> Iterator[str]:
-    """The files that Snakemake will read as studies. It answers a missing file with a traceback."""
+    """The files that Snakemake will read as studies. It answers one that it cannot read with a traceback."""
     for number, word in enumerate(given):
         option, equals, value = word.partition("=")
         if option in ("--configfile", "--configfiles"):

@@ -5,15 +5,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from benchstudy.model.catalogue.folders import Catalogue, own_folders
 from benchstudy.model.catalogue.parameter import Parameter, as_text
 from benchstudy.model.catalogue.system import Found
-from benchstudy.model.errors import BenchstudyError, StudyError
+from benchstudy.model.errors import BenchstudyError
 from benchstudy.model.names import nearest
 from benchstudy.model.output import add_json, print_json
-from benchstudy.model.yamltext import read_yaml
+from benchstudy.model.study import read_study
 
 
 def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -49,13 +47,7 @@ def catalogue_of(study: Path | None) -> Catalogue:
     """The catalogue, with the study's own systems. Raises BenchstudyError for a study that cannot be read."""
     if study is None:
         return Catalogue()
-    try:
-        said = read_yaml(study.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise BenchstudyError(f"{study}: {error.strerror}") from error
-    except (ValueError, yaml.YAMLError, StudyError) as error:
-        raise BenchstudyError(f"{study}: cannot be read as a study: {error}") from error
-    return Catalogue(own_folders(said.get("systems") if isinstance(said, Mapping) else None, study.parent))
+    return Catalogue(own_folders(read_study(study).get("systems"), study.parent))
 
 
 def described(found: Found) -> dict[str, Any]:

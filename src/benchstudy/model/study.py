@@ -21,6 +21,7 @@ from benchstudy.model.declared import Acknowledgement, DeclaredCeiling
 from benchstudy.model.disturbance import DisturbancePolicy
 from benchstudy.model.errors import StudyError
 from benchstudy.model.family import Case, Family, FamilyConfig
+from benchstudy.model.files import json_of
 from benchstudy.model.host import Host
 from benchstudy.model.names import Name, nearest, require_known
 from benchstudy.model.references import dangling
@@ -324,9 +325,13 @@ def with_systems(data: Mapping[str, Any], beside: Path | None = None) -> dict[st
 
     Raises StudyError that names the field and the fix.
     """
-    if not isinstance(data, Mapping):
+    return expanded(_mapping(data), beside)
+
+
+def _mapping(said: Any) -> Mapping[str, Any]:
+    if not isinstance(said, Mapping):
         raise StudyError("a study is a mapping of names to values; see config/README.md")
-    return expanded(data, beside)
+    return said
 
 
 def parse_study(data: Mapping[str, Any], beside: Path | None = None) -> Study:
@@ -359,33 +364,51 @@ def parse_study(data: Mapping[str, Any], beside: Path | None = None) -> Study:
     return study
 
 
-def refuse_repeated_keys(path: Path) -> None:
-    """Raises StudyError for a duplicate key in a study's file; Snakemake's reader would keep the last one."""
+def read_study(path: Path) -> Mapping[str, Any]:
+    """What a study's file says, in YAML or JSON. Raises StudyError with the file named, and what to do."""
     try:
-        read_yaml(path.read_text(encoding="utf-8"))
-    except StudyError as error:
-        raise StudyError(f"{path}: {error}") from error
-    except yaml.YAMLError:
-        return  # Snakemake also reads JSON, and has reported what it cannot read
-
-
-def load_study(path: Path) -> Study:
-    """The study in a YAML file. Raises StudyError with the file named."""
-    try:
-        data = read_yaml(path.read_text(encoding="utf-8"))
-        return parse_study(data, path.parent)
+        text = path.read_text(encoding="utf-8")
+        try:
+            return _mapping(read_yaml(text))
+        except yaml.YAMLError:
+            if path.suffix != ".json":  # YAML does not know JSON's surrogate pairs
+                raise
+            return _mapping(json_of(text))
     except FileNotFoundError as error:
-        raise StudyError(f"{path}: there is no such study file") from error
+        raise StudyError(f"{path}: there is no such study file: {_elsewhere(path)}") from error
     except OSError as error:
         raise StudyError(f"{path}: cannot be read as a study: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise StudyError(f"{path}: not UTF-8 text: {error.reason} at byte {error.start}") from error
-    except yaml.YAMLError as error:
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark
+        at = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
+        raise StudyError(f"{path}: not valid YAML: {at}{error.problem}") from error
+    except (yaml.YAMLError, ValueError) as error:  # ValueError: a number or date that YAML's own reader cannot convert
         raise StudyError(f"{path}: not valid YAML: {error}") from error
     except StudyError as error:
         raise StudyError(f"{path}: {error}") from error
-    except ValueError as error:  # from a number or date that YAML's own reader cannot convert
-        raise StudyError(f"{path}: not valid YAML: {error}") from error
+
+
+def _elsewhere(path: Path) -> str:
+    """Where a study that is not at `path` may be instead."""
+    try:
+        root = paths.project_root()
+    except FileNotFoundError as error:
+        return str(error)
+    if (root / path).is_file():
+        return f"run this in the project's folder: cd {root}"
+    below = (file.relative_to(root) for file in (root / "config").rglob("*.y*ml"))
+    return nearest(str(path), map(str, below))
+
+
+def load_study(path: Path) -> Study:
+    """The study in a YAML file. Raises StudyError with the file named."""
+    data = read_study(path)
+    try:
+        return parse_study(data, path.parent)
+    except StudyError as error:
+        raise StudyError(f"{path}: {error}") from error
 
 
 def _explain(error: ValidationError, model: type[BaseModel], prefix: tuple[str, ...] = ()) -> list[str]:
