@@ -3,6 +3,7 @@
 import copy
 
 import pytest
+from load_test_study import SOURCE, scraped
 
 from benchstudy.measuring.session import schedule
 from benchstudy.model.errors import StudyError
@@ -58,6 +59,22 @@ def changed(*path, to):
         (changed("families", "file_size", "timeout", to=30), "is not a duration"),
         (changed("targets", "one", "roles", "sut", to="locl"), "no host 'locl': did you mean \"local\"?"),
         (changed("families", "file_size", "targets", to=["two"]), "no target 'two'"),
+        (
+            changed("targets", "one", "roles", to={"sot": "local"}),
+            "file_size needs the role 'sut': did you mean \"sot\"?",
+        ),
+        (
+            changed("families", to={"command": {"commands": [{"name": "true", "argv": ["true"], "role": "lod"}]}}),
+            "targets.one.roles: families.command.commands.true needs the role 'lod': known: sut",
+        ),
+        (
+            changed("families", to={"command": {"commands": [{"name": "a", "argv": ["a"], "matrix": {"n": [1, 1]}}]}}),
+            "families.command.commands.0.matrix.n: levels: the name '1' is given twice",
+        ),
+        (
+            changed("families", to={"load_test": scraped(sources=[{**SOURCE, "role": "sud"}])}),
+            "targets.one.roles: families.load_test.sources.grafana needs the role 'sud': did you mean \"sut\"?",
+        ),
         (changed("blocks", to=0), "blocks: "),
         (changed("measure", to="perhaps"), "measure: "),
         (changed("study", to="index.html"), "study: 'index.html' is what a file or folder of reports/ is called"),

@@ -94,6 +94,11 @@ class FamilyConfig(Strict):
                 raise ValueError(f"{name}: give at least one; an empty block, {{}}, is only for imported outputs")
         return self
 
+    @property
+    def own_roles(self) -> Mapping[str, str]:
+        """The role that each of its entries runs on, by field, such as `commands.sort`. Services name theirs."""
+        return {}
+
     def unfit(self) -> Iterable[str]:
         """Why this must not be measured, with the field and the fix. Existing trials are still read."""
         return ()

@@ -1,6 +1,7 @@
 """Finds dangling references between services when the study is read, not after an hour of measuring."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 
 from benchstudy.model.names import nearest
 from benchstudy.model.services import PLACEHOLDER, Service
@@ -12,22 +13,27 @@ def dangling(
     roles_by_target: Mapping[str, Mapping[str, str]],
     runs_on: str | None = None,
     trial_names: Sequence[str] = (),
+    own_roles: Mapping[str, str] = MappingProxyType({}),
 ) -> list[str]:
     """One line per dangling reference in a family's services, with the field in front and what to write.
 
     `roles_by_target`: role to host, of each target that the family is measured on. `runs_on` and `trial_names` are
-    those of Family.
+    those of Family, `own_roles` are those of its block.
     """
     found = [
         f"families.{family}.services.{name}.{text}"
         for name, service in services.items()
         for text in _of_service(name, service, services, trial_names)
     ]
-    wanted = {**dict.fromkeys((runs_on,) if runs_on else ()), **{s.role: n for n, s in services.items()}}
+    wanted = {
+        **({runs_on: ""} if runs_on else {}),
+        **{role: f".{entry}" for entry, role in own_roles.items()},
+        **{service.role: f".services.{name}" for name, service in services.items()},
+    }
     for target, roles in roles_by_target.items():
-        for role, service in wanted.items():
+        for role, entry in wanted.items():
             if role not in roles:
-                who = f"families.{family}" + (f".services.{service}" if service else "")
+                who = f"families.{family}{entry}"
                 found.append(f"targets.{target}.roles: {who} needs the role {role!r}: {nearest(role, roles)}")
     return found
 

@@ -351,7 +351,7 @@ def parse_study(data: Mapping[str, Any], beside: Path | None = None) -> Study:
                 raise StudyError(f"families.{name}.clients: target {target}: {problem}")
         runs_on = None if isinstance(config, LoadedByClients) and config.clients else family.runs_on
         of_services = {target: roles_of_services(config, of_target) for target, of_target in roles.items()}
-        nowhere = dangling(name, config.services, of_services, runs_on, family.trial_names)
+        nowhere = dangling(name, config.services, of_services, runs_on, family.trial_names, config.own_roles)
         if nowhere:
             raise StudyError("\n".join(nowhere))
     for plan in {(plan.family_name, plan.clients): plan for plan in study.sessions()}.values():

@@ -25,8 +25,9 @@ COMMAND = "command"  # the factor whose levels are the commands' names
 
 def _texts(value: Any) -> Any:
     """Convert levels to a mapping from names to texts. In a list, each level is its own name."""
-    if not isinstance(value, Mapping):
-        value = {text: text for text in map(_text, value)} if isinstance(value, list) else value
+    if isinstance(value, list):
+        require_each_once(levels=map(_text, value))
+        value = {text: text for text in map(_text, value)}
     return {str(name): _text(level) for name, level in value.items()} if isinstance(value, Mapping) else value
 
 
@@ -208,6 +209,10 @@ class CommandConfig(FamilyConfig):
             if known[name].better is None:
                 raise ValueError(f"primary: {name}: give the direction that is `better`")
         return self
+
+    @property
+    def own_roles(self) -> Mapping[str, str]:
+        return {f"commands.{command.name}": command.role for command in self.commands}
 
     def command(self, name: str) -> CommandSpec | None:
         return next((command for command in self.commands if command.name == name), None)

@@ -29,8 +29,6 @@ def run_trial(case: Case, trial: TrialContext[CommandConfig]) -> None:
     described = config.command(case.levels[COMMAND])
     assert described is not None, "each case belongs to a command of the study"
     command = described.placed(case.levels)
-    if command.role not in trial.roles:
-        raise TrialFailed(f"commands.{command.name}.role: the target has no role {command.role!r}")
     with ExitStack() as stack:
         system = None
         if command.system is not None and command.system_for == "trial":

@@ -441,6 +441,10 @@ class LoadTestConfig(FamilyConfig):
                 "each combination of database, version and load equally many, because block n takes the n-th of each"
             )
 
+    @property
+    def own_roles(self) -> Mapping[str, str]:
+        return {f"sources.{source.name}": source.role for source in self.sources if source.url}
+
     def source(self, window: Window) -> Source:
         return next(source for source in self.sources if window.source in (None, source.name))
 
