@@ -130,6 +130,26 @@ def test_a_mistake_in_the_default_study_is_named_with_its_line(tmp_path):
     assert done.returncode == 1 and "config/config.yaml: not valid YAML: line 2, column 1: found a tab" in done.stdout
 
 
+def test_a_plan_of_a_new_project_says_what_it_writes_and_that_its_time_is_not_known(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(["init", "mine"]) == 0
+    monkeypatch.chdir(tmp_path / "mine")
+    assert cli.main(["plan", "--no-hosts"]) == 0
+    said = capsys.readouterr().out
+    # The host of every template is called `here`, too.
+    assert "writes here: data/raw/mine, data/provision/mine, data/tidy/mine, reports/mine, ~/.benchstudy\n" in said
+    assert said.endswith("in total not known before the first trials, plus a few seconds per page\n")
+
+
+@pytest.mark.parametrize("place", ["nowhere/schema.json", "folder"])
+def test_a_file_that_cannot_be_written_is_called_by_its_own_name(place, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    Path("folder").mkdir()
+    assert cli.main(["schema", "-o", place]) == 1
+    assert re.fullmatch(f"benchstudy: {place}: [A-Z][a-z ]+\n", capsys.readouterr().err)
+    assert [path.name for path in tmp_path.iterdir()] == ["folder"]
+
+
 def test_an_empty_folder_is_taken_and_anything_else_is_left_as_it_is(tmp_path, monkeypatch, capsys):
     mine = tmp_path / "mine"
     mine.mkdir()

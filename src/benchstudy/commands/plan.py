@@ -50,14 +50,16 @@ def planned(study: Study, root: Path, *, look: bool) -> dict[str, Any]:
         "sessions": sessions,
         "hosts": hosts,
         "seconds": builds_s + sum(session["seconds"] for session in sessions),
-        "writes": {
-            "here": [f"{folder}/{study.study}" for folder in _BELOW],
-            **{
-                name: [study.hosts[name].work_dir, *_places(plans, name)]
-                for name in dict.fromkeys(host for plan in plans for host in plan.hosts)
-            },
-        },
+        "writes": _writes(study, plans),
     }
+
+
+def _writes(study: Study, plans: list[SessionPlan]) -> dict[str, list[str]]:
+    """Folders by host, and those of this project as `here`, which a host may be called, too."""
+    writes = {"here": [f"{folder}/{study.study}" for folder in _BELOW]}
+    for name in dict.fromkeys(host for plan in plans for host in plan.hosts):
+        writes.setdefault(name, []).extend([study.hosts[name].work_dir, *_places(plans, name)])
+    return writes
 
 
 def _session(plan: SessionPlan, root: Path) -> dict[str, Any]:
@@ -98,8 +100,13 @@ def _lines(found: Mapping[str, Any]) -> Iterator[str]:
             yield f"downloads on {name}: {', '.join(sources)}"
     for place, folders in found["writes"].items():
         yield f"writes {'here' if place == 'here' else f'on {place}'}: {', '.join(folders)}"
-    least = "at least" if any(session["untold"] for session in found["sessions"]) else "about"
-    yield f"in total {least} {clock(found['seconds'])}, plus a few seconds per page"
+    if not any(session["untold"] for session in found["sessions"]):
+        total = f"about {clock(found['seconds'])}"
+    elif found["seconds"]:
+        total = f"at least {clock(found['seconds'])}"
+    else:
+        total = "not known before the first trials"
+    yield f"in total {total}, plus a few seconds per page"
 
 
 def _measured(session: Mapping[str, Any]) -> str:

@@ -98,9 +98,11 @@ def whole_or_nothing(path: Path) -> Iterator[Path]:
     try:
         yield temporary
         os.replace(temporary, path)
-    except BaseException:
+    except BaseException as error:
         with suppress(OSError):  # the same trouble, or it never existed
             temporary.unlink()
+        if isinstance(error, OSError) and error.filename in (temporary, str(temporary)):
+            error.filename = str(path)  # what the user asked for
         raise
 
 
