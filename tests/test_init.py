@@ -150,6 +150,27 @@ def test_a_file_that_cannot_be_written_is_called_by_its_own_name(place, tmp_path
     assert [path.name for path in tmp_path.iterdir()] == ["folder"]
 
 
+def test_run_says_who_may_not_write_to_the_project(tmp_path):
+    """Snakemake ends in a traceback there."""
+    project = tmp_path / "mine"
+    assert cli.main(["init", str(project)]) == 0
+    project.chmod(0o555)
+    as_owner = ["setpriv", "--inh-caps=-dac_override", "--bounding-set=-dac_override"] if os.getuid() == 0 else []
+    command = [*as_owner, sys.executable, "-m", "benchstudy.commands.cli", "run", "-n", "report"]
+    done = subprocess.run(command, cwd=project, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert re.fullmatch(rf"benchstudy: {project}: you may not write there, and [^\n]+\n", done.stderr)
+
+
+def test_an_import_that_nobody_watches_prints_nothing_but_what_it_did(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(["init", "mine"]) == 0
+    monkeypatch.chdir(tmp_path / "mine")
+    capsys.readouterr()
+    assert cli.main(["import", "nope.json"]) == 1
+    assert capsys.readouterr().err == "benchstudy: nope.json: no such file or folder\n"
+
+
 def test_an_empty_folder_is_taken_and_anything_else_is_left_as_it_is(tmp_path, monkeypatch, capsys):
     mine = tmp_path / "mine"
     mine.mkdir()

@@ -233,6 +233,8 @@ def test_it_works_only_in_its_own_folder_and_as_a_whole(project, tmp_path):
     assert done.returncode == 1 and "not as a module of another workflow" in done.stdout + done.stderr
     done = project.snakemake("--no-hooks", check=False)
     assert done.returncode == 1 and "--no-hooks disables" in done.stdout + done.stderr
+    done = project.snakemake("--cores", "0", check=False)
+    assert done.returncode == 1 and "--cores 0: without a core" in done.stdout + done.stderr
 
 
 def test_what_is_used_of_snakemake_beyond_its_manual_is_there():

@@ -2,19 +2,16 @@
 
 import argparse
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchstudy.model import paths
-from benchstudy.model.output import add_json, print_json
+from benchstudy.model.output import add_json, print_json, progress
 from benchstudy.model.study import load_study
 
 if TYPE_CHECKING:
     from benchstudy.archive.bucket import Bucket
-    from benchstudy.archive.push import Advance
 
 _ADDRESS = "s3://BUCKET/PREFIX; credentials and region come from AWS_* or AWS_PROFILE"
 
@@ -41,7 +38,7 @@ def _push(arguments: argparse.Namespace) -> int:
     from benchstudy.archive.push import push
 
     study = load_study(arguments.study)
-    with _progress("pushing") as advance:
+    with progress("pushing") as advance:
         told = push(paths.project_root(), study, _bucket(arguments), advance, dry_run=arguments.dry_run)
     for line in told.left_out:
         print(f"left out a discarded trial: {line}", file=sys.stderr)
@@ -62,7 +59,7 @@ def _pull(arguments: argparse.Namespace) -> int:
     from benchstudy.archive.pull import pull
 
     study = load_study(arguments.study)
-    with _progress("pulling") as advance:
+    with progress("pulling") as advance:
         told = pull(
             paths.project_root(), study, _bucket(arguments), advance, whole=arguments.all, dry_run=arguments.dry_run
         )
@@ -79,7 +76,7 @@ def _pull(arguments: argparse.Namespace) -> int:
 def _verify(arguments: argparse.Namespace) -> int:
     from benchstudy.archive.check import verify_archive
 
-    with _progress("comparing") as advance:
+    with progress("comparing") as advance:
         told = verify_archive(_bucket(arguments), advance, read=arguments.read)
     for line in told.differences:
         print(line, file=sys.stderr)
@@ -99,17 +96,3 @@ def _bucket(arguments: argparse.Namespace) -> "Bucket":
     from benchstudy.archive.bucket import Bucket
 
     return Bucket(arguments.archive, arguments.endpoint_url)
-
-
-@contextmanager
-def _progress(doing: str) -> Iterator["Advance"]:
-    from rich.console import Console
-    from rich.progress import MofNCompleteColumn, Progress, TimeRemainingColumn
-
-    columns = (*Progress.get_default_columns()[:2], MofNCompleteColumn(), TimeRemainingColumn())
-    console = Console(stderr=True)
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
-        task = progress.add_task(doing)
-        yield lambda what, done, total: progress.update(
-            task, description=f"{doing} {what}", completed=done, total=total
-        )

@@ -23,7 +23,7 @@ from benchstudy.model import hints, paths, registry
 from benchstudy.model.errors import BenchstudyError
 from benchstudy.model.files import disk_trouble
 from benchstudy.model.names import nearest
-from benchstudy.model.output import add_json, print_json
+from benchstudy.model.output import add_json, print_json, progress
 from benchstudy.model.study import Study, load_study
 
 _STUDY_HELP = "the study's file (default: %(default)s)"
@@ -219,15 +219,10 @@ def _discard(arguments: argparse.Namespace) -> int:
 
 
 def _import(arguments: argparse.Namespace) -> int:
-    from rich.console import Console
-    from rich.progress import MofNCompleteColumn, Progress, TimeRemainingColumn
-
     from benchstudy.commands.importing import import_outputs, levels_said
 
     study = load_study(arguments.study)
-    columns = (*Progress.get_default_columns()[:2], MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task("importing")
+    with progress("importing") as advance:
         outcome = import_outputs(
             paths.project_root(),
             study,
@@ -235,7 +230,7 @@ def _import(arguments: argparse.Namespace) -> int:
             arguments.outputs,
             said=levels_said(arguments.level),
             pattern=arguments.case,
-            advance=lambda done, total: progress.update(task, completed=done, total=total),
+            advance=lambda done, total: advance("", done, total),
         )
     status = 1 if outcome.refused or not outcome.imported else 0
     if arguments.json:

@@ -44,7 +44,8 @@ def add_commands(commands: Any, study: Path, study_help: str) -> None:
     reproduce.add_argument(
         "--into", type=Path, metavar="FOLDER", help="default: reproduced/<study> in the project, or here"
     )
-    reproduce.add_argument("--cores", type=int, default=os.cpu_count() or 1, metavar="N", help="default: %(default)s")
+    cores = os.cpu_count() or 1
+    reproduce.add_argument("--cores", type=_cores, default=cores, metavar="N", help="default: %(default)s")
     add_json(reproduce)
     reproduce.set_defaults(command=_reproduce)
 
@@ -90,6 +91,12 @@ def _crate(arguments: argparse.Namespace) -> int:
         return 0
     print(f"{packed.path}: {packed.trials} trials, {packed.files} files, {packed.size} B, SHA-256 {packed.sha256}")
     return 0
+
+
+def _cores(given: str) -> int:
+    if not given.isdecimal() or not int(given):
+        raise argparse.ArgumentTypeError(f"{given!r}: write a whole number, 1 or more")
+    return int(given)
 
 
 def _reproduce(arguments: argparse.Namespace) -> int:

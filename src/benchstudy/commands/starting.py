@@ -53,6 +53,12 @@ def _run(arguments: argparse.Namespace) -> int:
         raise BenchstudyError(f"run it in the folder that holds workflow/: cd {root}")
     for file in _studies(arguments.given):
         read_study(Path(file))
+    for folder in (root, root / ".snakemake"):
+        if folder.exists() and not os.access(folder, os.W_OK | os.X_OK):
+            raise BenchstudyError(
+                f"{folder}: you may not write there, and Snakemake keeps its state there: run this as the folder's "
+                "owner, or in a copy of the project"
+            )
     # Before the given arguments, so that they take precedence; --cores would override --jobs.
     cores = [] if any(re.match("-j|--jobs", word) for word in arguments.given) else ["--cores", "8"]
     return _become([sys.executable, "-m", "snakemake", *cores, *arguments.given])

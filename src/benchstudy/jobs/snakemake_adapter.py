@@ -29,6 +29,8 @@ def check_place(workflow: Any) -> None:
         )
     if workflow.is_main_process and "--no-hooks" in sys.argv:
         raise WorkflowError("--no-hooks disables the check for conflicting commands: run snakemake without it")
+    if workflow.is_main_process and workflow.resource_settings.cores == 0:
+        raise WorkflowError("--cores 0: without a core Snakemake waits for ever: give 1 or more")
 
 
 def asked_pages(workflow: Any) -> list[str]:
