@@ -15,7 +15,8 @@ from benchstudy.commands.cli import command_parser
 from benchstudy.commands.completion import parsers
 
 GLOSSARY = """
-study host target role family case block trial session observation edition crate lint verdict margin
+study host target role family case block trial session adopted disturbed
+observation edition crate lint verdict margin
 """
 
 
@@ -70,6 +71,6 @@ def test_every_document_is_in_the_navigation():
         assert f"docs/families/{family.name}" in entries
 
 
-def test_the_glossary_has_its_fifteen_words():
+def test_the_glossary_has_its_words():
     words = re.findall(r"^## (\w+)\n\S", (CHECKOUT / "docs" / "glossary.md").read_text(), re.MULTILINE)
     assert [word.lower() for word in words] == GLOSSARY.split()
