@@ -31,7 +31,7 @@ CUT_OFF = "Cut off at the edge of the axis"
 
 def numbers(panel: Panel, *columns: str) -> Iterator[float]:
     """What the panel's marks have in these columns."""
-    for rows in panel.spec(300, legend=False, live=True)["datasets"].values():
+    for rows in panel.spec(300, live=True)["datasets"].values():
         yield from (row[column] for row in rows for column in columns if row.get(column) is not None)
 
 
@@ -59,12 +59,11 @@ def test_a_line_of_medians_has_a_gap_where_a_logarithmic_axis_has_no_place():
     curves = pl.DataFrame(
         {"series": ["a"] * 2, "x": [1.0, 2.0], "y": [0.001, 0.0], "low": [0.0, 0.0], "high": [0.002] * 2}
     )
-    x, y, references = Axis("Load", "1"), Axis("Time", "s"), [Reference(0.0, "theirs")]
-    panel = trend_panel("t", measured, of_cases, x, y, STYLE, references, curves)
+    panel = trend_panel("t", measured, of_cases, Axis("Load", "1"), Axis("Time", "s"), STYLE, curves)
     assert [v for v in numbers(panel, "y", "low", "high", "value") if not 0 < v < 0.01] == []
     assert said(panel) == (
         f"Caption. {NOT_DRAWN}: 1 point of a at 1 (0 s); 1 point of a at 3 (-2.00 ms); 1 point of a at 4 (inf); "
-        f"the median of a at 1 (0 s); and 3 more. {CUT_OFF}: the interval of a at 1; the interval of a at 2; "
+        f"the median of a at 1 (0 s); and 2 more. {CUT_OFF}: the interval of a at 1; the interval of a at 2; "
         "the interval of a at 4."
     )
 
@@ -73,12 +72,12 @@ def test_a_strip_says_in_which_panel_how_many_values_are_missing():
     measured = trials(0.0, 0.0, 2.0).with_columns(x=pl.col("y"))
     of_cases = medians((0.0, 0.0, 3.0)).with_columns(x=pl.col("y"))
     panels = [
-        strip_panel(title, measured, of_cases, Axis("Time", "s", log=title == "log"), STYLE)
+        strip_panel(title, measured, of_cases, Axis("Time", "s", log=title == "log"), STYLE, [Reference(0.0, "theirs")])
         for title in ("log", "linear")
     ]
     assert 0 not in list(numbers(panels[0], "x", "low")) and 0 in list(numbers(panels[1], "x"))
     assert said(*panels) == (
-        f"Caption. {NOT_DRAWN}: log: 2 points of a (0 s); log: the median of a (0 s). "
+        f"Caption. {NOT_DRAWN}: log: 2 points of a (0 s); log: the median of a (0 s); log: the line of theirs (0 s). "
         f"{CUT_OFF}: log: the interval of a."
     )
 
@@ -134,15 +133,15 @@ def test_a_figure_for_a_column_cuts_off_no_name_and_no_title(tmp_path):
 def test_dashes_tell_series_and_widths_tell_percentiles():
     lines = trials(1.0, 2.0).join(pl.DataFrame({"line": ["p99", "p50"]}), how="cross")
     panel = time_panel("t", lines, Axis("Time", "time", log=False), Axis("Rate", "1/s"), STYLE)
-    (line,) = (layer for layer in panel.spec(300, legend=False)["layer"] if layer["mark"]["type"] == "line")
+    (line,) = (layer for layer in panel.spec(300)["layer"] if layer["mark"]["type"] == "line")
     assert (line["encoding"]["strokeDash"]["field"], line["encoding"]["strokeWidth"]["field"]) == ("series", "line")
-    drawn = vega.svg(panel.spec(300, legend=False))
+    drawn = vega.svg(panel.spec(300))
     assert len(set(re.findall(r'stroke="#00529B" stroke-width="([^"]*)" stroke-dasharray', drawn))) == 2
 
 
 def test_the_median_of_a_case_without_a_line_is_drawn():
     panel = trend_panel("t", trials(1.0), medians((0.5, 1.2, 2.0)), Axis("Load", "1"), Axis("Time", "s"), STYLE)
-    assert 'fill="#00529B"' in vega.svg(panel.spec(300, legend=False))
+    assert 'fill="#00529B"' in vega.svg(panel.spec(300))
 
 
 def test_readers_are_told_what_numbers_in_a_legend_are(tmp_path):
@@ -206,5 +205,5 @@ def test_a_figure_of_very_many_rows_fits_on_a_page_of_a_paper(tmp_path, rows):
         texts = [text for path in drawn if "-85mm" not in path.name for text in texts_of(path)]
         assert sorted(set(names) & set(texts)) == sorted(names), "no row is lost"
         assert panels[0].title in texts and panels[0].title.endswith(f", 1 of {len(panels)}")
-        axes = [json.dumps(panel.spec(300, legend=False)["layer"][-1]["encoding"]["x"]) for panel in panels]
+        axes = [json.dumps(panel.spec(300)["layer"][-1]["encoding"]["x"]) for panel in panels]
         assert axes[0] == axes[1], "panels of one metric have the same axis"

@@ -202,7 +202,7 @@ def test_a_chart_names_its_largest_changes_also_where_no_script_runs(live):
     lines = two_releases([(1200, 1.6), (1800, 0.5), (2400, 3.0), (3000, 0.7)])
     found = level_changes.find(lines, 600, 3600, "s")
     assert len(found.marks) == 4
-    spec = drawn(lines, found).spec(400, legend=True, live=live)
+    spec = drawn(lines, found).spec(400, live=live)
     said = sorted(set(texts(spec)))
     assert len(said) == level_changes.MOST_MARKED
     assert any(text.startswith("9.11 3.0") and "× at 4" in text for text in said), said
@@ -213,7 +213,7 @@ def test_a_chart_names_its_largest_changes_also_where_no_script_runs(live):
 def test_a_chart_of_steady_lines_is_drawn_as_if_nobody_had_looked():
     lines = two_releases([])
     found = level_changes.find(lines, 600, 3600, "s")
-    assert drawn(lines, found).spec(400, legend=True) == drawn(lines, None).spec(400, legend=True)
+    assert drawn(lines, found).spec(400) == drawn(lines, None).spec(400)
     told = level_changes.caption({"Times": found}, "the steady phase")
     assert told == (
         "Change points of the steady phase (PELT, changes from 5 %; annotation only; no verdict uses it): "

@@ -81,7 +81,7 @@ def test_its_points_are_struck_through_in_figures(results):
     assert points[layers.NOTICED].to_list().count(TOLD) == 2
     estimates = figuredata.estimates(results, "duration", "backend", {}).with_columns(x=pl.col("y"))
     panel = strip_panel("Times", points, estimates, Axis("Time", "s"), figuredata.style(results, "backend"))
-    drawn = panel.spec(300, legend=False)
+    drawn = panel.spec(300)
     (struck,) = [layer for layer in drawn["layer"] if layer["mark"].get("shape") == "stroke"]
     assert len(drawn["datasets"][struck["data"]["name"]]) == 2
 

@@ -370,7 +370,7 @@ def test_two_studies_lie_over_one_another_in_one_row():
     ]
     medians = pl.DataFrame({"place": ["a"], "series": ["new"], "x": [5.0], "low": [4.0], "high": [6.0]})
     style = Style(("old", "new"))
-    spec = strip_panel("Strip", pl.DataFrame(rows), medians, Axis("Value", "1"), style).spec(300, legend=False)
+    spec = strip_panel("Strip", pl.DataFrame(rows), medians, Axis("Value", "1"), style).spec(300)
     (area,) = [layer for layer in spec["layer"] if layer["mark"]["type"] == "area"]
     assert {(row["series"], row["row"] > 0) for row in spec["datasets"][area["data"]["name"]]} == {
         ("old", False), ("new", False), ("old", True), ("new", True),
@@ -387,9 +387,7 @@ def test_a_strip_has_densities_where_there_are_trials_enough(trials):
     ]
     points = pl.DataFrame([row for row in rows if row["series"] == "a" or int(row["trial"][1:]) < 5])
     medians = pl.DataFrame({"series": ["a", "b"], "x": [1.5, 1.1], "low": [1.2, None], "high": [1.8, None]})
-    spec = strip_panel("Strip", points, medians, Axis("Value", "1", log=False), Style(("a", "b"))).spec(
-        300, legend=False
-    )
+    spec = strip_panel("Strip", points, medians, Axis("Value", "1", log=False), Style(("a", "b"))).spec(300)
     areas = [layer for layer in spec["layer"] if layer["mark"]["type"] == "area"]
     assert len(areas) == (trials >= DENSITY_FEWEST)
     drawn = [row for area in areas for row in spec["datasets"][area["data"]["name"]]]

@@ -396,7 +396,7 @@ def test_the_heights_of_a_ramp_do_not_press_what_is_measured_to_the_ground():
 
 def drawn_of(panels) -> list[dict]:
     """Every row that is drawn."""
-    return [r for p in panels for rows in p.spec(400, legend=False)["datasets"].values() for r in rows]
+    return [r for p in panels for rows in p.spec(400)["datasets"].values() for r in rows]
 
 
 def searched_at_other_times(root: Path) -> LoadTest:
@@ -525,7 +525,7 @@ def test_what_is_measured_begins_together_however_long_users_took_to_arrive(tmp_
         for row in own:
             row |= {name: row[name] + later_s for name in ("t_s", "start_s", "end_s") if row.get(name)}
     panels = dict(LoadPanels(load_of(tables.write())).figures())["Bounded PostgreSQL 15"][0][2]
-    rows = [r for data in panels[0].spec(400, legend=False)["datasets"].values() for r in data if "y" in r]
+    rows = [r for data in panels[0].spec(400)["datasets"].values() for r in data if "y" in r]
     ends = {version: max(r["x"] for r in rows if r.get("series") == version) for version in (BASE, NEW)}
     assert ends[BASE] == ends[NEW]
 
@@ -536,11 +536,11 @@ def test_ten_graphs_of_each_load_and_database_with_base_and_new_and_their_phases
     _, caption, panels, style, shown = drawn["Bounded PostgreSQL 15"][0]
     assert f"({BASE}: 6 trials, {NEW}: 6 trials)" in caption and style.names == (BASE, NEW)
     assert [p.title for p in panels] == [kind.title for kind in PANELS.values()] and shown == [BASE, NEW]
-    spec = json.dumps(panels[0].spec(400, legend=False, live=True))
+    spec = json.dumps(panels[0].spec(400, live=True))
     assert '"ramp"' in spec and '"steady"' in spec and "crosshair" in spec
-    assert "crosshair" not in json.dumps(panels[0].spec(400, legend=False)), "a printed figure has no pointer"
+    assert "crosshair" not in json.dumps(panels[0].spec(400)), "a printed figure has no pointer"
     assert AGAIN not in spec
-    p99 = panels[1].spec(400, legend=False)
+    p99 = panels[1].spec(400)
     edges = {(r["low"], r["high"]) for rows in p99["datasets"].values() for r in rows if "low" in r}
     assert edges == {(0.025, 0.05), (0.05, 0.1)}, "the band of a p99 is its bucket"
 

@@ -238,7 +238,7 @@ def test_open_and_closed_loops_stand_in_one_picture(load):
     ((_, _, panels, style, _),) = LogLoops(load, LogHammer(load)).figures()
     assert [name.split(" · ")[0] for name in style.names[:4]] == ["open", "closed"] * 2
     assert [panel.title for panel in panels] == ["Achieved", "Time in queue, mean", "Time to integrate, mean"]
-    drawn = json.dumps(panels[1].spec(400, legend=False))
+    drawn = json.dumps(panels[1].spec(400))
     assert all(json.dumps(name)[1:-1] in drawn for name in style.names[:2]) and '"trial"' in drawn
 
 
@@ -253,7 +253,7 @@ def test_the_figures_go_up_to_saturation_and_past_it(load):
     ]  # fmt: skip
     assert shown == ["no dedup", "dedup", AS_OFFERED]
     assert len(figures) == 3, "one rate alone is no sweep"
-    drawn = json.dumps(panels[1].spec(400, legend=False))
+    drawn = json.dumps(panels[1].spec(400))
     assert '"trial"' in drawn and "#trial-" in drawn
 
 
@@ -263,7 +263,7 @@ def test_a_rate_at_which_every_trial_failed_has_a_line_with_the_cause(load):
     line = "no dedup: failed: the database has too few connections"
     assert f"A vertical line marks a rate at which no trial succeeded: {line} at 4,000/s." in caption
     for panel in figures[caption]:
-        spec = panel.spec(400, legend=False)
+        spec = panel.spec(400)
         rules = [rows for rows in spec["datasets"].values() if {"value": 4000.0, "label": line} in rows]
         assert rules and spec["params"], "the line is drawn, and the legend still hides series"
 
@@ -368,7 +368,7 @@ def test_real_outputs_fill_every_table_and_figure(real):
     assert len(saturated[2]) == 4
     (over_time,) = LogFigures(real).over_time()
     assert "no dedup: 500/s" in over_time[1] and len(over_time[2]) == 4
-    drawn = json.dumps(over_time[2][0].spec(400, legend=False))
+    drawn = json.dumps(over_time[2][0].spec(400))
     assert all(f'"{phase}"' in drawn for phase in ("warm-up", "window", "drain")), "what a table does not count is told"
     assert said(row(tables.proofs(), "page-e2-micro")["Proofs requested"]) == "none"
     assert list(LogSummary(real).answers()) and list(LogSummary(real).weaknesses())
@@ -411,7 +411,7 @@ def test_a_rate_at_which_nothing_was_integrated_is_named_and_not_drawn(captured)
     assert [str(one) for one in panel.lacks] == [
         "1 point of no dedup at 16,000/s (0/s)", "the median of no dedup at 16,000/s (0/s)",
     ]  # fmt: skip
-    achieved = panel.spec(400, legend=False)
+    achieved = panel.spec(400)
     rows = [r for data in achieved["datasets"].values() for r in data if r.get("trial")]
     assert rows and all(r["y"] > 0 for r in rows)
 

@@ -90,9 +90,9 @@ def test_the_report_shows_the_rate_as_failed_with_its_cause(out_of_memory: Searc
     _, caption, panels, _, shown = figure
     assert f"OOM at {TOO_MUCH:,}/s" in caption
     assert [panel.title for panel in panels] == ["Achieved", "Time to integrate, p99"] and "no dedup, passed" in shown
-    drawn = json.dumps(panels[0].spec(400, legend=False))
+    drawn = json.dumps(panels[0].spec(400))
     assert '"OOM"' in drawn, "there is a line at the rate"
-    assert '"hidden"' in json.dumps(panels[0].spec(400, legend=False)["params"]), "its legend still hides series"
+    assert '"hidden"' in json.dumps(panels[0].spec(400)["params"]), "its legend still hides series"
     assert any("servers that died in the capacity search" in text for text in LogSummary(load).weaknesses())
 
 

@@ -39,7 +39,6 @@ _CONFIG: dict[str, Any] = {
         "labelPadding": 6,
     },
     "title": {"fontSize": 13, "fontWeight": 600, "color": INK, "anchor": "start", "offset": 10},
-    "legend": {"labelFontSize": 12, "labelColor": INK, "symbolSize": 90},
 }
 
 
@@ -107,7 +106,7 @@ class Figure:
         """The panels as SVG, each `width` units wide."""
         axis = {**_CONFIG["axis"], "labelLimit": width * 0.3}
         shared = {"config": {**_CONFIG, "axis": axis, "padding": _PADDING}, "autosize": _FITTED}
-        specs = [(panel.spec(width, legend=False), self._alt_text(panel)) for panel in self.panels]
+        specs = [(panel.spec(width), self._alt_text(panel)) for panel in self.panels]
         return [vega.svg({**spec, **shared, "description": alt_text}) for spec, alt_text in specs]
 
     def _view_html(self, panel: Panel, static: str, where: str, more: str = "") -> str:
@@ -118,7 +117,7 @@ class Figure:
         )
 
     def _panel_html(self, panel: Panel, static: str) -> str:
-        spec = panel.spec("container", legend=False, live=True)
+        spec = panel.spec("container", live=True)
         spec |= {
             "config": _CONFIG,
             "description": self._alt_text(panel),
@@ -172,7 +171,7 @@ class Figure:
     @cached_property
     def _telling(self) -> set[str]:
         """The channels besides colour that distinguish series: strokeDash of lines, shape of points."""
-        specs = (panel.spec(_STATIC_WIDTH, legend=False) for panel in self.panels)
+        specs = (panel.spec(_STATIC_WIDTH) for panel in self.panels)
         encodings = [layer.get("encoding", {}) for spec in specs for layer in spec["layer"]]
         channels = ("strokeDash", "shape")
         return {name for name in channels for each in encodings if each.get(name, {}).get("field") == "series"}

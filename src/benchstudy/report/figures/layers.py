@@ -1,6 +1,5 @@
 """One panel of a figure, and the layers that several kinds of panels share."""
 
-import copy
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -42,14 +41,10 @@ class Panel:
     lacks: tuple[OffAxis, ...] = ()
     cut: tuple[OffAxis, ...] = ()
 
-    def spec(self, width: float | str, *, legend: bool, live: bool = False) -> dict[str, Any]:
+    def spec(self, width: float | str, *, live: bool = False) -> dict[str, Any]:
         """The Vega-Lite specification at a width in px, or "container". `live`: for a page with scripts."""
         drawn = self._live if live and self.live is not None else self._static
-        # The data is not copied, because nothing changes it.
-        spec = {key: value if key == "datasets" else copy.deepcopy(value) for key, value in drawn.items()}
-        if not legend:
-            _remove_legends(spec["layer"])
-        return {**spec, "width": width, "height": self.height}
+        return {**drawn, "width": width, "height": self.height}
 
     @property
     def series(self) -> set[str]:
@@ -65,13 +60,6 @@ class Panel:
     def _live(self) -> dict[str, Any]:
         assert self.live is not None
         return self.live.to_dict(validate=False)
-
-
-def _remove_legends(node: Any) -> None:
-    for child in node.values() if isinstance(node, dict) else node if isinstance(node, list) else ():
-        if isinstance(child, dict) and "legend" in child:
-            child["legend"] = None
-        _remove_legends(child)
 
 
 # The column of points with what was noticed during each trial. It exists if something was noticed during any of them.
@@ -126,19 +114,13 @@ def strokes(points: pl.DataFrame, x: alt.X, y: alt.Y) -> list[alt.Chart]:
     return [visible(mark.encode(x=x, y=y))]
 
 
-def reference_layers(references: Sequence[Reference], *, horizontal: bool, encoding: dict[str, Any]) -> list[alt.Chart]:
-    """Lines of published values with labels, `horizontal` or vertical. `encoding` is that of the values' axis."""
+def reference_layers(references: Sequence[Reference], encoding: dict[str, Any]) -> list[alt.Chart]:
+    """Vertical lines of values with labels. `encoding` is that of the values' axis."""
     if not references:
         return []
     data = pl.DataFrame({"value": [r.value for r in references], "label": [r.label for r in references]})
-    base = alt.Chart(data)
-    rule = base.mark_rule(strokeDash=[5, 4], strokeWidth=1.4, color=REFERENCE, aria=False)
+    rule = alt.Chart(data).mark_rule(strokeDash=[5, 4], strokeWidth=1.4, color=REFERENCE, aria=False)
     text: dict[str, Any] = {"fontSize": 11, "color": REFERENCE, "aria": False}
-    if horizontal:
-        label = base.mark_text(align="left", dy=-6, **text).encode(
-            y=alt.Y("value:Q", **encoding), x=alt.value(4), text="label:N"
-        )
-        return [rule.encode(y=alt.Y("value:Q", **encoding)), label]
     in_order = sorted(references, key=lambda reference: reference.value)
     labels = [
         # Above the panel, one line each: beside the rule they would cover points. Lower ones are to the right of it.

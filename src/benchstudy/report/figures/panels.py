@@ -57,8 +57,7 @@ _BESIDE = 0.22  # distance between series that share a row
 
 def trend_panel(
     title: str, points: pl.DataFrame, estimates: pl.DataFrame, x: Axis, y: Axis, style: Style,
-    references: Sequence[Reference] = (), curves: pl.DataFrame | None = None, apart: bool = True,
-    case: Sequence[str] = ("series", "x"),
+    curves: pl.DataFrame | None = None, apart: bool = True, case: Sequence[str] = ("series", "x"),
 ) -> Panel:  # fmt: skip
     """Trials as hollow points, the median at each x as a filled one on a line, and its interval as a bar.
 
@@ -71,7 +70,7 @@ def trend_panel(
     if curves is None:
         curves = pl.DataFrame(schema={"series": pl.String, **dict.fromkeys(("x", "y", "low", "high"), pl.Float64)})
     x_encoding = x.encode(points["x"].to_list())
-    ends = [*present(estimates, "low", "high"), *present(curves, "low", "high"), *(r.value for r in references)]
+    ends = [*present(estimates, "low", "high"), *present(curves, "low", "high")]
     y_encoding = y.encode([*points["y"].to_list(), *ends])
     medians_of = estimates
     points, estimates, lacks = _on_axis(points, estimates, "x", x)
@@ -79,7 +78,7 @@ def trend_panel(
     points, estimates, more = _on_axis(points, estimates, "y", y, by, x.named)
     estimates, cut = cut_off(estimates, y, y_encoding["scale"], by, x.named)
     curves, _ = cut_off(curves.filter(has_place(y, "y")), y, y_encoding["scale"])
-    references, without = _references_on(references, y)
+
     every, points = points, thinned(points, case)
     places = _places(every, style) if x.log and apart else {}
     points, estimates = (_dodged(frame, places) for frame in (points, estimates))
@@ -117,12 +116,9 @@ def trend_panel(
         visible(marks),
         visible(trials),
         *strokes(points, base_x, alt.Y("y:Q", **y_encoding)),
-        *(reference_layers(references, horizontal=True, encoding=y_encoding)),
     ]
     told = findings.along(medians_of, x.unit, y.unit)
-    return Panel(
-        title, layered(*layers), 250, None, every.height, points.height, told, (*lacks, *more, *without), tuple(cut)
-    )
+    return Panel(title, layered(*layers), 250, None, every.height, points.height, told, (*lacks, *more), tuple(cut))
 
 
 def _on_axis(
@@ -218,7 +214,7 @@ def strip_panel(
     base_x, colour, y = alt.X("x:Q", **encoding), style.colour(), rows.encoding
     band = alt.Chart(estimates.drop_nulls(["low", "high"])).mark_rule(strokeWidth=18, **stroke(0.22), aria=False)
     layers = [
-        *(reference_layers(references, horizontal=False, encoding=encoding)),
+        *reference_layers(references, encoding),
         *([] if dense.is_empty() else [_outlines(dense, base_x, colour, y)]),
         visible(band.encode(x=alt.X("low:Q", **encoding), x2="high:Q", y=y, color=colour)),
         visible(

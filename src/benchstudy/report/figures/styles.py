@@ -30,7 +30,10 @@ INK, MUTED, GRID, REFERENCE = "#2b3038", "#5b6470", "#e1e5ea", "#8a4b00"
 
 @dataclass(frozen=True)
 class Style:
-    """Colour and shape of each series, the same in every figure of a page. `ordered`: series are levels of a number."""
+    """Colour and shape of each series, the same in every figure of a page. `ordered`: series are levels of a number.
+
+    The encodings have no legend, because figures draw their own.
+    """
 
     names: tuple[str, ...]
     ordered: bool = False
@@ -56,8 +59,7 @@ class Style:
 
     def colour(self) -> alt.Color:
         """Vega-Lite's encoding of series by colour."""
-        legend = alt.Legend(title=None, orient="bottom", columns=3, symbolOpacity=1)
-        return alt.Color("series:N", scale=alt.Scale(domain=list(self.names), range=self.colours), legend=legend)
+        return alt.Color("series:N", scale=alt.Scale(domain=list(self.names), range=self.colours), legend=None)
 
     def dash(self) -> alt.StrokeDash:
         """Vega-Lite's encoding of series by dash."""
@@ -65,5 +67,4 @@ class Style:
 
     def shape(self) -> alt.Shape:
         """Vega-Lite's encoding of series by shape."""
-        legend = alt.Legend(title=None, orient="bottom", columns=3)
-        return alt.Shape("series:N", scale=alt.Scale(domain=list(self.names), range=self.shapes), legend=legend)
+        return alt.Shape("series:N", scale=alt.Scale(domain=list(self.names), range=self.shapes), legend=None)

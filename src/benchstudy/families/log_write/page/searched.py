@@ -92,7 +92,7 @@ def crossed_out(panel: Panel, failed: Sequence[Reference], x: Axis) -> Panel:
     """
     if not failed:
         return panel
-    lines = reference_layers(failed, horizontal=False, encoding=x.encode([]))
+    lines = reference_layers(failed, x.encode([]))
     return replace(panel, chart=layered(*panel.chart.layer, *lines))
 
 
