@@ -175,6 +175,12 @@ def plural(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
+def listed(names: Sequence[str], most: int, separator: str = ", ") -> str:
+    """The first `most` of them, and the number of others: "a, b and 3 more"."""
+    more = len(names) - most
+    return separator.join(names[:most]) + (f" and {more:,} more" if more > 0 else "")
+
+
 def shortened(text: str, characters: int) -> str:
     """`text` in at most so many characters, cut after a whole word and marked with " …"."""
     return textwrap.shorten(text, characters, placeholder=" …", break_on_hyphens=False)

@@ -3,16 +3,11 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-import polars as pl
-
-from benchstudy.model import registry
 from benchstudy.report import human
 from benchstudy.report.results import sessions
-from benchstudy.report.results.results import Results
 from benchstudy.report.scrutiny.many_targets import by_targets, named
-from benchstudy.statistics.comparisons import share
 
-_MOST_CAUSES = 5
+MOST_CAUSES = 5  # of the failures of a case
 _MOST_SET_ASIDE = 200
 
 
@@ -35,29 +30,9 @@ def _group(hosts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return {"name": name, "changes": changes, "lines": first["lines"], "facts": facts}
 
 
-def failures(name: str, results: Results, link: Any) -> list[dict[str, Any]]:
-    """Failed trials, one row per case. `link` returns the address of a trial."""
-    rows = []
-    total = dict(results.counted.group_by("case").len().iter_rows())
-    for (case,), lost in results.counted.filter(pl.col("status") != "ok").group_by("case", maintain_order=True):
-        causes = [
-            {"text": cause or "no cause recorded", "count": group.height, "href": link(results, group["trial"][0])}
-            for (cause,), group in lost.group_by("cause", maintain_order=True)
-        ]
-        causes.sort(key=lambda cause: -cause["count"])
-        targets = lost["target"].unique(maintain_order=True).to_list()
-        rows.append(
-            {
-                "family": registry.get(name).title,
-                "case": human.level(str(case)),
-                "target": f"on {human.plural(len(targets), 'target')}: {named(targets)}",
-                "count": f"{lost.height:,} of {human.plural(total[case], 'trial')}",
-                "interval": share(lost.height, total[case]).interval,
-                "causes": causes[:_MOST_CAUSES],
-                "href": causes[0]["href"],
-            }
-        )
-    return rows
+def on_targets(targets: Sequence[str]) -> str:
+    """On how many targets something happened, and the names of the first ones."""
+    return f"on {human.plural(len(targets), 'target')}: {named(targets)}"
 
 
 def set_aside(rows: Sequence[dict[str, Any]], page: str) -> list[dict[str, Any]]:

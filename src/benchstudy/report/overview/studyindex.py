@@ -25,7 +25,7 @@ from benchstudy.report.scrutiny import disturbed, evidence, many_targets
 from benchstudy.report.study.studyfacts import FamilyFacts, StudyFacts
 from benchstudy.report.study.studypages import STUDY_PAGES
 from benchstudy.report.tables.tables import TABLE_FORMATS, anchor
-from benchstudy.statistics.comparisons import Tested, Verdict, standing
+from benchstudy.statistics.comparisons import Tested, Verdict, share, standing
 
 Markup = markupsafe.Markup
 # The first page takes five minutes to read; the linked pages have everything.
@@ -278,30 +278,33 @@ class StudyIndex:
         return Counter(self._shortened(cause or _NO_CAUSE) for causes in failed for cause in causes)
 
     def _failures(self, name: str, results: Results) -> list[dict[str, Any]]:
-        """One row per case with all its causes, each with its count and a link to the first such trial."""
-        if results.has_many_targets:
-            return fleet.failures(name, results, self._trial_link)
-        lost = results.counted.filter(pl.col("status") != "ok")
-        intervals = next(f for f in self._facts.families if f.name == name).noted("failures") or {"by_case": {}}
+        """One row per case with its causes, each with its count and a link to the first such trial.
+
+        With many targets, a row is about a case on all of them, and has its most frequent causes.
+        """
+        many = results.has_many_targets
+        by = ["case"] if many else ["case", "target"]
+        totals = Counter(results.counted.select(by).iter_rows())
         rows = []
-        for (target, case), of_case in lost.group_by("target", "case", maintain_order=True):
-            total = len(results.outcomes[target, case])
-            causes = [
+        for key, lost in results.counted.filter(pl.col("status") != "ok").group_by(by, maintain_order=True):
+            total, targets = totals[key], lost["target"].unique(maintain_order=True).to_list()
+            causes: list[dict[str, Any]] = [
                 {
                     "text": self._shortened(cause or _NO_CAUSE),
                     "count": group.height,
                     "href": self._trial_link(results, group["trial"][0]),
                 }
-                for (cause,), group in of_case.group_by("cause", maintain_order=True)
+                for (cause,), group in lost.group_by("cause", maintain_order=True)
             ]
+            causes.sort(key=lambda cause: -cause["count"])
             rows.append(
                 {
                     "family": registry.get(name).title,
-                    "case": human.level(case),
-                    "target": target,
-                    "count": f"{of_case.height} of {human.plural(total, 'trial')}",
-                    "interval": intervals["by_case"].get(f"{target}/{case}", ""),
-                    "causes": causes,
+                    "case": human.level(str(key[0])),
+                    "target": fleet.on_targets(targets) if many else targets[0],
+                    "count": f"{lost.height:,} of {human.plural(total, 'trial')}",
+                    "interval": share(lost.height, total).interval,
+                    "causes": causes[: fleet.MOST_CAUSES] if many else causes,
                     "href": causes[0]["href"],
                 }
             )

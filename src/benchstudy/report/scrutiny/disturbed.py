@@ -69,16 +69,11 @@ def sentence(results: Results) -> str:
     if not found:
         return ""
     worst = max(found.values(), key=lambda disturbance: disturbance.share)
-    total = human.plural(results.counted.height, "trial")
+    total, named = human.plural(results.counted.height, "trial"), human.listed(list(found), _MOST_NAMED)
     return (
-        f"Disturbed: during {len(found)} of {total} ({_named(list(found))}), others took more of a host than the study "
+        f"Disturbed: during {len(found)} of {total} ({named}), others took more of a host than the study "
         f"allows; at worst {told(worst)}."
     )
-
-
-def _named(trials: Sequence[str]) -> str:
-    more = f" and {len(trials) - _MOST_NAMED} more" if len(trials) > _MOST_NAMED else ""
-    return ", ".join(trials[:_MOST_NAMED]) + more
 
 
 def remedy(indexes: Iterable[Mapping[str, Any]]) -> str:
@@ -143,7 +138,8 @@ def compared(names: Sequence[str], disturbed: Sequence[Sequence[str]], totals: S
     if not any(disturbed):
         return ""
     sides = (
-        f"{len(trials)} of {human.plural(total, 'trial')} of {name}{f' ({_named(trials)})' if trials else ''}"
+        f"{len(trials)} of {human.plural(total, 'trial')} of {name}"
+        f"{f' ({human.listed(trials, _MOST_NAMED)})' if trials else ''}"
         for name, trials, total in zip(names, disturbed, totals, strict=True)
     )
     return f"disturbed in {', '.join(sides)}: others took more of the host than the study allows"

@@ -21,8 +21,7 @@ def cut(lines: Sequence[str]) -> list[str]:
 
 def named(targets: Sequence[str]) -> str:
     """The first of them, and how many there are more."""
-    more = len(targets) - _MOST_NAMED
-    return ", ".join(targets[:_MOST_NAMED]) + (f" and {more:,} more" if more > 0 else "")
+    return human.listed(targets, _MOST_NAMED)
 
 
 def session_facts(indexes: Indexes) -> list[tuple[str, str]]:

@@ -3,9 +3,11 @@
 The page shows the results, and keeps them as plain data for the study's overview and its checklist.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+import polars as pl
 
 from benchstudy.lints import Finding
 from benchstudy.report import human
@@ -73,8 +75,7 @@ def points(found: Scrutiny) -> list[str]:
 
 
 def _named(results: Results, keys: Sequence[Key]) -> str:
-    more = f" and {len(keys) - _MOST_NAMED} more" if len(keys) > _MOST_NAMED else ""
-    return ", ".join(results.case_name(*key) for key in keys[:_MOST_NAMED]) + more
+    return human.listed([results.case_name(*key) for key in keys], _MOST_NAMED)
 
 
 def notes(found: Scrutiny, weak: Sequence[str], lints: Iterable[Finding]) -> dict[str, Any]:
@@ -121,13 +122,8 @@ def _lints(found: Iterable[Finding]) -> list[dict[str, Any]]:
 
 
 def _failures(results: Results) -> dict[str, Any]:
-    """The number of failed trials, in total and by case, each with Wilson's interval."""
-    by_case: dict[str, str] = {}
-    for (target, case), outcomes in results.outcomes.items():
-        failed = len(outcomes) - outcomes.count(None)
-        if failed:
-            by_case[f"{target}/{case}"] = share(failed, len(outcomes)).interval
+    """The number of failed trials, with Wilson's interval."""
     trials = results.counted
-    failed = sum(status != "ok" for status in trials["status"])
-    total: Mapping[str, Any] = {"failed": failed, "trials": trials.height}
-    return {**total, "interval": share(failed, trials.height).interval if trials.height else "", "by_case": by_case}
+    failed = trials.filter(pl.col("status") != "ok").height
+    interval = share(failed, trials.height).interval if trials.height else ""
+    return {"failed": failed, "trials": trials.height, "interval": interval}

@@ -165,8 +165,7 @@ def _measured(facts: StudyFacts, families: Sequence[FamilyFacts]) -> Iterator[st
         if measured.is_empty():
             continue
         cases = measured.select("target", "case").n_unique()
-        of_case = measured.group_by("target", "case").agg(pl.col("block").n_unique())["block"].to_list()
-        low, high = min(of_case), max(of_case)
+        low, high = min(_blocks(family)), max(_blocks(family))
         often = human.plural(high, "block") if low == high else f"{low} to {high} blocks"
         failed = measured.filter(pl.col("status") != "ok").height
         lost = f"; {human.plural(failed, 'trial')} failed and are reported as such" if failed else ""
@@ -203,8 +202,7 @@ def _hosts(facts: StudyFacts) -> Iterator[str]:
         alike.setdefault(", ".join(part for part in parts if part), []).append(name)
     for description, names in alike.items():
         if description:
-            more = f" and {len(names) - _MOST_HOSTS} more" if len(names) > _MOST_HOSTS else ""
-            yield f"Host {', '.join(names[:_MOST_HOSTS])}{more}: {description}."
+            yield f"Host {human.listed(names, _MOST_HOSTS)}: {description}."
 
 
 def _tools(families: Sequence[FamilyFacts]) -> Iterator[str]:

@@ -174,10 +174,11 @@ class LoadClient:
             for target, case, trial, what, times, details in grouped.iter_rows():
                 name = self.load.results.case_name(target, case)
                 shown = list(dict.fromkeys(filter(None, details)))
-                more = f" and {len(shown) - 3} more" if len(shown) > 3 else ""
+
                 at = f"first at {min(times):,.0f} s" if len(times) > 1 else f"at {times[0]:,.0f} s"
                 often = Cell((f"{len(times)}", at), self.load.results.places.href(trial))
-                body.append((Cell.text(name), Cell.text(what), often, Cell.text("; ".join(shown[:3]) + more or "–")))
+                detail = human.listed(shown, 3, "; ") or "–"
+                body.append((Cell.text(name), Cell.text(what), often, Cell.text(detail)))
         columns = ("Case", "Event", "Count", "Detail")
         return Table("events", "Gaps, resets and restarts per trial", columns, tuple(body), MOST_OF_TRIALS)
 

@@ -185,9 +185,7 @@ class LoadSummary:
         worst = [line for group in GROUPS for line in self.labels.of(contrast, group, WORSE)]
         if not worst or self.load.n(contrast) < FEWEST:
             return ""
-        named = ", ".join(f"{line.label} {signed_percent(line.ratio)}" for line in worst[:_NAMED])
-        more = f" and {len(worst) - _NAMED} more" if len(worst) > _NAMED else ""
-        return f" Slower: {named}{more}."
+        return f" Slower: {human.listed([f'{line.label} {signed_percent(line.ratio)}' for line in worst], _NAMED)}."
 
     # -- what to look at ---------------------------------------------------------------------------------------------
 
