@@ -48,7 +48,8 @@ def show_clients(page: Page, metrics: Sequence[str], *, series: str, each: Seque
     scales = adds_up(results.family)
     said = _SAID + (_IDEAL if scales else _SHARED)
     show(f"<h3>Load from several clients</h3><p>{html.escape(said)}</p>")
-    for metric in (metric for metric in metrics if metric in results.metrics):
+    given = [metric for metric in metrics if metric in results.metrics]
+    for metric in given:
         page.trend(
             f"clients-{metric.replace('_', '-')}",
             metric,
@@ -62,13 +63,8 @@ def show_clients(page: Page, metrics: Sequence[str], *, series: str, each: Seque
         )
     page.show_table(client_table(results, each))
     if len(results.levels(CLIENTS)) > 1:
-        given = [metric for metric in metrics if metric in results.metrics]
-        page.compare(
-            "clients",
-            given,
-            factor=CLIENTS,
-            caption="Each number of clients against the first one (a different load)",
-        )
+        caption = "Each number of clients against the first one (a different load)"
+        page.compare("clients", given, factor=CLIENTS, caption=caption)
 
 
 def adds_up(family: str) -> bool:
@@ -119,7 +115,7 @@ def ideal(results: Results, metric: str, series: str) -> pl.DataFrame:
 def client_table(results: Results, each: Sequence[str]) -> Table:
     """One row per client of each case: the medians of its metrics, and its start delay."""
     rows = results.series(SERIES)
-    found = pl.DataFrame() if rows is None else rows.join(results.counted.select("trial"), on="trial", how="semi")
+    found = pl.DataFrame() if rows is None else rows
     metrics = [metric for metric in each if not found.is_empty() and metric in set(found["metric"])]
     columns = ("Case", "Client", *(results.declared(metric).title for metric in metrics), "Start delay", "Skew")
     body = []

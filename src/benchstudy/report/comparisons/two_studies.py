@@ -19,6 +19,7 @@ from benchstudy.report.comparisons.study_differences import conditions, declarat
 from benchstudy.report.comparisons.study_differences import facts as facts_of_hosts
 from benchstudy.report.comparisons.study_pair import FamilyPair, Side
 from benchstudy.report.exhibits.exhibits import Exhibits
+from benchstudy.report.exhibits.figuredata import OF_MEDIANS, median_of
 from benchstudy.report.figures.axes import Axis
 from benchstudy.report.figures.forest import forest_panels
 from benchstudy.report.figures.panels import Panel, strip_panels
@@ -30,11 +31,7 @@ from benchstudy.report.tables.tables import Cell, Table
 from benchstudy.statistics.comparisons import Refusal
 
 _MOST_DRAWN = 40
-_MEDIANS = {
-    **dict.fromkeys(("series", "place"), pl.String),
-    **dict.fromkeys(("x", "low", "high"), pl.Float64),
-    **dict.fromkeys(("tip median", "tip evidence"), pl.String),
-}
+_MEDIANS = {"series": pl.String, "place": pl.String, "x": pl.Float64, **OF_MEDIANS}
 
 
 class TwoStudies(Exhibits):
@@ -114,8 +111,7 @@ class TwoStudies(Exhibits):
             for side in (pair.base, pair.other):
                 only = pair.only(side)
                 if only:
-                    more = f" and {len(only) - _MOST_DRAWN} more" if len(only) > _MOST_DRAWN else ""
-                    self.say([f"Only {side.study} has: {'; '.join(only[:_MOST_DRAWN])}{more}."])
+                    self.say([f"Only {side.study} has: {human.listed(only, _MOST_DRAWN, '; ')}."])
 
     def _figure(self, pair: FamilyPair) -> None:
         style = Style((self.other,))
@@ -145,7 +141,10 @@ class TwoStudies(Exhibits):
             ]
             drawn = [name | one for name, side, estimate in sides for one in _trials(side, estimate)]
             if drawn:
-                medians = pl.DataFrame([name | _median(estimate) for name, _, estimate in sides], schema=_MEDIANS)
+                medians = pl.DataFrame(
+                    [name | median_of(estimate.summary, estimate.unit, "x") for name, _, estimate in sides],
+                    schema=_MEDIANS,
+                )
                 axis = Axis(rows[0].title, rows[0].unit)
                 panels += strip_panels(rows[0].title, pl.DataFrame(drawn), medians, axis, style)
         if panels:
@@ -160,13 +159,6 @@ def _trials(side: Side, estimate: Estimate) -> Iterator[dict[str, Any]]:
         href = f"../{side.study}/{side.results.places.page(trial)}#trial-{trial}"
         told = human.quantity(value, unit)
         yield {"trial": trial, "href": href, "x": value, "y": value, "tip study": side.study, "tip value": told}
-
-
-def _median(estimate: Estimate) -> dict[str, Any]:
-    found = estimate.summary
-    ends = {"x": found.median, "low": found.interval_low, "high": found.interval_high}
-    told = human.median(found, estimate.unit), human.evidence(found, estimate.unit)
-    return ends | dict(zip(("tip median", "tip evidence"), told, strict=True))
 
 
 def lines(pairs: Sequence[FamilyPair]) -> Iterator[str]:

@@ -12,6 +12,7 @@ from benchstudy.report.figures.styles import Style
 from benchstudy.report.results.results import Results, Where
 from benchstudy.report.scrutiny import disturbed
 from benchstudy.statistics import histograms
+from benchstudy.statistics.stats import Summary
 
 
 def label(results: Results, levels: Mapping[str, Any], series: str, x: str | None = None) -> str:
@@ -65,23 +66,36 @@ def leading(results: Results, points: pl.DataFrame) -> pl.DataFrame:
     return points.with_columns(href=pl.col("trial").map_elements(results.places.href, return_dtype=pl.String))
 
 
+# The columns of `median_of`, without that of the median itself.
+OF_MEDIANS: Mapping[str, Any] = {
+    **dict.fromkeys(("low", "high"), pl.Float64),
+    **dict.fromkeys(("tip median", "tip evidence"), pl.String),
+}
+
+
+def median_of(summary: Summary, unit: str, column: str = "y") -> dict[str, Any]:
+    """A median, which the summary must have, as `column`, with low, high and tooltips."""
+    return {
+        column: summary.median,
+        "low": summary.interval_low,
+        "high": summary.interval_high,
+        "tip median": human.median(summary, unit),
+        "tip evidence": human.evidence(summary, unit),
+    }
+
+
 def estimates(results: Results, metric: str, series: str, where: Where, x: str | None = None) -> pl.DataFrame:
     """One row per case with a median: series, y (median), low, high, tooltips, and x if a column `x` is named."""
     rows = [
         {
             "series": label(results, estimate.levels, series, x),
-            "y": estimate.summary.median,
-            "low": estimate.summary.interval_low,
-            "high": estimate.summary.interval_high,
-            "tip median": human.median(estimate.summary, estimate.unit),
-            "tip evidence": human.evidence(estimate.summary, estimate.unit),
+            **median_of(estimate.summary, estimate.unit),
             **({"x": float(estimate.levels[x])} if x is not None else {}),
         }
         for estimate in results.estimates(metric, where)
         if estimate.summary.median is not None and estimate.levels.get(series) is not None
     ]
-    schema = {"series": pl.String, "y": pl.Float64, "low": pl.Float64, "high": pl.Float64}
-    schema |= {"tip median": pl.String, "tip evidence": pl.String}
+    schema = {"series": pl.String, "y": pl.Float64, **OF_MEDIANS}
     return pl.DataFrame(rows, schema=schema | ({"x": pl.Float64} if x is not None else {}))
 
 

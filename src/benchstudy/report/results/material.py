@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from statistics import median
 from typing import TYPE_CHECKING
 
 from benchstudy.lints.model import Ceiling, Figure, Group, Material
@@ -25,7 +26,7 @@ def read(results: "Results", ceilings: Iterable[Ceiling] = (), several: bool = F
     units: dict[str, str] = {}
     of_case: dict[tuple[str, str], dict[str, list[float]]] = {}
     of_trial: dict[tuple[str, str, str], dict[str, Figure]] = {}
-    columns = results.observed.drop_nulls("value").select("target", "case", "trial", "metric", "value", "unit")
+    columns = results.usable.select("target", "case", "trial", "metric", "value", "unit")
     for target, case, trial, metric, value, unit in columns.iter_rows():
         units[metric] = unit
         of_case.setdefault((target, case), {}).setdefault(metric, []).append(value)
@@ -34,7 +35,7 @@ def read(results: "Results", ceilings: Iterable[Ceiling] = (), several: bool = F
     order = {key: place for place, key in enumerate({**levels, **of_case})}
     for key in sorted(of_case, key=order.__getitem__):
         metrics = of_case[key]
-        figures = {m: Figure(_median(values), units[m], values=tuple(values)) for m, values in metrics.items()}
+        figures = {m: Figure(median(values), units[m], values=tuple(values)) for m, values in metrics.items()}
         given = [v for m in results.telling("storage") if units.get(m) == "B" for v in metrics.get(m, ())]
         groups.append(Group("", levels.get(key, {"case": key[1]}), figures, min(given, default=None)))
     for (target, case, trial), figures in of_trial.items():
@@ -76,8 +77,3 @@ def _labels(results: "Results", names: Mapping[tuple[str, str], str]) -> dict[st
     for target, case, group, label, count in counted.iter_rows():
         found.setdefault(names.get((target, case), case), {}).setdefault(group, {})[label] = count or 0.0
     return found
-
-
-def _median(values: list[float]) -> float:
-    ordered, middle = sorted(values), len(values) // 2
-    return ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2

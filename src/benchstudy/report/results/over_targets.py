@@ -95,13 +95,10 @@ class OverTargets(Results):
         rows = rows.join(self.names, on=_KEY, how="left", maintain_order="left").with_columns(target=pl.lit(ALL))
         return rows.select(name for name in self.measured.trials.columns if name in rows.columns).sort("block", "case")
 
-    @cached_property
-    def _usable(self) -> pl.DataFrame:
-        """Observations with a value, of trials that count."""
-        return self.measured.observed.drop_nulls("value")
-
     def _medians(self) -> pl.DataFrame:
-        of_target = self._usable.group_by(*_KEY, "metric", "unit", maintain_order=True).agg(pl.col("value").median())
+        of_target = self.measured.usable.group_by(*_KEY, "metric", "unit", maintain_order=True).agg(
+            pl.col("value").median()
+        )
         found = of_target.join(self.names, on=_KEY, maintain_order="left").with_columns(
             study=pl.lit(self.study), family=pl.lit(self.family), status=pl.lit("ok"), target=pl.lit(ALL)
         )
@@ -129,7 +126,7 @@ class OverTargets(Results):
         order = {metric: place for place, metric in enumerate(self.primary_metrics)}
         rank = pl.col("metric").replace_strict(order, default=len(order), return_dtype=pl.Int64)
         value = pl.col("value")
-        ranked = self._usable.with_columns(rank=rank)
+        ranked = self.measured.usable.with_columns(rank=rank)
         ranked = ranked.filter(pl.col("rank") == pl.col("rank").min().over(_KEY))
         ranked = ranked.with_columns(far=(value - value.median().over(*_KEY, "metric")).abs())
         nearest = ranked.sort("far", "trial").unique(_KEY, keep="first", maintain_order=True)
@@ -162,7 +159,7 @@ class OverTargets(Results):
     @cached_property
     def _ends(self) -> dict[tuple[str, str], tuple[float, float, int]]:
         value = pl.col("value")
-        rows = self._usable.group_by("case", "metric").agg(value.min(), value.max().alias("high"), pl.len())
+        rows = self.measured.usable.group_by("case", "metric").agg(value.min(), value.max().alias("high"), pl.len())
         return {(case, metric): (low, high, count) for case, metric, low, high, count in rows.iter_rows()}
 
 

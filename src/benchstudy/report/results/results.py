@@ -242,11 +242,15 @@ class Results:
         return found
 
     @cached_property
+    def usable(self) -> pl.DataFrame:
+        """Observations with a value, of trials that count."""
+        return self.observed.drop_nulls("value")
+
+    @cached_property
     def _values(self) -> dict[tuple[str, str, str], list[tuple[str, float, str]]]:
         """Map (target, case, metric) to the values of its trials: (trial, value, unit)."""
         grouped: dict[tuple[str, str, str], list[tuple[str, float, str]]] = {}
-        usable = self.observed.drop_nulls("value")
-        for row in usable.select("target", "case", "metric", "trial", "value", "unit").iter_rows():
+        for row in self.usable.select("target", "case", "metric", "trial", "value", "unit").iter_rows():
             grouped.setdefault(row[:3], []).append(row[3:])
         return grouped
 
@@ -293,9 +297,9 @@ class Results:
 
     def points(self, metric: str, where: Where | None = None) -> pl.DataFrame:
         """One row per trial that gave the metric: the case's columns, block, trial, value, unit."""
-        values = self.observed.filter(pl.col("metric") == metric).drop_nulls("value")
-        columns = values.select("target", "case", "block", "trial", "value", "unit")
-        return self.select(where).join(columns, on=["target", "case"])
+        values = self.usable.filter(pl.col("metric") == metric)
+        columns = ("target", "case", "block", "trial", "value", "unit")
+        return self.select(where).join(values.select(columns), on=["target", "case"])
 
     @cached_property
     def metrics(self) -> list[str]:

@@ -10,13 +10,14 @@ from benchstudy.families.http_concurrency.page.load import HttpLoad, Point, Swee
 from benchstudy.families.shared.sweeps import failed_cell, median_cell
 from benchstudy.model.criteria import ACHIEVED
 from benchstudy.report import human
-from benchstudy.report.exhibits.figuredata import leading
+from benchstudy.report.exhibits.figuredata import OF_MEDIANS, leading, median_of
 from benchstudy.report.figures.panels import Axis, Panel, Style, trend_panel
 from benchstudy.report.tables.tables import MISSING, Cell, Table
 
 # A closed loop is comparable with an open one if its throughput differs by at most this share.
 SIMILAR = 0.25
 _LATENCIES = {"latency_p50": "p50", "latency_p99": "p99"}
+_DRAWN = ("throughput", "latency_p99")
 
 
 @dataclass(frozen=True)
@@ -42,13 +43,8 @@ class OpenAgainstClosed:
         """(closed, open) sweeps of everything that was measured with both loops and the same number of clients."""
         found: dict[tuple[str, ...], tuple[list[Sweep], list[Sweep]]] = {}
         for sweep in self.load.sweeps():
-            key = (
-                sweep.target,
-                sweep.server,
-                sweep.limits,
-                sweep.endpoint,
-                *([sweep.clients] if sweep.clients else []),
-            )
+            clients = [sweep.clients] if sweep.clients else []
+            key = (sweep.target, sweep.server, sweep.limits, sweep.endpoint, *clients)
             found.setdefault(key, ([], []))[int(sweep.is_open)].append(sweep)
         return {key: both for key, both in found.items() if all(both)}
 
@@ -109,71 +105,45 @@ class OpenAgainstClosed:
         loops = [sweep.loop for both in self._subjects().values() for sweeps in both for sweep in sweeps]
         return Style(tuple(dict.fromkeys(loops)))
 
-    def panels(self, metric: str = "latency_p99", title: str = "p99") -> list[Panel]:
-        """A latency against throughput: one panel per subject, one series per loop, lines in the order of the load."""
+    def panels(self) -> list[Panel]:
+        """p99 against throughput: one panel per subject, one series per loop, lines in the order of the load."""
         style, found = self.style(), []
-        frames = {subject: self._frames(metric, both) for subject, both in self._subjects().items()}
+        frames = {subject: self._frames(both) for subject, both in self._subjects().items()}
         frames = {subject: both for subject, both in frames.items() if not both[0].is_empty()}
         shared = [y for points, _ in frames.values() for y in points["y"].to_list()]
         for (target, *rest), (points, estimates) in frames.items():
             several = [target] if len(self.load.results.targets) > 1 else []
-            x, y = Axis("Responses per second", "1/s"), Axis(title, "s", shared=shared)
-            found.append(
-                trend_panel(
-                    " · ".join([*several, *rest]),
-                    points,
-                    estimates,
-                    x,
-                    y,
-                    style,
-                    apart=False,
-                    case=("series", "tip load"),
-                )
-            )
+            x, y = Axis("Responses per second", "1/s"), Axis("p99", "s", shared=shared)
+            name, case = " · ".join([*several, *rest]), ("series", "tip load")
+            found.append(trend_panel(name, points, estimates, x, y, style, apart=False, case=case))
         return found
 
-    def _frames(self, metric: str, both: tuple[list[Sweep], list[Sweep]]) -> tuple[pl.DataFrame, pl.DataFrame]:
+    def _frames(self, both: tuple[list[Sweep], list[Sweep]]) -> tuple[pl.DataFrame, pl.DataFrame]:
         points: list[Mapping[str, Any]] = []
         estimates: list[Mapping[str, Any]] = []
         for sweep in (*both[0], *both[1]):
             for order, point in enumerate(sweep.points):
-                rate, latency = (self.load.estimate(m, sweep, point) for m in ("throughput", metric))
+                rate, latency = (self.load.estimate(m, sweep, point) for m in _DRAWN)
                 if rate is None or latency is None or None in (rate.summary.median, latency.summary.median):
                     continue
                 load: dict[str, Any] = {
                     "series": sweep.loop,
                     "tip load": point.level if sweep.is_open else f"L = {point.level}",
                 }
-                points += [{**load, **trial} for trial in self._trials(metric, sweep, point)]
-                summary = latency.summary
-                estimates.append(
-                    load
-                    | {
-                        "x": rate.summary.median,
-                        "y": summary.median,
-                        "low": summary.interval_low,
-                        "high": summary.interval_high,
-                        "order": order,
-                        "tip median": human.median(summary, "s"),
-                        "tip evidence": human.evidence(summary, "s"),
-                    }
-                )
-        number = pl.Float64
-        text: dict[str, type[pl.DataType]] = dict.fromkeys(("series", "trial", "tip load"), pl.String)
-        tips: dict[str, type[pl.DataType]] = dict.fromkeys(("tip median", "tip evidence"), pl.String)
-        ends: dict[str, type[pl.DataType]] = {"low": number, "high": number, "order": pl.Int64} | tips
+                points += [{**load, **trial} for trial in self._trials(sweep, point)]
+                at = {"x": rate.summary.median, "order": order}
+                estimates.append(load | at | median_of(latency.summary, "s"))
+        common: dict[str, Any] = {"series": pl.String, "tip load": pl.String, "x": pl.Float64, "y": pl.Float64}
         return (
-            leading(self.load.results, pl.DataFrame(points, schema=text | {"x": number, "y": number})),
-            pl.DataFrame(
-                estimates, schema={k: v for k, v in text.items() if k != "trial"} | {"x": number, "y": number} | ends
-            ),
+            leading(self.load.results, pl.DataFrame(points, schema=common | {"trial": pl.String})),
+            pl.DataFrame(estimates, schema={**common, **OF_MEDIANS, "order": pl.Int64}),
         )
 
-    def _trials(self, metric: str, sweep: Sweep, point: Point) -> list[Mapping[str, object]]:
+    def _trials(self, sweep: Sweep, point: Point) -> list[Mapping[str, object]]:
         """The throughput and latency of each trial."""
         rates, latencies = (
             {trial: value for trial, value, _ in self.load.results.by_case(name).get((sweep.target, point.case), ())}
-            for name in ("throughput", metric)
+            for name in _DRAWN
         )
         return [
             {"trial": trial, "x": rates[trial], "y": latency}

@@ -9,7 +9,7 @@ from benchstudy.families.log_write.page.load import LogWrite, Point, Sweep
 from benchstudy.families.log_write.page.searched import AS_OFFERED, crossed_out
 from benchstudy.report import human
 from benchstudy.report.exhibits import cells
-from benchstudy.report.exhibits.figuredata import leading
+from benchstudy.report.exhibits.figuredata import OF_MEDIANS, leading, median_of
 from benchstudy.report.figures import level_changes
 from benchstudy.report.figures.level_changes import LevelChanges
 from benchstudy.report.figures.panels import Axis, Panel, Phase, Reference, Style, time_panel, trend_panel
@@ -24,10 +24,7 @@ _LATENCIES = {
     "queue_p99": "Time in queue, p99",
 }
 _NUMBER = pl.Float64
-_ESTIMATES = {
-    "series": pl.String, "x": _NUMBER, "y": _NUMBER, "low": _NUMBER, "high": _NUMBER, "tip offered": pl.String,
-    "tip median": pl.String, "tip evidence": pl.String,
-}  # fmt: skip
+_ESTIMATES = {"series": pl.String, "x": _NUMBER, "y": _NUMBER, "tip offered": pl.String, **OF_MEDIANS}
 _POINTS = {"series": pl.String, "trial": pl.String, "x": _NUMBER, "y": _NUMBER, "tip offered": pl.String,
            "tip value": pl.String}  # fmt: skip
 
@@ -110,17 +107,7 @@ class LogFigures:
                     for trial, values in self.load.trials(sweep, point).items()
                     if values.get(metric) is not None
                 ]
-                summary = found.summary
-                estimates.append(
-                    common
-                    | {
-                        "y": summary.median,
-                        "low": summary.interval_low,
-                        "high": summary.interval_high,
-                        "tip median": human.median(summary, found.unit),
-                        "tip evidence": human.evidence(summary, found.unit),
-                    }
-                )
+                estimates.append(common | median_of(found.summary, found.unit))
         drawn = leading(self.load.results, pl.DataFrame(points, schema=_POINTS))
         return drawn, pl.DataFrame(estimates, schema=_ESTIMATES)
 

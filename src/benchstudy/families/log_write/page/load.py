@@ -127,11 +127,9 @@ class LogWrite(SweepResults):
 
     @cached_property
     def _by_trial(self) -> dict[tuple[str, str], dict[str, dict[str, float]]]:
-        counted = self.results.observed.drop_nulls("value")
         found: dict[tuple[str, str], dict[str, dict[str, float]]] = {}
-        for target, case, trial, metric, value in counted.select(
-            "target", "case", "trial", "metric", "value"
-        ).iter_rows():
+        columns = ("target", "case", "trial", "metric", "value")
+        for target, case, trial, metric, value in self.results.usable.select(columns).iter_rows():
             found.setdefault((target, case), {}).setdefault(trial, {})[metric] = value
         return found
 
@@ -151,8 +149,7 @@ class LogWrite(SweepResults):
     def _limits(self) -> dict[tuple[str, str], list[Limit]]:
         rows, found = self.results.series("limits"), dict[tuple[str, str], list[Limit]]()
         if rows is not None:
-            counted = rows.join(self.results.counted.select("trial"), on="trial", how="semi", maintain_order="left")
-            for row in counted.iter_rows(named=True):
+            for row in rows.iter_rows(named=True):
                 found.setdefault((row["target"], row["case"]), []).append(Limit.of_row(row))
         return found
 

@@ -9,7 +9,7 @@ from benchstudy.families.log_write.page.figures import Drawn
 from benchstudy.families.log_write.page.hammer import LogHammer
 from benchstudy.families.log_write.page.load import LogWrite, Point, Sweep
 from benchstudy.report import human
-from benchstudy.report.exhibits.figuredata import leading
+from benchstudy.report.exhibits.figuredata import OF_MEDIANS, leading, median_of
 from benchstudy.report.figures.panels import Axis, Panel, Style, strip_panels
 
 # For each panel: the metric of open loops, and that of the hammer, whose times are tick means.
@@ -19,7 +19,6 @@ _MEASURES = {
     "Time to integrate, mean": ("integrate_mean", "hammer_integrate_avg", "s"),
 }
 _TEXTS = ("series", "trial", "tip value")
-_ESTIMATES = {**dict.fromkeys(("x", "low", "high"), pl.Float64), "tip median": pl.String, "tip evidence": pl.String}
 
 
 class LogLoops:
@@ -62,10 +61,7 @@ class LogLoops:
                 for trial, values in self.load.trials(sweep, point).items()
                 if (value := values.get(metrics[name])) is not None
             ]
-            summary = found.summary
-            told = {"tip median": human.median(summary, unit), "tip evidence": human.evidence(summary, unit)}
-            ends = {"x": summary.median, "low": summary.interval_low, "high": summary.interval_high}
-            estimates.append({"series": name, **ends, **told})
+            estimates.append({"series": name, **median_of(found.summary, unit, "x")})
         schema = dict.fromkeys(_TEXTS, pl.String) | dict.fromkeys(("x", "y"), pl.Float64)
         drawn = leading(self.load.results, pl.DataFrame(points, schema=schema))
-        return drawn, pl.DataFrame(estimates, schema={"series": pl.String, **_ESTIMATES})
+        return drawn, pl.DataFrame(estimates, schema={"series": pl.String, "x": pl.Float64, **OF_MEDIANS})
