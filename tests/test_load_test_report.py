@@ -101,6 +101,17 @@ CAPTURED = Path(__file__).parent / "data" / "prometheus"
 PUBLISHED = Path(__file__).parents[1] / "data" / "published"
 
 
+def test_a_verdict_says_which_trials_it_leaves_out(tmp_path):
+    tables = LoadTables(tmp_path)
+    for block in range(1, 7):
+        tables.run(levels_of(BASE), block)
+        tables.run(levels_of(NEW), block, **({"session": "1" * 32} if block > 4 else {}))
+    load = load_of(tables.write())
+    (contrast,) = load.contrasts
+    cell = row(LoadPanels(load).table(contrast), "Average API times")["Verdict"]
+    assert "2 trials left out: session, tool or verified cache state differ from the counterpart's" in cell.lines
+
+
 # -- mix shift -----------------------------------------------------------------------------------------
 
 

@@ -1,15 +1,17 @@
 """What two trials must have in common to be compared, and why two cases without it get no verdict."""
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from statistics import median, mode
 from typing import Any, NamedTuple
 
 from benchstudy.model.criteria import PAGE_OF_MEMORY, SAME_PROOF
+from benchstudy.model.metrics import Better
 from benchstudy.report import human
 from benchstudy.report.results import sessions
 from benchstudy.report.results.results import Results
 from benchstudy.report.scrutiny import disturbed
-from benchstudy.statistics.comparisons import Refusal
+from benchstudy.statistics.comparisons import Arm, Comparison, Refusal, compare, refused
 
 IMPORTED = "imported: the time and the host of the measurement are unknown"
 Indexes = Sequence[Mapping[str, Any]]
@@ -62,6 +64,34 @@ class Comparability:
     def block(self, trial: Measured) -> tuple[str | None, int]:
         """The key (session, block) of a trial. Trials with the same key are a pair."""
         return self._of[trial[1]].session, trial[0]
+
+    def compared(
+        self, names: Sequence[str], sides: Sequence[Sequence[Measured]], failed: Sequence[int], *, margin: float,
+        better: Better, unfit: str = "",
+    ) -> Comparison:  # fmt: skip
+        """Compare the trials of both sides that may be compared, base first. Says what is left out.
+
+        `names`, `sides`, `failed`: the names, the trials with a value, and the number of failed trials. `unfit`: why
+        their figures allow no verdict.
+        """
+
+        def arms(*trials: Sequence[Measured]) -> list[Arm]:
+            return [
+                Arm(name, " and ".join(sorted({unit for *_, unit in side})), tuple(value for *_, value, _ in side),
+                    tuple(map(self.block, side)), lost)
+                for name, side, lost in zip(names, trials, failed, strict=True)
+            ]  # fmt: skip
+
+        base, other = arms(*sides)
+        if not all(sides):
+            return compare(base, other, margin=margin, better=better)
+        if unfit:
+            return refused(base, other, Refusal.UNFIT, unfit, margin=margin, better=better)
+        kept = self.kept(sides[0], sides[1], names)
+        if kept.refusal:
+            return refused(base, other, kept.refusal, kept.why, margin=margin, better=better)
+        made = compare(*arms(kept.base, kept.other), margin=margin, better=better)
+        return replace(made, warnings=(*made.warnings, kept.why)) if kept.why else made
 
     def kept(self, base: Sequence[Measured], other: Sequence[Measured], names: Sequence[str]) -> Kept:
         """The trials of both sides that may be compared.

@@ -20,12 +20,9 @@ from benchstudy.statistics.comparisons import (
     Arm,
     Calibration,
     Comparison,
-    Refusal,
     Verdict,
     calibrate,
-    compare,
     judge,
-    refused,
 )
 
 _VERDICT_KINDS = {Verdict.BETTER: "text verdict better", Verdict.WORSE: "text verdict worse"}
@@ -169,25 +166,9 @@ class Comparisons:
         margin = self.margins.thresholds.margin_of(self.results.family, metric)
         sides = [values.get((e.target, e.case), []) for e in (base, other)]
         names = [human.level(str(e.levels[self.factor])) for e in (base, other)]
-
-        def arm(index: int, trials: Sequence[Measured]) -> Arm:
-            estimate = (base, other)[index]
-            blocks = tuple(map(self._comparability.block, trials))
-            units = sorted({given for *_, given in trials})
-            numbers = tuple(value for *_, value, _ in trials)
-            return Arm(names[index], " and ".join(units), numbers, blocks, estimate.failed)
-
-        whole = arm(0, sides[0]), arm(1, sides[1])
-        if not all(sides):
-            return compare(*whole, margin=margin, better=better)
         unfit = [f"{name}: {why}" for name, e in zip(names, (base, other), strict=True) if (why := self._why_not(e))]
-        if unfit:
-            return refused(*whole, Refusal.UNFIT, "; ".join(unfit), margin=margin, better=better)
-        kept = self._comparability.kept(sides[0], sides[1], names)
-        if kept.refusal:
-            return refused(*whole, kept.refusal, kept.why, margin=margin, better=better)
-        made = compare(arm(0, kept.base), arm(1, kept.other), margin=margin, better=better)
-        return replace(made, warnings=(*made.warnings, kept.why)) if kept.why else made
+        failed = (base.failed, other.failed)
+        return self._comparability.compared(names, sides, failed, margin=margin, better=better, unfit="; ".join(unfit))
 
     def _why_not(self, estimate: Estimate) -> str:
         return self._unfit(estimate.target, estimate.case) if self._unfit else ""
@@ -229,24 +210,17 @@ class Comparisons:
 
     def _cells(self, row: Row, several: bool) -> tuple[Cell, ...]:
         made = row.outcome
-        trials = cells.href(self.results, row.other["target"], row.other["case"])
         title = " · ".join(part for part in (row.title if several else "", row.about) if part)
         name = Cell((human.level(row.level), *([title] if title else [])))
-        sides = [self._side(row.other, made.other, row.unit), self._side(row.base, made.base, row.unit)]
+        hrefs = [cells.href(self.results, levels["target"], levels["case"]) for levels in (row.other, row.base)]
+        sides = [arm_cell(arm, row.unit, href) for arm, href in zip((made.other, made.base), hrefs, strict=True)]
         if self.base_name != human.level(row.against):
             sides[1] = replace(sides[1], lines=(*sides[1].lines, human.level(row.against)))
-        ratio = Cell(ratio_lines(made), trials) if made.ratio is not None else _NOTHING
+        ratio = Cell(ratio_lines(made), hrefs[0]) if made.ratio is not None else _NOTHING
         if made.adjusted is None or made.smallest_detectable is None:
             return (name, ratio, verdict_cell(made), *sides, _NOTHING, _NOTHING)
-        p = Cell(adjusted_lines(made), trials)
-        return (name, ratio, verdict_cell(made), *sides, p, Cell((_percent(made.smallest_detectable),), trials))
-
-    def _side(self, levels: Mapping[str, Any], arm: Arm, unit: str) -> Cell:
-        """The absolute figure, without which a ratio is hard to interpret."""
-        href = cells.href(self.results, levels["target"], levels["case"])
-        failed = f", {arm.failed} failed" if arm.failed else ""
-        figure = human.quantity(arm.median, unit) if arm.median is not None else "–"
-        return Cell((figure, f"n = {arm.n}{failed}"), href, "number" if arm.median is not None else "failed")
+        p = Cell(adjusted_lines(made), hrefs[0])
+        return (name, ratio, verdict_cell(made), *sides, p, Cell((_percent(made.smallest_detectable),), hrefs[0]))
 
     @property
     def drawn(self) -> list[str]:
@@ -368,6 +342,13 @@ def verdict_cell(made: Comparison) -> Cell:
     if made.verdict is Verdict.NONE:
         return Cell((made.verdict.told, made.why, *made.warnings), kind="missing verdict")
     return Cell((made.verdict, made.why, *made.warnings), kind=_VERDICT_KINDS.get(made.verdict, "text verdict"))
+
+
+def arm_cell(arm: Arm, unit: str, href: str) -> Cell:
+    """The absolute figure of a side, without which a ratio is hard to interpret."""
+    failed = f", {arm.failed} failed" if arm.failed else ""
+    figure = human.quantity(arm.median, unit) if arm.median is not None else "–"
+    return Cell((figure, f"n = {arm.n}{failed}"), href, "number" if arm.median is not None else "failed")
 
 
 def ratio_lines(made: Comparison) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ from benchstudy.model import paths, registry
 from benchstudy.model.differences import differences
 from benchstudy.report import human
 from benchstudy.report.comparisons.comparability import IMPORTED, bytes_of_storage, is_one_proof, other_proof
-from benchstudy.report.comparisons.comparison import Margins, Row, ratio_lines, verdict_cell
+from benchstudy.report.comparisons.comparison import Margins, Row, arm_cell, ratio_lines, verdict_cell
 from benchstudy.report.exhibits import cells
 from benchstudy.report.results.results import Estimate, Results
 from benchstudy.report.scrutiny import disturbed
@@ -46,8 +46,8 @@ class Side:
 
     def given(self, target: str, case: str) -> set[str]:
         """The metrics of which a case has a value."""
-        seen = self.results.observed.filter((pl.col("target") == target) & (pl.col("case") == case))
-        return set(seen.drop_nulls("value")["metric"])
+        seen = self.results.usable.filter((pl.col("target") == target) & (pl.col("case") == case))
+        return set(seen["metric"])
 
 
 class FamilyPair:
@@ -167,9 +167,9 @@ class FamilyPair:
         """The values of a side. Only blocks of the same, known session have the same name, so only these are pairs."""
         found = side.conditions(estimate.target, estimate.case).select("trial", "session", "block")
         blocks = {trial: (session or side.study, block) for trial, session, block in found.iter_rows()}
-        given = side.results.by_case(estimate.metric).get((estimate.target, estimate.case), ())
-        values, names = tuple(value for _, value, _ in given), tuple(blocks[trial] for trial, _, _ in given)
-        return Arm(side.study, estimate.unit, values, names, estimate.failed)
+        measured = side.results.by_case(estimate.metric).get((estimate.target, estimate.case), ())
+        names = tuple(blocks[trial] for trial, *_ in measured)
+        return Arm(side.study, estimate.unit, estimate.values, names, estimate.failed)
 
     def _apart(self, target: str, case: str) -> tuple[Refusal, str] | None:
         """The reason why no verdict is allowed: what the trials do not share, the session first."""
@@ -221,9 +221,7 @@ class FamilyPair:
 
     def _side(self, side: Side, levels: Mapping[str, Any], arm: Arm, unit: str) -> Cell:
         href = f"../{side.study}/{self.family}.html{cells.href(side.results, levels['target'], levels['case'])}"
-        failed = f", {arm.failed} failed" if arm.failed else ""
-        figure = human.quantity(arm.median, unit) if arm.median is not None else "–"
-        return Cell((figure, f"n = {arm.n}{failed}"), href, "number" if arm.median is not None else "failed")
+        return arm_cell(arm, unit, href)
 
     def summary(self) -> str:
         """One sentence: the number of ratios, and how many intervals exclude a ratio of 1."""

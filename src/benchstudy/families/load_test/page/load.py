@@ -17,7 +17,7 @@ from benchstudy.report.comparisons.comparability import Comparability, Indexes
 from benchstudy.report.comparisons.comparison import Margins
 from benchstudy.report.figures.styles import Style
 from benchstudy.report.results.results import Estimate, Results
-from benchstudy.statistics.comparisons import Arm, Comparison, compare, refused
+from benchstudy.statistics.comparisons import Comparison
 from benchstudy.statistics.mix_shift import Calls, Shift
 
 GROUPS = {"store": "store", "api": "API"}
@@ -277,21 +277,10 @@ class LoadTest:
             [(t.block, t.uuid, values[i][t.uuid], unit) for t in side if t.uuid in values[i]]
             for i, side in enumerate(sides)
         ]
-        names, cases = list(contrast.cases), list(contrast.cases.values())
-        failed = [self._failed(contrast.target, case) for case in cases]
-        margin = self.margin(metric)
-
-        def arm(i: int, rows: Sequence[Any]) -> Arm:
-            blocks = tuple(map(self._comparability.block, rows))
-            return Arm(names[i], unit, tuple(row[2] for row in rows), blocks, failed[i])
-
-        if not all(measured):
-            return compare(arm(0, measured[0]), arm(1, measured[1]), margin=margin, better=better)
-        kept = self._comparability.kept(measured[0], measured[1], names)
-        if kept.refusal:
-            whole = (arm(0, measured[0]), arm(1, measured[1]))
-            return refused(*whole, kept.refusal, kept.why, margin=margin, better=better)
-        return compare(arm(0, kept.base), arm(1, kept.other), margin=margin, better=better)
+        failed = [self._failed(contrast.target, case) for case in contrast.cases.values()]
+        return self._comparability.compared(
+            list(contrast.cases), measured, failed, margin=self.margin(metric), better=better
+        )
 
     def _failed(self, target: str, case: str) -> int:
         rows = self.results.counted.filter((pl.col("target") == target) & (pl.col("case") == case))
