@@ -14,7 +14,9 @@ The meaning of its figures, by the source of v1.0.4:
 """
 
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import pyte
 
@@ -97,9 +99,14 @@ class HammerScreen:
             _means_line("Time-in-queue", self.queue_min_s, self.queue_avg_s, self.queue_max_s),
             _means_line("Observed-time-to-integrate", self.integrate_min_s, self.integrate_avg_s, self.integrate_max_s),
         ]
-        width = max(len(line) for line in lines)
-        body = "".join(f"│{line:<{width}}│\n" for line in lines)
-        return f"┌{'─' * width}┐\n{body}└{'─' * width}┘\n"
+        return framed(lines)
+
+
+def framed(lines: Sequence[str]) -> str:
+    """Draw lines in a box as the hammer does."""
+    width = max(map(len, lines))
+    body = "".join(f"│{line:<{width}}│\n" for line in lines)
+    return f"┌{'─' * width}┐\n{body}└{'─' * width}┘\n"
 
 
 def _rate_line(name: str, workers: int, most: int, oversupply: int) -> str:
@@ -218,20 +225,37 @@ def _said(recording: bytes) -> str:
     return f"it said: {log.fatal}" if log.fatal else "it gives no reason"
 
 
+# The figures of a screen as metrics, with the field and the unit of each, so that a report can redraw the screen. Times
+# are of tick means.
+SCREEN_METRICS = {
+    "hammer_qps": ("qps", "1/s"),
+    "hammer_window": ("window_s", "s"),
+    "hammer_tree_size": ("tree_size", "1"),
+    "hammer_oversupply": ("oversupply", "1"),
+    "hammer_writers": ("write_workers", "1"),
+    "hammer_write_max": ("write_max_per_s", "1/s"),
+    "hammer_read_workers": ("read_workers", "1"),
+    "hammer_read_max": ("read_max_per_s", "1/s"),
+    "hammer_read_oversupply": ("read_oversupply", "1"),
+    **{
+        f"hammer_{kind}_{name}": (f"{kind}_{name}_s", "s")
+        for kind in ("queue", "integrate")
+        for name in ("min", "avg", "max")
+    },
+}
+
+
 def screen_values(screen: HammerScreen) -> dict[str, tuple[float | None, str]]:
-    """Return every figure of a screen as a metric, so that a report can redraw it. The times are of tick means."""
-    values: dict[str, tuple[float | None, str]] = {
-        "hammer_qps": (screen.qps, "1/s"),
-        "hammer_window": (screen.window_s, "s"),
-        "hammer_tree_size": (screen.tree_size, "1"),
-        "hammer_oversupply": (screen.oversupply, "1"),
-        "hammer_writers": (screen.write_workers, "1"),
-        "hammer_write_max": (screen.write_max_per_s, "1/s"),
-        "hammer_read_workers": (screen.read_workers, "1"),
-        "hammer_read_max": (screen.read_max_per_s, "1/s"),
-        "hammer_read_oversupply": (screen.read_oversupply, "1"),
+    """Return every figure of a screen as a metric."""
+    return {metric: (getattr(screen, field), unit) for metric, (field, unit) in SCREEN_METRICS.items()}
+
+
+def screen_of(values: Mapping[str, float]) -> HammerScreen | None:
+    """Return the screen that a trial's metrics were taken from; None if a metric is missing."""
+    if not SCREEN_METRICS.keys() <= values.keys():
+        return None
+    fields: dict[str, Any] = {
+        field: round(values[metric]) if HammerScreen.__annotations__[field] is int else values[metric]
+        for metric, (field, _) in SCREEN_METRICS.items()
     }
-    for kind in ("queue", "integrate"):
-        for name in ("min", "avg", "max"):
-            values[f"hammer_{kind}_{name}"] = (getattr(screen, f"{kind}_{name}_s"), "s")
-    return values
+    return HammerScreen(**fields)

@@ -28,11 +28,6 @@ def signed_percent(ratio: float, low: float | None = None, high: float | None = 
     return human.times(ratio, to) if abs(ratio - 1) > _LARGEST_PERCENT else human.change(ratio - 1, to)
 
 
-def percent(share: float) -> str:
-    """Format a share that is not a change: "1.40 %", "5 %" for 0.05."""
-    return human.quantity(share, "%")
-
-
 def percent_interval(low: float, high: float) -> str:
     return f"95 %: {signed_percent(low, low, high)} to {signed_percent(high, low, high)}"
 
@@ -48,7 +43,9 @@ def verdict_cell(made: Comparison, *about: str) -> Cell:
         return Cell(("no verdict", made.why, *about), kind="missing verdict")
     p = f"adjusted p {'; '.join(adjusted_lines(made))}" if made.adjusted is not None else ""
     unsure = made.smallest_detectable is not None and made.verdict in (Verdict.EQUIVALENT, Verdict.INCONCLUSIVE)
-    detect = f"smallest detectable beyond the margin: {percent(made.smallest_detectable or 0.0)}" if unsure else ""
+    detect = (
+        f"smallest detectable beyond the margin: {human.percent(made.smallest_detectable or 0.0)}" if unsure else ""
+    )
     lines = filter(None, (made.verdict, made.why, p, detect, *about, *made.warnings))
     return Cell(tuple(lines), kind=_KINDS.get(made.verdict, "text verdict"))
 

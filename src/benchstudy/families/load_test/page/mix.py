@@ -8,7 +8,6 @@ from typing import Any
 from benchstudy.families.load_test.page.cells import (
     interval_lines,
     not_called,
-    percent,
     percent_interval,
     quantile_cell,
     signed,
@@ -121,8 +120,8 @@ class Reading:
             return f"{raw} in the mean, not shown like for like"
         both = self.tested and self.raw.verdict is self.like.verdict is Verdict.EQUIVALENT
         if both:
-            return f"no change of {percent(self.margin)} or more"
-        return "no change shown" if self.tested else f"within {percent(self.margin)}"
+            return f"no change of {human.percent(self.margin)} or more"
+        return "no change shown" if self.tested else f"within {human.percent(self.margin)}"
 
 
 def _slower(made: Comparison, tested: bool, change: float) -> bool:
@@ -240,7 +239,7 @@ class LoadMix:
             return "almost never called now" if part.few else "no longer called"
         if part.state == "entered":
             return "almost never called before" if part.few else "not called before"
-        return f"{percent(part.base_share)} of the calls before, {percent(part.new_share)} now"
+        return f"{human.percent(part.base_share)} of the calls before, {human.percent(part.new_share)} now"
 
     def _how_sure(self, reading: Reading) -> str:
         n = self.load.n(reading.contrast)
@@ -266,7 +265,7 @@ class LoadMix:
         return (
             f" {reading.contrast.base} against itself, with as many trials: "
             f"{signed_percent(like.ratio, like.low, like.high)}{ends}; "
-            f"{percent(PAGE_BAND)} is usual elsewhere."
+            f"{human.percent(PAGE_BAND)} is usual elsewhere."
         )
 
     # -- tables ------------------------------------------------------------------------------------------------------
@@ -339,8 +338,8 @@ class LoadMix:
             # A label that only one side calls has no change of its own.
             MISSING if part.base is None or part.new is None else Cell((signed(part.within, "s"),), new),
             Cell((signed(part.mix, "s"),), new),
-            Cell((percent(part.base_share),), base),
-            Cell((percent(part.new_share),), new),
+            Cell((human.percent(part.base_share),), base),
+            Cell((human.percent(part.new_share),), new),
             not_called() if part.base is None else Cell((human.quantity(part.base.mean, "s"),), base),
             not_called() if part.new is None else Cell((human.quantity(part.new.mean, "s"),), new),
         )

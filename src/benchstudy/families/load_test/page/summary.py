@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from functools import cached_property
 from typing import Any
 
-from benchstudy.families.load_test.page.cells import percent, percent_interval, signed, signed_percent
+from benchstudy.families.load_test.page.cells import percent_interval, signed, signed_percent
 from benchstudy.families.load_test.page.labels import WORSE, LoadLabels
 from benchstudy.families.load_test.page.load import FEWEST, GROUPS, LABELS, PAGE_BAND, Contrast, LoadTest
 from benchstudy.families.load_test.page.mix import LoadMix, Reading
@@ -92,7 +92,7 @@ class LoadSummary:
     def _band_note(self) -> str:
         bands = {self.load.place(c): band for c in self.users.outcomes if (band := self.users.band(c)) is not None}
         return "; ".join(
-            f"{place}: equal versions differ by up to {percent(band.widest)} here "
+            f"{place}: equal versions differ by up to {human.percent(band.widest)} here "
             f"({human.plural(band.n, 'pair')}, {band.source})"
             for place, band in bands.items()
         )
@@ -162,8 +162,8 @@ class LoadSummary:
             )
         inside_page = abs(ratio - 1) <= PAGE_BAND
         told += (
-            f" The {percent(PAGE_BAND)} that is usual elsewhere would {'' if inside_page else 'not '}have covered "
-            "it, but it comes from other machines and decides nothing here."
+            f" The {human.percent(PAGE_BAND)} that is usual elsewhere would {'' if inside_page else 'not '}have "
+            "covered it, but it comes from other machines and decides nothing here."
         )
         return told + self._limited_by(contrast)
 
@@ -216,7 +216,9 @@ class LoadSummary:
         found = sorted(made.smallest_detectable for made in tests if made.smallest_detectable is not None)
         middle = ""
         if found:
-            middle = f" Half of the tests could have detected {percent(found[len(found) // 2])} beyond the margin."
+            middle = (
+                f" Half of the tests could have detected {human.percent(found[len(found) // 2])} beyond the margin."
+            )
         return f"None of the {human.plural(len(tests), 'label')} tested is shown to be worse.{middle}"
 
     def _failures(self) -> Iterator[tuple[str, str]]:

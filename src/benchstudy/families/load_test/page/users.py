@@ -10,7 +10,6 @@ import polars as pl
 
 from benchstudy.families.load_test.page.cells import (
     interval_lines,
-    percent,
     percent_interval,
     signed,
     signed_percent,
@@ -153,7 +152,7 @@ class LoadUsers:
             *sides,
             self._delta(contrast, made),
             own,
-            Cell((percent(PAGE_BAND), "usual elsewhere,", "decides nothing here"), kind="published"),
+            Cell((human.percent(PAGE_BAND), "usual elsewhere,", "decides nothing here"), kind="published"),
             verdict_cell(made),
         )
 
@@ -257,7 +256,9 @@ class LoadUsers:
     def _limit_row(self, contrast: Contrast, version: str, trial: Trial) -> tuple[Cell, ...]:
         href, found = self.load.results.places.href(trial.uuid), self.bracket(trial)
         users, slope = (self.load.value(trial.uuid, metric) for metric in (METRIC, "slope"))
-        alerts = [f"{alert_word(name)}: {percent(share)}" for name, share in found.alerts.items()] if found else []
+        alerts = (
+            [f"{alert_word(name)}: {human.percent(share)}" for name, share in found.alerts.items()] if found else []
+        )
         return (
             Cell((f"{self.load.place(contrast)}, {version}", f"block {trial.block}")),
             Cell(("not found",), href, "missing") if users is None else Cell((human.number(users),), href),
@@ -272,7 +273,7 @@ class LoadUsers:
         search = self.search(trial)
         if not search or search["least"] is None:
             return MISSING
-        swing = f"swing: {percent(search['swing'])}"
+        swing = f"swing: {human.percent(search['swing'])}"
         return Cell((human.value_range((search["least"], search["most"]), "1"), swing), href)
 
     # -- over time ---------------------------------------------------------------------------------------------------

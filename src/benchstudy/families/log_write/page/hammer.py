@@ -1,11 +1,10 @@
 """The hammer's figures beside ours: its screen, the same box from our data, and its Δ against the checkpoints."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 import polars as pl
 
-from benchstudy.families.log_write.hammer import HammerScreen
+from benchstudy.families.log_write.hammer import framed, screen_of
 from benchstudy.families.log_write.page.load import AGREEMENT, LogWrite, Point, Sweep
 from benchstudy.families.log_write.page.summary import worst_disagreement
 from benchstudy.families.log_write.page.tables import LogTables
@@ -14,28 +13,6 @@ from benchstudy.report.tables.listings import Listing
 from benchstudy.report.tables.tables import MISSING, Cell, Table
 
 _TIMES = ("queue", "integrate")
-# Maps a field of a screen to its metric, see hammer.screen_values.
-_SCREEN = {
-    "read_workers": "hammer_read_workers",
-    "read_max_per_s": "hammer_read_max",
-    "read_oversupply": "hammer_read_oversupply",
-    "write_workers": "hammer_writers",
-    "write_max_per_s": "hammer_write_max",
-    "oversupply": "hammer_oversupply",
-    "tree_size": "hammer_tree_size",
-    "qps": "hammer_qps",
-    "window_s": "hammer_window",
-}
-
-
-def screen_of(values: Mapping[str, float]) -> HammerScreen | None:
-    """The screen that a trial's metrics were taken from; None if a metric is missing."""
-    times = {f"{t}_{end}_s": f"hammer_{t}_{end}" for t in _TIMES for end in ("min", "avg", "max")}
-    if any(metric not in values for metric in (*_SCREEN.values(), *times.values())):
-        return None
-    counts = {field: round(values[metric]) for field, metric in _SCREEN.items()}
-    seconds: dict[str, Any] = {field: values[metric] for field, metric in times.items()}
-    return HammerScreen(**counts, **seconds)
 
 
 class LogHammer:
@@ -174,13 +151,6 @@ class LogHammer:
                 for its in one.points if same and not other.is_open else ():
                     for theirs in (p for p in other.points if p.rate == its.rate):
                         yield (one, its), (other, theirs)
-
-
-def framed(lines: Sequence[str]) -> str:
-    """Lines in a box as the hammer draws it."""
-    width = max(map(len, lines))
-    body = "".join(f"│{line:<{width}}│\n" for line in lines)
-    return f"┌{'─' * width}┐\n{body}└{'─' * width}┘\n"
 
 
 def _ms(seconds: float | None) -> str:
