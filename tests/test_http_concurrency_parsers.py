@@ -339,8 +339,6 @@ def test_littles_law_is_kept_within_a_twentieth_and_half_a_millisecond(mean_s: f
     total = replace(result.times["total"], mean=mean_s)
     problems = replace(result, times={**result.times, "total": total}).problems()
     assert ("little" in names(problems)) == told
-    assert replace(result, requests_per_second=None).concurrency_measured is None
-    assert replace(result, times={"total": total}).concurrency_measured == pytest.approx(1000 * mean_s)
 
 
 @pytest.mark.parametrize(
@@ -679,7 +677,7 @@ def test_each_figure_of_wrk_has_one_place():
     for old, new, told in (
         ("2 threads and 10 connections", "", "truncated: it has no threads and connections"),
         ("46751 requests in", "many requests in", "truncated: it has no total of requests"),
-        ("Running 1s", "Ran 1s", "wrk left 0 reports instead of one; it gives no reason"),
+        ("Running 1s", "Ran 1s", "wrk left 0 reports instead of one"),
         ("Running 1s test @ http://127.0.0.1:55893/", "Running 1s test @ x\nRunning 1s test @ y", "wrk left 2 reports"),
         ('"format":1', '"format":1,,', "our script's JSON is not whole"),
     ):
@@ -699,8 +697,6 @@ def test_wrk_cut_off_or_damaged():
     plain = text("wrk-plain.txt").rstrip("\n")
     with pytest.raises(ParseError, match="not of one run"):
         parse_wrk(plain + "\n" + whole.splitlines()[-1])
-    with pytest.raises(ParseError, match=r"unable to connect to 127\.0\.0\.1:1 Connection refused"):
-        parse_wrk("", text("wrk-refused.stderr"))
 
 
 # --- k6 -----------------------------------------------------------------------------------------------------
@@ -868,7 +864,7 @@ def run_wrk(server: _Recorder, connections: int, threads: int, **settings: Any) 
     command = ["wrk", f"-t{threads}", f"-c{connections}", "-d1s", "--latency", "-s", str(WRK_SCRIPT)]
     url = f"http://127.0.0.1:{server.server_port}/"
     done = subprocess.run([*command, url], env=environment, capture_output=True, text=True, timeout=30, check=True)
-    return parse_wrk(done.stdout, done.stderr)
+    return parse_wrk(done.stdout)
 
 
 def test_wrk_walks_paths_with_numbers_of_their_own():

@@ -5,7 +5,6 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from benchstudy.hosts import shipping
-from benchstudy.hosts.remote import Completed
 from benchstudy.measuring.state import HostConnection
 from benchstudy.model import hints
 from benchstudy.model.services import Limits
@@ -23,9 +22,6 @@ class HostCheck:
         self.roles = tuple(roles)
         self.target_roles = tuple(target_roles) or self.roles
         self.findings: list[tuple[bool, str, str]] = []
-
-    def run(self, argv: Sequence[str], check: bool = False) -> Completed:
-        return self._connection.remote.run(argv, check=check)
 
     def agent_call(self, command: str, *args: str, input: bytes = b"") -> Any:
         """Ask the agent on the host. Raises HostRefused."""

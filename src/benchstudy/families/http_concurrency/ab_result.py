@@ -86,11 +86,6 @@ class AbResult:
         """Resolution of the report's latencies in s; they are whole multiples of it."""
         return _RESOLUTION_S
 
-    @property
-    def concurrency_measured(self) -> float | None:
-        """Mean number of requests in flight, by Little's law: completed per second × mean latency; None if unknown."""
-        return None if self.requests_per_second is None else self.requests_per_second * self.times["total"].mean
-
     def problems(
         self, command: str | None = None, percentiles: Sequence[tuple[float, float]] | None = None
     ) -> list[str]:
@@ -100,14 +95,8 @@ class AbResult:
         If `percentiles` (of -e) are given, they serve to check Little's law, because whole milliseconds can be too
         coarse.
         """
-        return find_problems(self, self.command if command is None else command, percentiles)
-
-
-def find_problems(
-    result: AbResult, command: str | None, percentiles: Sequence[tuple[float, float]] | None
-) -> list[str]:
-    """List problems as "name: inconsistency"; see `AbResult.problems`."""
-    return [*_against(result, command), *_failures(result), *_little(result, percentiles), *_arithmetic(result)]
+        said = self.command if command is None else command
+        return [*_against(self, said), *_failures(self), *_little(self, percentiles), *_arithmetic(self)]
 
 
 def options(command: str) -> dict[str, list[str]]:

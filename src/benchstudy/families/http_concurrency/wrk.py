@@ -22,7 +22,6 @@ _RUNNING = re.compile(r"^Running \S+ test @ \S+$", re.M)
 _SHAPE = re.compile(r"^  (\d+) threads and (\d+) connections$", re.M)
 _TOTAL = re.compile(r"^  (\d+) requests in ", re.M)
 _OUR_LINE = re.compile(r'^\{"benchstudy":"wrk".*$', re.M)
-_SAID = re.compile(r"^(?:unable to|invalid URL|number of connections|.+\.lua:).*$", re.M)
 
 
 @dataclass(frozen=True)
@@ -97,17 +96,14 @@ class WrkResult:
 
 
 @damaged("wrk's output is damaged")
-def parse_wrk(text: str, stderr: str = "") -> WrkResult:
+def parse_wrk(text: str) -> WrkResult:
     """Parse the run in wrk's standard output, from the line that our script adds at its end.
 
-    `stderr` is only read for wrk's reason if there is no run. Raises ParseError if the output is truncated, not from
-    wrk, or has two runs, or if there was no response.
+    Raises ParseError if the output is truncated, not from wrk, or has no run or two, or if there was no response.
     """
     runs = len(_RUNNING.findall(text))
     if runs != 1:
-        said = [line.strip() for line in _SAID.findall(f"{stderr}\n{text}")]
-        why = f"it said: {'; '.join(said)}" if said else "it gives no reason"
-        raise ParseError(f"wrk left {runs} reports instead of one; {why}")
+        raise ParseError(f"wrk left {runs} reports instead of one")
     shape, total = _found(_SHAPE, text, "threads and connections"), _found(_TOTAL, text, "total of requests")
     with damaged("our script's JSON in wrk's output is damaged"):
         line = _our_line(text)

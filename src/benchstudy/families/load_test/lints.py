@@ -95,7 +95,9 @@ def one_sided_label(material: Material) -> Found:
             for state, own, its in (("left", labels, others), ("entered", others, labels)):
                 total = sum(own.values())
                 gone = {
-                    label: count for label, count in own.items() if not its.get(label) and count >= 0.01 * total > 0
+                    label: count
+                    for label, count in own.items()
+                    if not its.get(label) and count >= LEAST_SHARE * total > 0
                 }
                 for label, count in gone.items():
                     yield place, f"{label} {state}: {rounding.percent(round(count / total, 3))} of the {kind} calls"

@@ -3,7 +3,6 @@
 They come from other hosts, days and tools, so nothing here compares them with a measurement.
 """
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 
 import polars as pl
 
+from benchstudy.lints.printed import last_digit
 from benchstudy.model.errors import BenchstudyError
 from benchstudy.report import human
 from benchstudy.report.figures.layers import Reference
@@ -95,20 +95,12 @@ def _cell(name: str, statistics: Mapping[str, Mapping[str, Any]] | None) -> Cell
 
 def _problems(name: str, statistics: Mapping[str, Mapping[str, Any]]) -> list[str]:
     mean, sd, median = (float(statistics[s]["value"]) for s in ("mean", "sd", "p50"))
-    return stats.lint_summary(name, mean, sd, median, _last_digit(statistics["mean"]))
+    return stats.lint_summary(name, mean, sd, median, last_digit(str(statistics["mean"]["as_printed"])))
 
 
-def _last_digit(row: Mapping[str, Any]) -> float:
-    """The size of the last printed digit, in the base unit: 0.00001 s for "0.57 ms"."""
-    printed = re.search(r"[\d,]+(?:\.(\d+))?", str(row["as_printed"]))
-    digits = len(printed[1] or "") if printed else 0
-    factor = next((f for f, u in ((1e-6, "µs"), (1e-3, "ms")) if str(row["as_printed"]).endswith(f" {u}")), 1.0)
-    return factor * 10.0**-digits
-
-
-def references(path: Path, op: str, *, statistic: str = "iops", section: str) -> list[Reference]:
-    """Published values of one operation as reference lines for a figure, each with a label."""
-    rows = read(path, {"op": op, "statistic": statistic, "section": section})
+def references(path: Path, op: str, *, section: str) -> list[Reference]:
+    """Published IOPS of one operation as reference lines for a figure, each with a label."""
+    rows = read(path, {"op": op, "statistic": "iops", "section": section})
     return [
         Reference(value, f"published {_SHORT.get(about, about)}: {human.quantity(value, unit)}")
         for about, value, unit in rows.select("reference", "value", "unit").iter_rows()

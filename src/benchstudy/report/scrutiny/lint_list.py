@@ -45,19 +45,17 @@ def _order(finding: Finding) -> tuple[int, str]:
     return list(_SEVERITIES).index(finding.severity), finding.lint
 
 
-def section(
-    found: Sequence[Finding], level: int = 3, nothing: str = "The rules find nothing.", rest: str = ""
-) -> str:  # fmt: skip
+def section(found: Sequence[Finding], level: int = 3, rest: str = "") -> str:
     """HTML of findings: open ones by rule, then acknowledged ones, folded and with the reasons.
 
-    `level` is that of the headings, one per rule. `nothing` is shown if there is no finding. `rest` says where all but
-    the first finding of each rule are listed; if it is empty, they are folded here.
+    `level` is that of the headings, one per rule. `rest` says where all but the first finding of each rule are listed;
+    if it is empty, they are folded here.
     """
     is_open = [f for f in found if not f.acknowledged]
     settled = [f for f in found if f.acknowledged]
     parts = [_rule(name, list(of_rule), level, rest) for name, of_rule in groupby(is_open, key=lambda f: f.lint)]
     if not is_open:
-        parts.append(f'<p class="none">{html.escape(nothing)}</p>')
+        parts.append('<p class="none">The rules find nothing.</p>')
     if settled:
         listed = settled[:_SHOWN] if rest else settled
         items = "".join(_item(f, f"Acknowledged: {f.acknowledged}") for f in listed)

@@ -94,7 +94,7 @@ class HttpTables:
         return Table(slug(name), caption, (corner, *heads), tuple(body))
 
     def throughput_cell(self, sweep: Sweep, point: Point) -> Cell:
-        return self._marked(sweep, point, "throughput", lambda e: [human.evidence(e.summary, e.unit)])
+        return self._marked(sweep, point, lambda e: [human.evidence(e.summary, e.unit)])
 
     def _offered_cell(self, sweep: Sweep, point: Point) -> Cell:
         offered, dropped = self.load.median("offered", sweep, point), self.load.median("dropped", sweep, point)
@@ -105,11 +105,11 @@ class HttpTables:
                 found.append(f"{human.quantity(dropped, '1')} not sent")
             return [*found, human.evidence(estimate.summary, estimate.unit)]
 
-        return self._marked(sweep, point, "throughput", lines)
+        return self._marked(sweep, point, lines)
 
-    def _marked(self, sweep: Sweep, point: Point, metric: str, lines: Callable[[Estimate], list[str]]) -> Cell:
-        """A cell with a median, its evidence, the causes of failed trials, and every mark that applies."""
-        estimate = self.load.estimate(metric, sweep, point)
+    def _marked(self, sweep: Sweep, point: Point, lines: Callable[[Estimate], list[str]]) -> Cell:
+        """A cell with the median throughput, its evidence, the causes of failed trials, and every mark that applies."""
+        estimate = self.load.estimate("throughput", sweep, point)
         if estimate is None:
             return MISSING
         href, summary = self.load.href(sweep, point), estimate.summary

@@ -6,7 +6,7 @@ from typing import Any
 import polars as pl
 
 from benchstudy.families.log_write.page.load import LogWrite, Point, Sweep
-from benchstudy.families.log_write.page.searched import AS_OFFERED, crossed_out
+from benchstudy.families.log_write.page.searched import AS_OFFERED, Drawn, crossed_out
 from benchstudy.report import human
 from benchstudy.report.exhibits import cells
 from benchstudy.report.exhibits.figuredata import OF_MEDIANS, leading, median_of
@@ -16,8 +16,7 @@ from benchstudy.report.figures.panels import Axis, Panel, Phase, Reference, Styl
 from benchstudy.report.tables.tables import slug
 
 STYLE = Style(("no dedup", "dedup", AS_OFFERED))
-# What Page.show_figure takes: name, caption, panels, style, series in the legend.
-Drawn = tuple[str, str, list[Panel], Style, list[str]]
+
 _LATENCIES = {
     "integrate_p99": "Time to integrate, p99",
     "integrate_p50": "Time to integrate, p50",

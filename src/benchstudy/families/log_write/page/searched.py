@@ -26,6 +26,7 @@ _POINTS = {
     "tip value": pl.String, "tip verdict": pl.String,
 }  # fmt: skip
 _ESTIMATES = {"series": pl.String, "x": _NUMBER, "y": _NUMBER, "low": _NUMBER, "high": _NUMBER}
+# What Page.show_figure takes: name, caption, panels, style, series in the legend.
 Drawn = tuple[str, str, list[Panel], Style, list[str]]
 
 
