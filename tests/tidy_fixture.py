@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from benchstudy.jobs.parts import TRIALS
+
 HOSTILE = '<script>document.title="owned"</script>'
 _SIZES = {"100KB": 100_000, "1MB": 1_000_000, "10MB": 10_000_000, "100MB": 100_000_000}
 # backend: seconds per operation, bytes per second (write, read cold, read warm)
@@ -82,6 +84,9 @@ class Tables:
             "load_before": 0.4,
             "load_after": 0.7,
             "verified": json.dumps({"file_system": {"type": "ext4", "source": HOSTILE}}),
+            "disturbed": None,
+            "disturbance": None,
+            "set_aside": None,
         } | fields
         self.trials.append(row)
         if row["discarded_why"] is None and row["status"] != "aborted":
@@ -107,7 +112,7 @@ class Tables:
     def write(self) -> Path:
         folder = self.root / "data" / "tidy" / self.study / self.family
         folder.mkdir(parents=True, exist_ok=True)
-        types = {"value": pl.Float64, "cause": pl.String, "cause_kind": pl.String, "discarded_why": pl.String}
+        types = {**TRIALS, "value": pl.Float64}
         for name, rows in {"observations": self.observations, "trials": self.trials, **self.series}.items():
             pl.DataFrame(rows, schema_overrides=types, infer_schema_length=None).write_parquet(
                 folder / f"{name}.parquet"

@@ -120,7 +120,7 @@ def as_declared(study: Study) -> dict[str, Any]:
 
 
 def _measured(root: Path, plan: SessionPlan) -> Measured:
-    folder = paths.family_raw(root, plan.study.study, plan.target, plan.family_name)
+    folder = plan.raw(root)
     name = folder.relative_to(root).as_posix()
     store = TrialStore(folder)
     index = read_index(store.index)
@@ -160,10 +160,10 @@ def _sealed(name: str, store: Path, folder: Path, files: Sequence[StoredFile]) -
 
 
 def _facts(root: Path, study: Study) -> Iterator[Part]:
-    """What hosts had, by family, or by target if an older version provisioned them."""
+    """What hosts had, by target and family."""
     folder = root / "data" / "provision" / study.study
     for target in study.targets:
-        for path in (*sorted(folder.glob(f"{target}.json")), *sorted(folder.glob(f"{target}/*.json"))):
+        for path in sorted(folder.glob(f"{target}/*.json")):
             yield Part.of(path.relative_to(root).as_posix(), path)
 
 

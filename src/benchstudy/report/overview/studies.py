@@ -1,7 +1,7 @@
 """All studies with reports in one folder, each with its dates of measurement, its state and its findings."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,11 +25,8 @@ def write_summary(
 
 
 def listed(reports: Path) -> list[dict[str, Any]]:
-    """Every study with an index below `reports`, most recently measured first. Links are relative to `reports`.
-
-    If an earlier version made the pages of a study, only its name is known.
-    """
-    found = [_listed(path.parent) for path in sorted(reports.glob("*/index.html"))]
+    """Every study with an index below `reports`, most recently measured first. Links are relative to `reports`."""
+    found = [_listed(path) for path in sorted(reports.glob(f"*/{STUDY_SUMMARY}"))]
     return sorted(found, key=lambda study: study["measured"][-1:] or [""], reverse=True)
 
 
@@ -41,17 +38,8 @@ def comparisons(reports: Path) -> list[dict[str, str]]:
     ]
 
 
-def _listed(folder: Path) -> dict[str, Any]:
-    path = folder / STUDY_SUMMARY
-    told: Mapping[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-    here = link(f"{folder.name}/")
-    headlines = [{**found, "href": here + found["href"].removeprefix("./")} for found in told.get("headlines", ())]
-    return {
-        "name": folder.name,
-        "title": told.get("title", folder.name),
-        "question": told.get("question", ""),
-        "measured": told.get("measured", []),
-        "state": told.get("state", "made by an earlier version; make its reports again to see its results here"),
-        "headlines": headlines,
-        "href": link(f"{folder.name}/index.html"),
-    }
+def _listed(summary: Path) -> dict[str, Any]:
+    told = json.loads(summary.read_text(encoding="utf-8"))
+    here = link(f"{summary.parent.name}/")
+    headlines = [{**found, "href": here + found["href"].removeprefix("./")} for found in told["headlines"]]
+    return {**told, "headlines": headlines, "href": f"{here}index.html"}

@@ -27,8 +27,7 @@ from benchstudy.statistics import stats
 RESULT_STATUSES = ("ok", "failed", "timeout")
 
 _KEPT = pl.col("discarded_why").is_null() & pl.col("set_aside").is_null()
-# Columns that the trial tables of earlier versions lack.
-_LATER = {"disturbed": pl.Boolean, "disturbance": pl.String, "set_aside": pl.String}
+
 
 Where = Mapping[str, str | Sequence[str]]
 # Metrics with the titles that their family declares, or {metric: title} to replace these in one table or figure.
@@ -88,9 +87,7 @@ class Results:
         cases = self._read("cases")
         self.untold = _untold(cases)
         self.cases = cases_in_order(_told_apart(cases, own))
-        trials = self._read("trials")
-        added = [pl.lit(None, kind).alias(name) for name, kind in _LATER.items() if name not in trials.columns]
-        self.trials = trials.with_columns(added)
+        self.trials = self._read("trials")
 
     def _read(self, name: str) -> pl.DataFrame:
         path = self.tidy / f"{name}.parquet"
