@@ -14,6 +14,6 @@ with report_job() as (root, study, _):
         build_index(
             study,
             tidy={family: Path(f"data/tidy/{study.study}/{family}") for family in study.families},
-            sessions=[paths.session_index(Path(), study.study, p.target, p.family_name) for p in study.sessions()],
+            sessions=[store / paths.SESSION_INDEX for store in study.stores(Path())],
             reports=Path("reports"),
         )

@@ -30,7 +30,7 @@ def _session(plan: SessionPlan) -> dict[str, Any]:
     from benchstudy.measuring.raw import TrialStore
     from benchstudy.measuring.sealed import read_index
 
-    store = TrialStore(paths.family_raw(paths.project_root(), plan.study.study, plan.target, plan.family_name))
+    store = TrialStore(plan.raw(paths.project_root()))
     discarded = store.discards()
     done = [trial.facts for trial in store.trials() if trial.facts.uuid not in discarded]
     stopping = (read_index(store.index) or {}).get("stopping") or {}

@@ -24,7 +24,7 @@ from benchstudy.model.errors import BenchstudyError
 from benchstudy.model.files import disk_trouble
 from benchstudy.model.names import nearest
 from benchstudy.model.output import add_json, print_json, progress
-from benchstudy.model.study import Study, load_study
+from benchstudy.model.study import load_study
 
 _STUDY_HELP = "the study's file (default: %(default)s)"
 _TRIAL_ID = re.compile(r"[0-9a-f][0-9a-f-]{3,35}")
@@ -186,7 +186,7 @@ def _discard(arguments: argparse.Namespace) -> int:
     elif arguments.case or arguments.status:
         study = load_study(arguments.study)
         for plan in study.sessions():
-            store = TrialStore(_raw(study, plan.target, plan.family_name))
+            store = TrialStore(plan.raw(paths.project_root()))
             cases |= {trial.facts.case for trial in store.trials()}
             chosen += [
                 (store, trial)
@@ -246,10 +246,6 @@ def _import(arguments: argparse.Namespace) -> int:
     for family, factors in outcome.unknown.items():
         print(f"{family}: {', '.join(factors)} unknown; give what the outputs do not contain with --level and --case")
     return status
-
-
-def _raw(study: Study, target: str, family: str) -> Path:
-    return paths.family_raw(paths.project_root(), study.study, target, family)
 
 
 if __name__ == "__main__":

@@ -66,7 +66,7 @@ def _session(plan: SessionPlan, root: Path) -> dict[str, Any]:
     from benchstudy.measuring.expected import Expected, expected
     from benchstudy.measuring.raw import TrialStore
 
-    store = TrialStore(paths.family_raw(root, plan.study.study, plan.target, plan.family_name))
+    store = TrialStore(plan.raw(root))
     problem = ""
     try:
         found = expected(plan, store) if plan.study.measure else Expected(0, 0, len(store.trials()), 0.0, 0, "")

@@ -30,7 +30,7 @@ def try_study(study: Study, root: Path) -> Iterator[Outcome]:
         if plan.config.import_only:
             continue
         index = read_index(hold_session(apart, plan))
-        store = TrialStore(paths.family_raw(apart, study.study, plan.target, plan.family_name))
+        store = TrialStore(plan.raw(apart))
         last = {trial.record.case: trial.record for trial in sorted(store.trials(), key=lambda t: t.facts.started)}
         where = f"{plan.family_name} on {plan.target}"
         yield from ((*_came_of(plan, record), f"{where}: {case}") for case, record in last.items())

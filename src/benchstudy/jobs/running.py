@@ -115,7 +115,7 @@ def _begin(
     if rules - _NO_MATTER_OF_RAW:
         confirmed.confirm(root, study.stores(root))
     _freeze(root, study.study, json.dumps(declared, default=str))
-    indexes = (paths.session_index(Path(), study.study, plan.target, plan.family_name) for plan in study.sessions())
+    indexes = (store / paths.SESSION_INDEX for store in study.stores(Path()))
     write_atomically(paths.declared_sessions(root, study.study), "".join(f"{index}\n" for index in indexes))
     return use
 
@@ -193,7 +193,7 @@ def _provisioned(facts: Path) -> str:
 def _mend_indexes(root: Path, study: Study) -> None:
     """Make damaged indexes again. They are derived from the trials, so nothing is lost. Raises CorruptTrial."""
     for plan in study.sessions():
-        folder = paths.family_raw(root, study.study, plan.target, plan.family_name)
+        folder = plan.raw(root)
         if (folder / paths.SESSION_INDEX).exists() and sealed.read_index(folder / paths.SESSION_INDEX) is None:
             from benchstudy.measuring.raw import TrialStore
             from benchstudy.measuring.session import write_index_only

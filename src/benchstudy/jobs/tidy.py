@@ -42,7 +42,7 @@ def tidy_family(root: Path, plans: Sequence["SessionPlan"], output: Path) -> Non
     cases = {(plan.target, case.id): _case_row(family, plan.target, case) for plan in plans for case in plan.cases}
     tables = _Tables(family)
     for plan in plans:
-        index_path = paths.session_index(root, study, plan.target, plan.family_name)
+        index_path = plan.raw(root) / paths.SESSION_INDEX
         index = read_index(index_path)
         if index is None:
             raise BenchstudyError(f"{index_path}: missing or damaged; {hints.snakemake()} makes it again")

@@ -220,7 +220,7 @@ def hold_session(root: Path, plan: SessionPlan, one_of_many: OneOfMany | None = 
     If nothing is missing, no host is contacted. A session that fails or does not finish still leaves an index of what
     exists, and `problem` says why. Raises CorruptTrial for an altered raw file.
     """
-    store = TrialStore(paths.family_raw(root, plan.study.study, plan.target, plan.family_name))
+    store = TrialStore(plan.raw(root))
     with store.exclusive(_while_another_ends(plan)):
         problem = None
         trials = store.trials()
@@ -273,7 +273,7 @@ def write_index_only(plan: SessionPlan, store: TrialStore, trials: Iterable[Stor
 
 def is_held(root: Path, plan: SessionPlan) -> bool:
     """Whether a session's index says that it has everything in the plan. Reads no trial."""
-    store = TrialStore(paths.family_raw(root, plan.study.study, plan.target, plan.family_name))
+    store = TrialStore(plan.raw(root))
     index = read_index(store.index)
     if index is None or index["problem"] or index.get("plan") != plan.digest or plan.config.import_only:
         return False

@@ -208,7 +208,7 @@ class Study(Strict):
 
     def stores(self, root: Path) -> list[Path]:
         """The folders of raw files, one per session."""
-        return [paths.family_raw(root, self.study, plan.target, plan.family_name) for plan in self.sessions()]
+        return [plan.raw(root) for plan in self.sessions()]
 
     def session(self, target: str, family: str) -> "SessionPlan":
         """The plan of all blocks of `family` on `target`."""
@@ -289,6 +289,10 @@ class SessionPlan:
             return with_clients(self.config, cases, self.clients)
         except StudyError as error:
             raise StudyError(f"families.{self.family_name}.{error}") from error
+
+    def raw(self, root: Path) -> Path:
+        """The folder of its raw files, in the project at `root`."""
+        return paths.family_raw(root, self.study.study, self.target, self.family_name)
 
     @property
     def clients(self) -> tuple[int, ...]:

@@ -165,7 +165,8 @@ def _measured(facts: StudyFacts, families: Sequence[FamilyFacts]) -> Iterator[st
         if measured.is_empty():
             continue
         cases = measured.select("target", "case").n_unique()
-        low, high = min(_blocks(family)), max(_blocks(family))
+        of_case = measured.group_by("target", "case").agg(pl.col("block").n_unique())["block"].to_list()
+        low, high = min(of_case), max(of_case)
         often = human.plural(high, "block") if low == high else f"{low} to {high} blocks"
         failed = measured.filter(pl.col("status") != "ok").height
         lost = f"; {human.plural(failed, 'trial')} failed and are reported as such" if failed else ""
