@@ -2,7 +2,7 @@
 
 import json
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from conftest import CHECKOUT
 from benchstudy.commands.cli import main
 from benchstudy.model.catalogue.folders import Catalogue
 from benchstudy.model.catalogue.instances import Instances
-from benchstudy.model.catalogue.system import README
+from benchstudy.model.catalogue.system import README, Found, texts_of
 from benchstudy.model.errors import StudyError
 from benchstudy.model.needs import programs_by_host
 from benchstudy.model.services import PLACEHOLDER, Service
@@ -360,6 +360,14 @@ def test_the_catalogue_is_listed_and_a_system_shown(capsys, tmp_path):
 # --- every folder -----------------------------------------------------------------------------------------------------
 
 
+def spoken_of(found: Found) -> Iterator[str]:
+    """Names that its texts and files refer to, or need: of parameters, by value or as systems, and of others."""
+    services = [found.service(name) for name in found.system.services]
+    for text in texts_of([services, found.system.gives, found.system.offers]):
+        yield from (used.removeprefix("with.").partition(".")[0] for used in PLACEHOLDER.findall(text))
+    yield from (name for service in services for name in service.get("needs", ()))
+
+
 @pytest.mark.parametrize("name", CATALOGUE)
 def test_a_folder_of_the_catalogue_is_whole(name):
     found = CATALOGUE[name]
@@ -368,8 +376,7 @@ def test_a_folder_of_the_catalogue_is_whole(name):
     assert readme.startswith(f"# {name}\n") and 4 <= len(readme.splitlines()) <= 15
     # Parameters that another system's text uses count there.
     shared = {other for service in system.services.values() for other in [service.get("env_like")] if other}
-    used = found.used_parameters.union(*(CATALOGUE[other].used_parameters for other in shared))
-    assert set(system.parameters) <= used
+    assert set(system.parameters) <= {word for other in (name, *shared) for word in spoken_of(CATALOGUE[other])}
     assert (found.folder / "deploy.py").is_file() == bool(system.builds)
     if system.services and not any(parameter.required for parameter in system.parameters.values()):
         for service in made(name).values():

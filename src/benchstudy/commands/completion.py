@@ -1,7 +1,6 @@
 """`benchstudy completion`: a script that makes a shell complete commands, options and files."""
 
 import argparse
-from collections.abc import Iterator
 from pathlib import Path
 
 from benchstudy.model.output import makes
@@ -34,10 +33,5 @@ def _print(whole: argparse.ArgumentParser, shell: str) -> int:
 
 def parsers(whole: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
     """The parser of each command, by its name."""
-    return dict(_commands(whole))
-
-
-def _commands(whole: argparse.ArgumentParser) -> Iterator[tuple[str, argparse.ArgumentParser]]:
-    for action in whole._actions:
-        if isinstance(action, argparse._SubParsersAction):
-            yield from action.choices.items()
+    (commands,) = (action for action in whole._actions if isinstance(action, argparse._SubParsersAction))
+    return dict(commands.choices)

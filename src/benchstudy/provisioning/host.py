@@ -40,13 +40,8 @@ _DECORATION = re.compile(r"^\s*\[[^]]*\]\s+")
 # How each package manager refreshes its lists and waits for other installations; dnf does both by itself.
 _REFRESH = {
     "apt-get": [
-        [
-            "apt-get",
-            "-qq",
-            "-o",
-            "DPkg::Lock::Timeout=600",
-            "install",
-        ],  # nothing to install: takes and releases the lock
+        # Nothing to install: takes and releases the lock.
+        ["apt-get", "-qq", "-o", "DPkg::Lock::Timeout=600", "install"],
         ["apt-get", "-qq", "update"],
     ],
     "apk": [["apk", "update"]],

@@ -133,18 +133,6 @@ class Found:
         merged["argv"] = [*merged.get("argv", []), *added]
         return merged
 
-    @property
-    def used_parameters(self) -> set[str]:
-        """Names of the parameters that its texts and files refer to, by value or as systems."""
-        services = [self.service(name) for name in self.system.services]
-        used = set()
-        for text in texts_of([services, self.system.gives, self.system.offers]):
-            for given in PLACEHOLDER.findall(text):
-                first, *rest = given.split(".")
-                used.add(rest[0] if first == "with" and rest else first)
-        needed = {name for service in services for name in service.get("needs", ())}
-        return (used | needed) & self.system.parameters.keys()
-
     def _text(self, service: str, file: str) -> str:
         path = self.folder / file
         if Path(file).is_absolute() or ".." in Path(file).parts:
