@@ -529,7 +529,6 @@ def test_an_interrupted_controller_ends_its_command_at_once(doomed, tmp_path):
     assert left_on_host(tmp_path) == []
 
 
-@pytest.mark.fault(35)
 def test_ctrl_c_ends_a_session_whose_host_is_away(deploy, sshd, events):
     agent = deploy(reconnect_s=120.0, lease_s=4.0)
 
@@ -578,6 +577,7 @@ def test_a_transfer_tries_to_connect_again_for_as_long_as_the_study_says(deploy,
     assert told.value.host == "alpha" and time.monotonic() - began < 30
 
 
+@pytest.mark.fault(35)
 def test_a_lost_lock_stops_the_session(deploy):
     agent = deploy(lease_s=2.0)
     with agent.lock(SESSION, OWNER) as lock:
@@ -617,7 +617,6 @@ def test_an_agent_that_is_killed_is_asked_again_and_no_answer_is_told(deploy, tm
         agent.call("dies:always")
 
 
-@pytest.mark.fault(35)
 def test_a_clock_that_is_killed_is_asked_again(agent, tmp_path, events):
     asked, module = tmp_path / "asked", Path(agent.directory, "watcher.py")
     dies = f"if not os.path.exists({str(asked)!r}):\n    os.mkdir({str(asked)!r})\n    os.kill(os.getpid(), 9)\n"
@@ -626,6 +625,7 @@ def test_a_clock_that_is_killed_is_asked_again(agent, tmp_path, events):
     assert events == ["alpha: the agent's clock was killed; it is asked again"]
 
 
+@pytest.mark.fault(35)
 def test_sweeping_ends_and_removes_what_a_lost_keeper_left_and_nothing_else(agent, remote, tmp_path):
     with agent.lock("session-b", OWNER):
         orphan = agent.execute("session-b", Command(["true"]))
