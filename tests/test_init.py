@@ -136,6 +136,7 @@ def test_a_plan_of_a_new_project_says_what_it_writes_and_that_its_time_is_not_kn
     monkeypatch.chdir(tmp_path / "mine")
     assert cli.main(["plan", "--no-hosts"]) == 0
     said = capsys.readouterr().out
+    assert "study mine, 1 session\n" in said
     # The host of every template is called `here`, too.
     assert "writes here: data/raw/mine, data/provision/mine, data/tidy/mine, reports/mine, ~/.benchstudy\n" in said
     assert said.endswith("in total not known before the first trials, plus a few seconds per page\n")

@@ -372,7 +372,7 @@ def test_the_most_is_the_end_and_it_is_said_what_was_not_reached(lab, held, monk
     said = capsys.readouterr().out
     assert "2 cases, 6 to 7 blocks until every case is known to ±5 %" in said
     assert "script=never  7 ok, duration ±50 %" in said
-    assert "1 sessions, 12 to 14 trials" in said
+    assert "1 session, 12 to 14 trials" in said
 
 
 def test_a_case_that_never_gives_a_value_holds_nobody_up(lab):

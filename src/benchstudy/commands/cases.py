@@ -7,6 +7,7 @@ from typing import Any
 
 from benchstudy.model import paths
 from benchstudy.model.output import print_json
+from benchstudy.model.rounding import plural
 from benchstudy.model.study import SessionPlan, load_study
 
 
@@ -21,9 +22,9 @@ def print_cases(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def from_to(fewest: int, most: int) -> str:
-    """Two numbers as a range: `6 to 30`, or `6` if both are the same."""
-    return str(fewest) if fewest == most else f"{fewest} to {most}"
+def from_to(fewest: int, most: int, noun: str) -> str:
+    """Two numbers as a range: `6 to 30 blocks`, or `1 block` if both are the same."""
+    return plural(most, noun) if fewest == most else f"{fewest:,} to {plural(most, noun)}"
 
 
 def _session(plan: SessionPlan) -> dict[str, Any]:
@@ -58,9 +59,9 @@ def _lines(session: Mapping[str, Any]) -> Iterator[str]:
     from benchstudy.measuring.looks import Known
 
     until = f" until every case is known to ±{100 * session['until']:g} %" if session["until"] else ""
-    blocks = f"{from_to(session['blocks']['min'], session['blocks']['max'])} blocks{until}"
+    blocks = f"{from_to(session['blocks']['min'], session['blocks']['max'], 'block')}{until}"
     apart = f", started at least {session['blocks_apart_s']:g} s apart" if session["blocks_apart_s"] else ""
-    yield f"{session['family']} on {session['target']}: {len(session['cases'])} cases, {blocks}{apart}"
+    yield f"{session['family']} on {session['target']}: {plural(len(session['cases']), 'case')}, {blocks}{apart}"
     for case in session["cases"]:
         counts = [f"{count} {status}" for status, count in case["results"].items()]
         known = [Known(**known).reached for known in case["known"]]

@@ -38,7 +38,8 @@ def check_study(arguments: argparse.Namespace) -> int:
     }
     say: Callable[[str], None] = (lambda line: None) if arguments.json else (lambda line: print(line, flush=True))
     say(
-        f"{arguments.study}: study {study.study}, {len(plans)} sessions, {from_to(trials['min'], trials['max'])} trials"
+        f"{arguments.study}: study {study.study}, {rounding.plural(len(plans), 'session')}, "
+        f"{from_to(trials['min'], trials['max'], 'trial')}"
     )
     unfit = study.unfit() if study.measure else []
     for text in unfit:
@@ -50,7 +51,7 @@ def check_study(arguments: argparse.Namespace) -> int:
         results = [found["result"] for found in facts["hosts"]]
         bad = len(unfit) + results.count("problem")
         told = f", {results.count('busy')} of them busy" if "busy" in results else ""
-        say(f"{bad} problem{'s' * (bad != 1)}" if bad else f"every host is ready{told}")
+        say(rounding.plural(bad, "problem") if bad else f"every host is ready{told}")
         if arguments.trying and not bad:
             facts["tried"] = list(_tried(study, say))
     problems = [part for part in (*facts["hosts"], *facts["tried"]) if part["result"] == "problem"]

@@ -24,6 +24,7 @@ from benchstudy.model.errors import BenchstudyError
 from benchstudy.model.files import disk_trouble
 from benchstudy.model.names import nearest
 from benchstudy.model.output import add_json, print_json, progress
+from benchstudy.model.rounding import plural
 from benchstudy.model.study import load_study
 
 _STUDY_HELP = "the study's file (default: %(default)s)"
@@ -242,7 +243,8 @@ def _import(arguments: argparse.Namespace) -> int:
     for path, reason in outcome.refused:
         print(f"not imported {path}: {reason}", file=sys.stderr)
     cases = {(trial.record.family, trial.record.case) for _, trial in outcome.imported}
-    print(f"{len(outcome.imported)} trials of {len(cases)} cases imported, {len(outcome.refused)} refused")
+    imported = f"{plural(len(outcome.imported), 'trial')} of {plural(len(cases), 'case')} imported"
+    print(f"{imported}, {len(outcome.refused)} refused")
     for family, factors in outcome.unknown.items():
         print(f"{family}: {', '.join(factors)} unknown; give what the outputs do not contain with --level and --case")
     return status

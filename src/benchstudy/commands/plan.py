@@ -10,6 +10,7 @@ from benchstudy.measuring.progress import clock
 from benchstudy.model import hints, paths
 from benchstudy.model.errors import BenchstudyError
 from benchstudy.model.output import add_json, print_json
+from benchstudy.model.rounding import plural
 from benchstudy.model.study import SessionPlan, Study, load_study
 
 _BELOW = ("data/raw", "data/provision", "data/tidy", "reports")
@@ -30,7 +31,7 @@ def _plan(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print_json(found)
     else:
-        print(f"{arguments.study}: study {study.study}, {len(found['sessions'])} sessions")
+        print(f"{arguments.study}: study {study.study}, {plural(len(found['sessions']), 'session')}")
         for line in _lines(found):
             print(f"  {line}")
     return 1 if any(session["problem"] for session in found["sessions"]) else 0
@@ -113,9 +114,9 @@ def _measured(session: Mapping[str, Any]) -> str:
     if session["problem"]:
         return str(session["problem"])
     if not session["trials"]:
-        return f"nothing to measure, {session['adopted']} trials adopted"
+        return f"nothing to measure, {plural(session['adopted'], 'trial')} adopted"
     most = f" (at most {session['most']})" if session["most"] > session["trials"] else ""
     told = [f"about {clock(session['seconds'])} as {session['source']}"] if session["source"] else []
     if session["untold"]:
         told.append(f"{session['untold']} with no declared time, at most {clock(session['timeout_s'])} each")
-    return f"{session['trials']} trials to measure{most}, {session['adopted']} adopted: {', and '.join(told)}"
+    return f"{plural(session['trials'], 'trial')} to measure{most}, {session['adopted']} adopted: {', and '.join(told)}"

@@ -41,6 +41,8 @@ def add_commands(commands: Any) -> None:
     setup = commands.add_parser(
         "setup",
         help="install system packages that this machine lacks, such as an SSH server; `run` installs those of hosts",
+        description="Install the system packages that this machine lacks for reports, such as an SSH server, as root "
+        "or through password-less sudo. With neither, name them and change nothing.",
     )
     setup.set_defaults(command=_setup)
     for command in (run, lab, setup):

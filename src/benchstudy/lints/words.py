@@ -26,8 +26,7 @@ def number(value: float) -> str:
     return f"{value:,.0f}" if value == int(value) else rounding.shown(value)
 
 
-def plural(count: int, noun: str) -> str:
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+plural = rounding.plural
 
 
 def _scaled(value: float, units: tuple[tuple[str, float], ...]) -> str:

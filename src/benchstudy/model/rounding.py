@@ -62,3 +62,8 @@ def interval(low: float, high: float, estimate: float, unit: str = "", *, trim: 
         step = 10.0 ** (math.floor(math.log10(reach * 100)) - FEWEST + 1)
         return f"±{shown(math.ceil(reach * 100 / step) * step, FEWEST)} %"
     return f"{'–'.join(ends)}{unit}"
+
+
+def plural(count: int, noun: str) -> str:
+    """`count` with its noun: "1 trial", "1,200 trials"."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"

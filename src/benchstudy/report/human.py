@@ -170,9 +170,7 @@ def tool(name: str, version: str | None) -> str:
     return said if said.lower().startswith(name.lower()) else f"{name} {said}"
 
 
-def plural(count: int, noun: str) -> str:
-    """`count` with its noun: "1 trial", "1,200 trials"."""
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+plural = rounding.plural
 
 
 def listed(names: Sequence[str], most: int, separator: str = ", ") -> str:
