@@ -21,6 +21,7 @@ from benchstudy.families.log_write.page import wording as words_of_logs
 from benchstudy.model.criteria import DENSITY_FEWEST
 from benchstudy.model.study import Thresholds
 from benchstudy.report import pagetemplates
+from benchstudy.report.comparisons import wording
 from benchstudy.report.exhibits.exhibits import Exhibits, show
 from benchstudy.report.figures.axes import Axis, ratio_ticks
 from benchstudy.report.figures.panels import strip_panel
@@ -176,6 +177,7 @@ def test_families_say_under_which_circumstances_in_words():
     assert words_of_servers.setting({"endpoint": "list", "rate": "100-per-s"}) == "for list at 100/s"
     assert words_of_servers.setting({"endpoint": "list", "limits": "none"}) == "for list without limits"
     assert words_of_logs.setting({"rate": "2000-per-s", "antispam": "no"}) == "at 2,000/s offered, without antispam"
+    assert wording.of("command").name("block_size", "9") == "block size 9"  # "9" alone says nothing
 
 
 # -- the table ---------------------------------------------------------------------------------------------------------

@@ -24,8 +24,9 @@ class Wording:
     levels: Mapping[str, Mapping[str, str]]
 
     def name(self, factor: str, level: str) -> str:
-        """What a sentence calls a level of a factor."""
-        return self.levels.get(factor, {}).get(level, human.level(level))
+        """What a sentence calls a level of a factor. A bare number has the factor's name before it: "level 9"."""
+        named = f"{factor.replace('_', ' ')} {level}" if level.isdecimal() else human.level(level)
+        return self.levels.get(factor, {}).get(level, named)
 
 
 def of(family: str) -> Wording:
