@@ -51,7 +51,7 @@ def visit(page: Path, *, fragment: str = "", width: int = 1440, scripts: bool = 
             [*namespace, chromium, *switches, page.resolve().as_uri() + fragment],
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=300,
             check=True,
         )
     return Visit(done.stdout, [line for line in done.stderr.splitlines() if _OUR_CONSOLE.search(line)])

@@ -219,13 +219,14 @@ class Seen:
 
 
 def run(
-    chosen: Sequence[Door], numbers: Iterable[int], seed: str, before: Callable[[int], object] = lambda number: None
-) -> Seen:
+    chosen: Sequence[Door], numbers: Iterable[int], seed: str,
+    before: Callable[[int], object] = lambda number: None, longest_s: float = math.inf,
+) -> Seen:  # fmt: skip
     """Give the inputs with these `numbers` to these doors; `before` is called with each number first."""
     seen, begun, used = Seen(), time.monotonic(), time.process_time()
     read, unread = [d for d in chosen if d.read], [d for d in chosen if not d.read]
     for number in numbers:
-        if time.monotonic() - begun > _LONGEST_TURN_S:  # the rate was misjudged; the rest comes in another turn
+        if time.monotonic() - begun > longest_s:  # the rate was misjudged; the rest comes in another turn
             break
         before(number)
         door, content = made(read, unread, seed, number)
@@ -280,7 +281,7 @@ class Worker:
             said.send({kind: len(of_kind) for kind, of_kind in by_kind.items()})
             while turn := _received(said):
                 kind, numbers = turn
-                said.send(run(by_kind[kind], numbers, f"{self._seed}/{kind}", self._begins))
+                said.send(run(by_kind[kind], numbers, f"{self._seed}/{kind}", self._begins, _LONGEST_TURN_S))
 
     def _begins(self, number: int) -> None:
         struct.pack_into("q", self._number, 0, number)

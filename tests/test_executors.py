@@ -129,7 +129,7 @@ from pathlib import Path
 from benchstudy.hosts.controller import announce_controller
 held = open(sys.argv[1], "w")
 fcntl.flock(held, fcntl.LOCK_EX)
-announce_controller(Path(sys.argv[1] + ".beat"), 1.0)
+announce_controller(Path(sys.argv[1] + ".beat"), 6.0)
 print(json.dumps(dict(os.environ)), flush=True)
 time.sleep(600)
 """

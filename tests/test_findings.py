@@ -86,7 +86,9 @@ def test_a_finding_has_both_figures_and_how_many_trials_they_are_from():
 
 def test_the_strongest_findings_come_first_and_only_those_of_primary_metrics(tmp_path):
     compared = found(tmp_path, metrics=("duration", "throughput"), near={"1MB": 1.2}, far={"1MB": 3.0, "2MB": 2.0})
-    told = findings.of(compared, wording.of("file_size"))
+    noted = findings.of(compared, wording.of("file_size"), aside=False)
+    assert (noted["aside"], noted["others"]) == (False, [])
+    told = noted["found"]
     assert [(one["level"], one["metric"], round(one["ratio"])) for one in told] == [
         ("far", "duration", 3), ("far", "duration", 2), ("near", "duration", 1),
     ]  # fmt: skip

@@ -209,6 +209,20 @@ def test_front_ends_take_turns_and_must_be_of_one_log(programs, tmp_path):
     assert any("this index to two different leaves" in lost.why for lost in result.proofs.lost)
 
 
+def test_a_checkpoint_from_before_a_leaf_was_sent_does_not_cover_it(programs, tmp_path):
+    """The front end writes to a log of the same name that began later, so the followed log has each index already."""
+    other = tmp_path / "other"
+    other.mkdir()
+    with null_log(programs, tmp_path) as log, null_log(programs, other) as stranger:
+        finish(start(programs, tmp_path, "write", config_of(log, duration_s=1)), tmp_path)
+        config = config_of(log, write_urls=[stranger.url + "/"], duration_s=1, drain_s=1)
+        result = finish(start(programs, tmp_path, "write", config), tmp_path)
+        stranger.wait_for(500)
+    assert (result.window.accepted, result.integrate_latency.count) == (500, 0)
+    assert (result.proofs.not_integrated, result.proofs.lost_count) == (500, 500)
+    assert all("covered its index before the leaf was sent" in lost.why for lost in result.proofs.lost)
+
+
 def test_pushback_with_503(programs, tmp_path):
     with null_log(programs, tmp_path, "--refuse-every", "10") as log:
         result = finish(start(programs, tmp_path, "write", config_of(log, duration_s=1)), tmp_path)

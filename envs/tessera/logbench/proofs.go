@@ -105,6 +105,7 @@ func proveWatched(ctx context.Context, config *logConfig, follower *follower) (*
 // lookWithoutProofs finds leaves that cannot be in the tree, and returns the numbers of the other leaves.
 func (r *proofResult) lookWithoutProofs(config *writeConfig, follower *follower, writer *writer) []int {
 	size, readable := follower.size(), follower.lastError == nil
+	seen := newSightings(follower.seen, writer.start)
 	var covered []int
 	var given []uint64
 	for n := range writer.attempts {
@@ -115,12 +116,14 @@ func (r *proofResult) lookWithoutProofs(config *writeConfig, follower *follower,
 		if a.outcome == accepted {
 			given = append(given, a.index())
 		}
-		if a.index() < size {
+		if _, ok := seen.integrated(a); ok {
 			covered = append(covered, n)
 			continue
 		}
 		r.NotIntegrated++
-		if readable {
+		if a.index() < size {
+			r.lose(a.index(), "a verified checkpoint covered its index before the leaf was sent, so another leaf is there")
+		} else if readable {
 			r.lose(a.index(), "no verified checkpoint covered it within %g s after the load; the last one has %d leaves", config.DrainS, size)
 		}
 	}

@@ -208,7 +208,7 @@ func (r *result) addWritten(config *writeConfig, writer *writer, usage windowUsa
 		at, covered := time.Duration(0), false
 		if a.outcome == accepted {
 			second.adds = append(second.adds, a.answered-due)
-			if at, covered = seen.covering(a.index()); covered {
+			if at, covered = seen.integrated(a); covered {
 				second.integrations = append(second.integrations, at-due)
 			}
 		}
@@ -253,13 +253,14 @@ func newSightings(seen []sighting, start time.Time) sightings {
 	return s
 }
 
-// covering returns when the first checkpoint that covers the index was seen; false if there is none.
-func (s sightings) covering(index uint64) (time.Duration, bool) {
-	i := sort.Search(len(s.sizes), func(i int) bool { return s.sizes[i] > index })
+// integrated returns when the first checkpoint that covers the leaf was seen; false if there is none. If that was before
+// a new leaf was sent, its index is that of another leaf, as if two logs share a name.
+func (s sightings) integrated(a *attempt) (time.Duration, bool) {
+	i := sort.Search(len(s.sizes), func(i int) bool { return s.sizes[i] > a.index() })
 	if i == len(s.sizes) {
 		return 0, false
 	}
-	return s.at[i], true
+	return s.at[i], s.at[i] >= a.begun || a.outcome == duplicate
 }
 
 // rows returns the texts, the most frequent first.
