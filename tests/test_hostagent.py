@@ -654,6 +654,34 @@ def test_sweeping_ends_and_removes_what_a_lost_keeper_left_and_nothing_else(agen
         assert (runs / "not-ours").exists() and [*runs.glob("*/of somebody")] and not unmarked.exists()
 
 
+def test_a_folder_that_a_killed_controller_was_copying_is_swept_a_day_later(agent, sshd, tmp_path):
+    """The copy of another controller may still be growing, perhaps from another host that shares the folder."""
+    library, work = tmp_path / "library", Path(agent.work_dir)
+    library.mkdir()
+    with (library / "binary").open("wb") as file:
+        file.truncate(200 << 20)
+    host = sshd.host.model_dump_json()
+    copies = f"""
+from pathlib import Path
+from benchstudy.hosts.remote import Remote
+from benchstudy.model.host import Host
+with Remote("alpha", Host.model_validate_json({host!r})) as remote:
+    remote.put_folder(Path({str(library)!r}), {f"{work}/lib-example-0123456789ab"!r})
+"""
+    with subprocess.Popen([sys.executable, "-c", copies]) as controller:
+        until(lambda: [*work.glob("lib-*/binary")])
+        controller.kill()
+    (left,) = work.glob("lib-*")
+    until(lambda: not runs(str(left)))
+    yesterday = time.time() - 90_000
+    with agent.lock("session-b", OWNER):
+        assert agent.sweep()["removed"] == [] and left.exists()
+        os.utime(left, (yesterday, yesterday))
+        os.utime(agent.directory, (yesterday, yesterday))
+        assert agent.sweep()["removed"] == [str(left)]
+    assert not left.exists() and Path(agent.directory).exists()
+
+
 def test_scratch_is_made_once_and_gone_with_the_lock(agent, tmp_path):
     with agent.lock(SESSION, OWNER):
         path = Path(agent.scratch(SESSION, str(tmp_path)))

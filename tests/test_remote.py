@@ -450,6 +450,19 @@ class TestFiles:
         finally:
             subprocess.run(["umount", str(small)], check=True)
 
+    def test_a_folder_that_does_not_fit_leaves_nothing(self, remote, tmp_path):
+        source, small = tmp_path / "source", tmp_path / "small"
+        for folder in (source, small):
+            folder.mkdir()
+        random_file(source / "library", 4 * MIB)
+        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(small)], check=True)
+        try:
+            with pytest.raises(TransferFailed, match="library: Wrote only"):
+                remote.put_folder(source, str(small / "there"))
+            assert list(small.iterdir()) == []
+        finally:
+            subprocess.run(["umount", str(small)], check=True)
+
     @pytest.mark.parametrize("direction", ["put", "get"])
     @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP], ids=["dropped", "silent"])
     @pytest.mark.fault(9)

@@ -170,6 +170,7 @@ class HostAgent(AgentLine):
         self._lock.check()
         swept = self.call("sweep", self.work_dir, self._lock.session, self._lock.path, timeout_s=600.0)
         with understood(self.remote.name):
+            swept["removed"] += self.retrying(lambda: self.remote.remove_left_parts(self.work_dir))
             for what in ("ended", "removed"):
                 if swept[what]:
                     self.on_event(f"{self.remote.name}: {what} what an earlier session left: {', '.join(swept[what])}")

@@ -1,5 +1,6 @@
 """The one SSH door: connect, run, open, put, get. Nothing outside it and its parts imports paramiko."""
 
+from contextlib import suppress
 from pathlib import Path
 from secrets import token_hex
 
@@ -60,9 +61,24 @@ class Remote(Connection):
     def put_folder(self, local: Path, remote: str) -> None:
         """Copy the folder `local`. It gets the name `remote` once it is complete, unless another session was faster."""
         arriving = f"{remote}.part-{token_hex(4)}"
-        self.put_tree(local, arriving)
-        if self.run(["mv", "-T", "--", arriving, remote], check=False).exit_status != 0:
+        try:
+            self.put_tree(local, arriving)
+            arrived = self.run(["mv", "-T", "--", arriving, remote], check=False).exit_status == 0
+        except BaseException:
+            with suppress(RemoteError):
+                self.run(["rm", "-rf", "--", arriving], check=False)
+            raise
+        if not arrived:
             self.run(["rm", "-rf", "--", arriving])
+
+    def remove_left_parts(self, parent: str) -> list[str]:
+        """Remove what `put_folder` of killed controllers left in the folder `parent` of the host. Returns the paths.
+
+        Only what nobody has written to for a day: hosts may share the folder, so a live writer may be on another one.
+        """
+        argv = ["find", parent, "-maxdepth", "1", "-type", "d", "-name", f"*.part-{'[0-9a-f]' * 8}", "-mtime", "+0"]
+        argv += ["-prune", "-exec", "rm", "-rf", "--", "{}", ";", "-print"]
+        return self.run(argv, timeout_s=600.0, check=False).text.splitlines()
 
     def get_tree(self, remote: str, local: Path) -> None:
         """Copy the contents of the folder `remote` into the folder `local`, which is made if necessary."""
