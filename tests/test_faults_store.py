@@ -4,6 +4,7 @@ import errno
 import itertools
 import json
 import os
+import re
 import runpy
 import shutil
 import subprocess
@@ -278,7 +279,7 @@ def test_a_session_that_was_killed_leaves_its_record(tmp_path, study, store):
 def test_a_disk_that_takes_no_more_is_said_with_the_way_on(number, way):
     told = disk_trouble(OSError(number, os.strerror(number), "/data/raw/x"))
     assert told is not None and "/data/raw/x: " in told and way in told and "the same command again" in told
-    assert disk_trouble(OSError(errno.EACCES, "denied", "/x")) is None
+    assert disk_trouble(OSError(errno.EACCES, "denied")) is None, "a socket or a process, perhaps"
 
 
 @pytest.fixture
@@ -330,3 +331,24 @@ def test_a_job_on_a_full_disk_says_what_to_free(full_disk, tmp_path, study, stor
     done = subprocess.run([sys.executable, script, *told], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 1 and "mount it read-write" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("closed", ["data/raw", "data/raw/archive/machine/fio/session.json", "tidy"])
+def test_a_job_that_may_not_read_or_write_says_where_and_what_to_do(closed, tmp_path, study, store):
+    declared = paths.declared_study(tmp_path, study.study)
+    declared.parent.mkdir(parents=True, exist_ok=True)
+    declared.write_text(json.dumps(study.model_dump(mode="json", serialize_as_any=True, exclude_unset=True)))
+    write_index(study.session("machine", "fio"), store, store.trials(), problem=None)
+    (tmp_path / "tidy").mkdir()
+    script = CHECKOUT / "workflow" / "scripts" / "tidy_family.py"
+    told = ["--family", "fio", "--tables", tmp_path / "tidy", "--study", study.study, "--log", tmp_path / "log"]
+    mode = (tmp_path / closed).stat().st_mode
+    (tmp_path / closed).chmod(0)
+    # Root reads and writes every file, unless it lacks the capabilities for that.
+    lacks = "-dac_override,-dac_read_search"
+    as_owner = [] if os.getuid() else ["setpriv", f"--inh-caps={lacks}", f"--bounding-set={lacks}"]
+    done = subprocess.run([*as_owner, sys.executable, script, *told], cwd=tmp_path, capture_output=True, text=True)
+    (tmp_path / closed).chmod(mode)
+    assert done.returncode == 1 and "Traceback" not in done.stderr
+    said = f"{closed}[^ ]*: Permission denied: give your user the right to read and write there, and run the same "
+    assert re.search(said, done.stderr), done.stderr

@@ -107,11 +107,16 @@ def whole_or_nothing(path: Path) -> Iterator[Path]:
 
 
 def disk_trouble(error: Exception) -> str | None:
-    """What to do about a disk of this machine that cannot be written, in words; None for any other trouble."""
+    """What to do about files of this machine that cannot be written or read, in words; None for any other trouble."""
     if not isinstance(error, OSError) or error.errno is None:  # as Rust libraries and executed notebooks report it
-        number = re.search(r"(?:\(os error |\[Errno )(\d+)[)\]]", str(error))
-        error = OSError(int(number[1]), os.strerror(int(number[1]))) if number else OSError()
+        told = re.search(r"(?:\(os error |\[Errno )(\d+)[)\]](?:[^:\n]*: '?([^'\n]+))?", str(error))
+        error = OSError(int(told[1]), os.strerror(int(told[1])), told[2]) if told else OSError()
+    if isinstance(error, PermissionError) and not error.filename:  # of a process or a socket
+        return None
     ways = {
+        errno.EACCES: "give your user the right to read and write there",
+        errno.EPERM: "give your user the right to read and write there",
+        errno.ESTALE: "mount it again",
         errno.ENOSPC: "free some space there",
         errno.EDQUOT: "free some of your quota there",
         errno.EROFS: "mount it read-write",
