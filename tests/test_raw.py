@@ -8,6 +8,7 @@ import signal
 import stat
 import subprocess
 from datetime import UTC, datetime, timedelta
+from uuid import UUID
 
 import pytest
 from waiting import until
@@ -208,6 +209,17 @@ def test_a_discarded_trial_stays_and_the_reason_with_it(store):
     assert store.trials() == [trial]
     assert store.discards()[trial.record.uuid].why == "the disk was being scrubbed"
     assert not (store.folder / "session.json").exists(), "so that the workflow plans the session again"
+
+
+def test_no_two_trials_of_a_store_begin_alike_because_discards_are_named_by_it(store, monkeypatch):
+    ids = ["0123abcd-1", "0123abcd-2", "0123abcd-3", "99999999-4", "99999999-5", "88888888-6"]
+    drawn = iter(UUID(hex=f"{start}{number:0>24}") for start, number in (one.split("-") for one in ids))
+    monkeypatch.setattr(raw, "uuid4", lambda: next(drawn))
+    trials = [committed(opened) for opened in (store, store, TrialStore(store.folder))]
+    assert [trial.short for trial in trials] == ["0123abcd", "99999999", "88888888"]
+    for trial in trials:
+        store.discard(trial, "a test")
+    assert store.discards().keys() == {trial.record.uuid for trial in trials}
 
 
 def test_trials_come_by_case_block_and_start(store):

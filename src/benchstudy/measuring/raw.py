@@ -197,6 +197,7 @@ class TrialStore:
     def __init__(self, folder: Path):
         self.folder = folder
         self.index = folder / paths.SESSION_INDEX
+        self._shorts: set[str] | None = None  # how trials begin; discards and folders are named by it
 
     @contextmanager
     def exclusive(self, again: Callable[[], bool] = lambda: False) -> Iterator[None]:
@@ -225,8 +226,11 @@ class TrialStore:
 
     def begin(self, case: str, block: int) -> "PartialTrial":
         """A place for a new trial's files. Others see nothing of it before `commit`."""
-        uuid = str(uuid4())
-        short = uuid[:8]
+        if self._shorts is None:
+            self._shorts = {trial[:8] for trial in map(trial_of, look(self.folder)) if trial}
+        while (short := (uuid := str(uuid4()))[:8]) in self._shorts:
+            pass
+        self._shorts.add(short)
         folder = self.folder / case / f"{_PARTIAL}{short}"
         folder.mkdir(parents=True)
         return PartialTrial(uuid, folder, self.folder / case / f"{block:04d}-{short}")
