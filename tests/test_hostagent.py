@@ -438,6 +438,33 @@ def test_a_clock_that_is_set_in_mid_session_is_told_once(agent, events):
     assert agent.last_clock_offset_s == pytest.approx(7200, abs=1)
 
 
+def test_a_clock_is_known_while_another_thread_begins_to_ask_for_it(agent, monkeypatch):
+    begun, answered, asks = threading.Event(), threading.Event(), agent.remote.open
+    other = threading.Thread(target=agent.clock)
+
+    def opened(argv):
+        if threading.current_thread() is other:
+            begun.set()
+            assert answered.wait(30)
+            return asks(argv)
+        process = asks(argv)
+        closes = process.close
+
+        def close():
+            other.start()
+            assert begun.wait(30)
+            closes()
+
+        process.close = close
+        return process
+
+    monkeypatch.setattr(agent.remote, "open", opened)
+    assert agent.clock().offset_s == pytest.approx(0.0, abs=0.1)
+    answered.set()
+    other.join(30)
+    assert agent.last_clock_offset_s == pytest.approx(0.0, abs=0.1)
+
+
 def test_a_late_answer_belongs_to_its_own_heartbeat_and_sets_no_clock(agent, events, monkeypatch):
     told, beats, began = len(events), Heartbeats(), time.time()
     now = SimpleNamespace(time=lambda: began, monotonic=time.monotonic)

@@ -175,10 +175,14 @@ class AgentLine:
     @property
     def last_clock_offset_s(self) -> float | None:
         """The host's wall clock minus this machine's, as measured by the heartbeats."""
-        return self._offset[1] if self._offset else None
+        best = self._offset
+        return best[1] if best else None
 
-    def note_clock(self, beats: Heartbeats, answer: Mapping[str, Any]) -> None:
-        """Learn from an answer that came now; the fastest round trip is the most precise. Raises HostRefused."""
+    def note_clock(self, beats: Heartbeats, answer: Mapping[str, Any]) -> tuple[float, float]:
+        """Learn from an answer that came now; the fastest round trip is the most precise. Raises HostRefused.
+
+        Returns round trip and offset. Other threads may note and ask at the same time.
+        """
         received = time.time()
         with understood(self.remote.name):
             sent = beats.sent(answer)
@@ -186,8 +190,10 @@ class AgentLine:
             if not abs(offset) < _FARTHEST_CLOCK_S:
                 raise ValueError(f"its clock is at {answer['wall']} s")
         self._tell_steps(round_trip, offset)
-        if self._offset is None or round_trip <= self._offset[0] * 1.5:
+        best = self._offset
+        if best is None or round_trip <= best[0] * 1.5:
             self._offset = (round_trip, offset)
+        return round_trip, offset
 
     def _tell_steps(self, round_trip: float, offset: float) -> None:
         """Report a clock that was set during a session: it shifts figures of others, such as Prometheus's, in time."""
@@ -211,8 +217,7 @@ class AgentLine:
         return self.retrying(self._ask_clock)
 
     def _ask_clock(self) -> HostClock:
-        self._offset = None
-        beats = Heartbeats()
+        beats, noted = Heartbeats(), []
         with self.remote.open(self.argv("clock")) as process:
             for _ in range(4):
                 process.write_line(beats.question())
@@ -221,9 +226,9 @@ class AgentLine:
                     raise AgentKilled(f"{self.remote.name}: the agent's clock was killed")
                 if not line:
                     raise HostRefused(f"{self.remote.name}: the agent does not report the time: {process.stderr_tail}")
-                self.note_clock(beats, self.message(line))
-        assert self._offset is not None, "four answers were noted"
-        return HostClock(self._offset[1], self._offset[0] / 2)
+                noted.append(self.note_clock(beats, self.message(line)))
+        round_trip, offset = self._offset = min(noted)
+        return HostClock(offset, round_trip / 2)
 
     def message(self, line: bytes) -> dict:
         """One message. Raises ConnectionLost at the end of the output, HostRefused for an error of the agent."""
