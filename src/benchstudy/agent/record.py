@@ -13,6 +13,8 @@ import wire
 
 FILE = "supervisor.json"
 _RESERVE = ".reserve"
+_FOR_THE_LAST, _SLICE = 32768, 8192  # bytes
+_FULL_DISK = "disk full"  # an event
 # As benchstudy.model.causes.Cause has them on the controller.
 OOM, HOST_RESTARTED, LOST, DISK_FULL = "oom", "host-restarted", "lost", "disk-full"
 PREPARED = "prepared"  # a state: the command waits for the instant to begin
@@ -177,22 +179,32 @@ class Record:
                     self.content.update(cause_kind=DISK_FULL, cause=cause)
 
     def reserve(self) -> None:
-        """Set space aside, so that the final record can be written even when the benchmark filled the disk."""
+        """Set space aside, so that each record can be written even when the benchmark filled the disk."""
         with open(os.path.join(self.folder, _RESERVE), "wb") as file:
-            file.write(os.urandom(32768))
+            file.write(os.urandom(_FOR_THE_LAST + 2 * _SLICE))  # two earlier records: prepared and running
 
     def save(self, durable: bool) -> None:
+        """`durable`: this is the last record."""
+        while True:
+            try:
+                self._write(durable)
+                break
+            except OSError as error:
+                if error.errno not in FULL or not self._gave_back(everything=durable):
+                    raise
+        if durable and os.path.exists(os.path.join(self.folder, _RESERVE)):
+            os.unlink(os.path.join(self.folder, _RESERVE))
+
+    def _gave_back(self, everything: bool) -> bool:
+        """Give space back to the disk. Returns False if none was left. The benchmark may take what no record needs."""
         reserve = os.path.join(self.folder, _RESERVE)
-        try:
-            self._write(durable)
-        except OSError as error:
-            if error.errno not in FULL:
-                raise
-            os.unlink(reserve)
-            self.event("disk full", "the file system of the work folder is full")
-            self._write(durable)
-        if durable and os.path.exists(reserve):
-            os.unlink(reserve)
+        left = os.path.getsize(reserve) if os.path.exists(reserve) else 0
+        if left == 0:
+            return False
+        os.truncate(reserve, 0 if everything else max(0, left - _SLICE))
+        if all(event["event"] != _FULL_DISK for event in self.content["events"]):
+            self.event(_FULL_DISK, "the file system of the work folder is full")
+        return True
 
     def _write(self, durable: bool) -> None:
         temporary = os.path.join(self.folder, f".{FILE}")
