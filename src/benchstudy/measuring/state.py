@@ -2,8 +2,10 @@
 
 import json
 import os
+import re
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from secrets import token_hex
 from typing import Any, TypeVar
@@ -15,6 +17,7 @@ from benchstudy.measuring.raw import ToolRecord
 from benchstudy.model.causes import Cause
 from benchstudy.model.clients import role_of_service
 from benchstudy.model.errors import BenchstudyError, TrialFailed
+from benchstudy.model.files import whole_or_nothing
 from benchstudy.model.services import Confinement, Service
 from benchstudy.model.study import SessionPlan
 
@@ -195,14 +198,12 @@ class SessionState:
         return text
 
     def redact_files(self, folder: Path) -> None:
-        """Remove secrets from files: a tool may print the key that it was given."""
+        """Remove secrets from files: a tool may print the key that it was given. Files may be larger than memory."""
         forms = [form.encode() for form in self._secret_forms()]
-        for path in (p for p in folder.rglob("*") if p.is_file()):
-            content = path.read_bytes() if forms else b""
-            if any(form in content for form in forms):
-                for form in forms:
-                    content = content.replace(form, _REDACTED.encode())
-                path.write_bytes(content)
+        for path in (p for p in folder.rglob("*") if forms and p.is_file() and p.stat().st_size):
+            with path.open("rb") as file, mmap(file.fileno(), 0, access=ACCESS_READ) as content:
+                if any(content.find(form) >= 0 for form in forms):
+                    _write_redacted(path, content, forms)
 
     def _secret_forms(self) -> list[str]:
         """Each secret, plain and as JSON writes it, longest first because one may contain another."""
@@ -222,3 +223,14 @@ class SessionState:
             except BenchstudyError as error:  # the host's lease ends it anyway
                 self.event(f"service {name} could not be stopped cleanly: {error}")
         self.redact_files(self.folder)
+
+
+def _write_redacted(path: Path, content: mmap, forms: Sequence[bytes]) -> None:
+    """Replace a file by its `content` without the `forms`, of which the first to match counts."""
+    with whole_or_nothing(path.resolve()) as temporary, temporary.open("wb") as file, memoryview(content) as view:
+        written = 0
+        for match in re.finditer(b"|".join(map(re.escape, forms)), content):
+            file.write(view[written : match.start()])
+            file.write(_REDACTED.encode())
+            written = match.end()
+        file.write(view[written:])
