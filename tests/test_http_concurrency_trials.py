@@ -15,9 +15,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from benchstudy.families.http_concurrency.ab import parse_ab
 from benchstudy.families.http_concurrency.command import Load
 from benchstudy.families.http_concurrency.config import Expect, Generator
 from benchstudy.families.http_concurrency.k6 import parse_k6_summary
+from benchstudy.families.http_concurrency.load_result import ab_load, parse_load
 from benchstudy.families.http_concurrency.parse import imported_summary, note_trial, parse_trial
 from benchstudy.families.http_concurrency.scripts import k6_environment, wrk_environment
 from benchstudy.families.http_concurrency.summaries import is_hey, locust_rows, parse_hey, parse_k6, parse_locust
@@ -602,6 +604,25 @@ def test_counts_of_k6_are_of_one_duration():
     assert values["throughput"] == pytest.approx(1071.5825517891362 * 2000 / 2150)
     nested = {name: {"type": "x", "values": metric} for name, metric in summary["metrics"].items()}
     assert parse_k6(json.dumps({"metrics": nested})).values == parse_k6(json.dumps(summary)).values
+
+
+def test_requests_of_k6_are_not_called_successful_if_their_failures_were_not_counted():
+    """k6 before 0.31 has no http_req_failed."""
+    summary = json.loads(text("k6-export.json"))
+    del summary["metrics"]["http_req_failed"]
+    values = {name: value for name, (value, _) in parse_k6(json.dumps(summary)).values.items()}
+    assert (values["requests"], values["errors"], values["throughput"]) == (2150, None, None)
+
+
+def test_bodies_that_nobody_checked_are_not_counted_as_right(tmp_path):
+    checked = text("wrk-ok.txt")
+    assert '"checked":true' in checked
+    for name, output in (("checked", checked), ("unchecked", checked.replace('"checked":true', '"checked":false'))):
+        put(tmp_path / name / "stdout", output)
+    assert parse_load("wrk", tmp_path / "checked").values["errors_length"] == (0, "1")
+    unchecked = parse_load("wrk", tmp_path / "unchecked").values
+    assert unchecked["errors_length"] == (None, "1") and unchecked["errors_status"] == (0, "1")
+    assert ab_load(parse_ab(text("ab-vary-l.txt")), None, None).values["errors_length"] == (None, "1")
 
 
 def test_two_summaries_in_one_text_are_refused():

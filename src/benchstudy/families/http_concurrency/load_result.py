@@ -64,7 +64,7 @@ def ab_load(result: AbResult, percentiles: list[tuple[float, float]] | None, req
     values: dict[str, tuple[float | None, str]] = {
         "throughput": (result.throughput, "1/s"),
         "requests": (result.complete, "1"),
-        **_errors(errors),
+        **_errors(errors, bodies=result.document_length is not None),
         "duration": (result.duration, "s"),
         "latency_mean": (_ab_mean(total.mean, percentiles, result.latency_resolution), "s"),
         "latency_sd": (total.sd, "s"),
@@ -103,7 +103,7 @@ def _wrk_result(result: WrkResult) -> LoadResult:
     values = {
         "throughput": (result.throughput, "1/s"),
         "requests": (result.requests, "1"),
-        **_errors(result.errors),
+        **_errors(result.errors, bodies=result.checked),
         "duration": (result.duration, "s"),
         **_latencies(latency),
         "transfer_rate": (result.transfer_rate, "B/s"),
@@ -129,11 +129,12 @@ def _k6_result(result: K6Result, latency: Latency | None) -> LoadResult:
     return LoadResult(values, *_rows(latency), result.good, result.duration, result.problems(), result.rate)
 
 
-def _errors(errors: Errors) -> dict[str, tuple[float | None, str]]:
+def _errors(errors: Errors, *, bodies: bool = True) -> dict[str, tuple[float | None, str]]:
+    """`bodies`: whether the generator looked at the bodies of responses."""
     return {
         "errors": (errors.total, "1"),
         "errors_status": (errors.status, "1"),
-        "errors_length": (errors.length + errors.text, "1"),  # a wrong body
+        "errors_length": (errors.length + errors.text if bodies else None, "1"),
         "errors_timeout": (errors.timeout, "1"),
         "errors_connect": (errors.connect, "1"),
     }

@@ -19,7 +19,8 @@ METRICS = declare(
         "1/s",
         "Successful responses per second",
         "higher",
-        "rate of successful responses; k6: during the time in which requests were sent",
+        "rate of successful responses; k6: during the time in which requests were sent; absent if an imported output "
+        "does not count failures",
         primary=True,
     ),
     Metric("latency_p50", "s", "Latency, p50", "lower", _LATENCY, primary=True),
@@ -47,7 +48,8 @@ METRICS = declare(
             "1",
             f"Errors: {words}",
             "lower",
-            "wrong status; wrong body; no response in time (ab gives up instead); connection refused or broken",
+            "wrong status; wrong body, absent if bodies were not checked (wrk with `check_answers: false`, ab with "
+            "`-l`); no response in time (ab gives up instead); connection refused or broken",
         )
         for name, words in _ERRORS.items()
     ),

@@ -141,7 +141,7 @@ def _values(
     values: Values = {
         "requests": (requests, "1"),
         "errors": (failed, "1"),
-        "throughput": ((requests - (failed or 0)) / took, "1/s"),
+        "throughput": (None if failed is None else (requests - failed) / took, "1/s"),
         "duration": (took, "s"),
         "latency_min": (least, "s"),
         "latency_mean": (mean, "s"),

@@ -220,15 +220,20 @@ class HttpTables:
         return Cell(tuple(lines), self.load.href(sweep, point), marks=marks)
 
     def errors(self) -> Table:
-        """Failed requests of each case that has any, with Wilson's interval. The last row sums up all other cases."""
+        """Failed requests of each case that has any, or whose bodies nobody checked, with Wilson's interval.
+
+        The last row sums up all other cases.
+        """
         body, sound, sound_requests = [], 0, 0.0
         for sweep in self.load.all_sweeps:
             for point in sweep.points:
                 errors, requests = self.load.counted("errors", sweep, point), self.load.total("requests", sweep, point)
-                estimate = self.load.estimate("throughput", sweep, point)
-                if estimate is None:
+                # An imported summary that counts no failures has no throughput.
+                known = (self.load.estimate(metric, sweep, point) for metric in ("throughput", "requests"))
+                if (estimate := next(filter(None, known), None)) is None:
                     continue
-                if errors != 0 or estimate.failed:
+                unchecked = self.load.counted("errors_length", sweep, point) is None
+                if errors != 0 or unchecked or estimate.failed:
                     body.append(self._errors_row(sweep, point, errors, requests, estimate))
                 else:
                     sound, sound_requests = sound + 1, sound_requests + requests
