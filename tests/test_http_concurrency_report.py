@@ -39,13 +39,19 @@ def test_errors_that_an_output_does_not_count_are_no_zeros(tmp_path):
     for block in range(1, 4):
         tables.closed(FILES, block, 6000.0)
         counted = {name: value for name, value in told.items() if name != "throughput"}
-        for tool, known in (("locust", told | {"errors": (30.0, "1")}), ("k6", counted)):
+        unchecked = dict.fromkeys(("errors", "errors_status", "errors_timeout", "errors_connect"), (0.0, "1"))
+        for tool, known in (
+            ("locust", told | {"errors": (30.0, "1")}),
+            ("k6", counted),
+            ("wrk", told | unchecked),
+        ):
             levels = levels_of("imported", "unknown", tool, tool, concurrency="7")
             tables.add(levels, block, known, numbers={"concurrency_n": 7}, imported=True, tool=tool)
     drawn = Drawn(HttpLoad(Results(tables.write(), study="embedded", family="http_concurrency"))).errors()
     assert [[cell.lines[0] for cell in row] for row in drawn.rows] == [
         ["imported · unknown · locust · locust · 7", "3,000", "90 (3 %)", *"––––", "0 of 3"],
         ["imported · unknown · k6 · k6 · 7", "3,000", "not counted", *"––––", "0 of 3"],
+        ["imported · unknown · wrk · wrk · 7", "3,000", "0 (0 %)", *"0–00", "0 of 3"],
         ["every other case (1)", "15,000", "0 (0 %)", *"0000", "none"],
     ]
 
