@@ -4,6 +4,8 @@ import inspect
 import json
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -256,7 +258,7 @@ def test_what_is_used_of_snakemake_beyond_its_manual_is_there():
         Workflow: ("self.configfiles = list(", "output_settings: Optional[OutputSettings]"),
         DAG: ("self.forcefiles = set()", "self.forcefiles.isdisjoint(job.output)"),
         Job: ("self.rule: Rule = ", "self.wildcards_dict = "),
-        job_scheduler: ("threading.Timer(", "signal.signal(signal.SIGTERM, self.exit_gracefully)"),
+        job_scheduler: ("if self.job_rate_limiter is None:", "signal.signal(signal.SIGTERM, self.exit_gracefully)"),
         LoggerManager: ('stream_handler.name = "DefaultStreamHandler"',),
         FileBackupMixin: ('return self.path / "backups"',),
     }
@@ -265,3 +267,28 @@ def test_what_is_used_of_snakemake_beyond_its_manual_is_there():
         f"{of.__name__}: {text}" for of, wanted in texts.items() for text in wanted if text not in inspect.getsource(of)
     ]
     assert missing == []
+
+
+WAITING = """
+from benchstudy.jobs import snakemake_adapter
+onstart:
+    snakemake_adapter.start_jobs_at_once(workflow)
+rule both:
+    input: "slow", "quick"
+rule slow:
+    output: "slow"
+    priority: 1
+    shell: "sleep 3; touch {output}"
+rule quick:
+    output: "quick"
+    shell: "touch {output}"
+"""
+
+
+def test_a_command_does_not_wake_every_second_to_look_at_jobs_that_wait(tmp_path):
+    """It would look at each of their inputs, on a machine that may be measured."""
+    (tmp_path / "Snakefile").write_text(WAITING)
+    argv = [sys.executable, "-m", "snakemake", "--cores", "1", "--verbose", "--scheduler", "greedy"]
+    done = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, check=True)
+    # As it starts, after either job, and for the target.
+    assert 3 <= done.stderr.count("Ready jobs: ") <= 4, done.stderr
