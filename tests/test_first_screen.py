@@ -199,21 +199,24 @@ def test_a_table_of_too_many_rows_shows_some_of_each_family_and_says_so(facts, m
     assert StudyIndex(facts).context()["more_primary"] == total - 20
 
 
-@pytest.mark.parametrize("several", [True, False])
-def test_the_table_names_families_only_if_there_are_several(facts, several):
+def first_page(facts, wanted):
+    """The first page with the wanted rows of primary metrics only."""
     context = StudyIndex(facts).context() | {"citing": ""}
-    context["primary"] = [row for row in context["primary"] if several or row.family == "Files by size"]
+    context["primary"] = [row for row in context["primary"] if wanted(row)]
     shown = pagetemplates.render("index.html.j2", study=context, style="", script="")
     assert shown.count("<tr data-verdicts=") == len(context["primary"]) > 1
+    return shown
+
+
+@pytest.mark.parametrize("several", [True, False])
+def test_the_table_names_families_only_if_there_are_several(facts, several):
+    shown = first_page(facts, lambda row: several or row.family == "Files by size")
     assert ('<th scope="col">Family</th>' in shown, "<td>Files by size</td>" in shown) == (several, several)
 
 
 @pytest.mark.parametrize("several", [True, False])
 def test_the_table_has_a_column_of_metrics_only_if_there_are_several(facts, several):
-    context = StudyIndex(facts).context() | {"citing": ""}
-    context["primary"] = [row for row in context["primary"] if several or row.metric == "Time of one file"]
-    shown = pagetemplates.render("index.html.j2", study=context, style="", script="")
-    assert shown.count("<tr data-verdicts=") == len(context["primary"]) > 1
+    shown = first_page(facts, lambda row: several or row.metric == "Time of one file")
     assert ('<th scope="col">Metric</th>' in shown, "<td>Time of one file</td>" in shown) == (several, several)
     assert ("All cases were measured for one metric, time of one file." in shown) is not several
 

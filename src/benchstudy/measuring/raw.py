@@ -227,7 +227,7 @@ class TrialStore:
     def begin(self, case: str, block: int) -> "PartialTrial":
         """A place for a new trial's files. Others see nothing of it before `commit`."""
         if self._shorts is None:
-            self._shorts = {trial[:8] for trial in map(trial_of, look(self.folder)) if trial}
+            self._shorts = {trial for folder in self.folder.glob("*/[0-9]*") if (trial := trial_of(folder.name))}
         while (short := (uuid := str(uuid4()))[:8]) in self._shorts:
             pass
         self._shorts.add(short)

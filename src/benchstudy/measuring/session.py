@@ -45,6 +45,7 @@ from benchstudy.model.causes import Cause, Failure
 from benchstudy.model.errors import BenchstudyError, SessionFailed, TrialFailed
 from benchstudy.model.family import Case, ParseError
 from benchstudy.model.files import as_json, disk_trouble, json_of, now, write_atomically
+from benchstudy.model.rounding import listed
 from benchstudy.model.study import SessionPlan
 
 log = logging.getLogger("benchstudy")
@@ -428,9 +429,8 @@ class _Session:
         # Out of order, which their record shows. A second abort is left to the next run.
         again = [scheduled for scheduled in aborted if self._one_trial(scheduled, state) == "aborted"]
         if again:
-            names = ", ".join(f"{s.case.id} in block {s.block}" for s in again[:_MOST_NAMED])
-            more = f" and {len(again) - _MOST_NAMED} more" if len(again) > _MOST_NAMED else ""
-            raise SessionFailed(f"{len(again)} trials were aborted twice and have no result: {names}{more}")
+            named = listed([f"{scheduled.case.id} in block {scheduled.block}" for scheduled in again], _MOST_NAMED)
+            raise SessionFailed(f"{len(again)} trials were aborted twice and have no result: {named}")
 
     def _given_up(self) -> dict[str, GivenUp]:
         return given_up(self._plan, results(self._plan, self._trials, self._store.discards()))

@@ -1,10 +1,12 @@
 """Rounds numbers for readers: to two or three significant digits, and an estimate like its interval.
 
 Rounding to a number of significant digits never reverses the order of two values. So an estimate rounded to as many
-digits as the ends of its interval cannot leave the interval in print. Files keep full precision.
+digits as the ends of its interval cannot leave the interval in print. Files keep full precision. `plural` and `listed`
+put counts into words.
 """
 
 import math
+from collections.abc import Sequence
 
 MOST, FEWEST = 3, 2
 # With two digits an interval must still be this many steps wide; a narrower one needs the third.
@@ -67,3 +69,9 @@ def interval(low: float, high: float, estimate: float, unit: str = "", *, trim: 
 def plural(count: int, noun: str) -> str:
     """`count` with its noun: "1 trial", "1,200 trials"."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def listed(names: Sequence[str], most: int, separator: str = ", ") -> str:
+    """The first `most` of them, and the number of others: "a, b and 3 more"."""
+    more = len(names) - most
+    return separator.join(names[:most]) + (f" and {more:,} more" if more > 0 else "")

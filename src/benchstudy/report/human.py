@@ -170,13 +170,7 @@ def tool(name: str, version: str | None) -> str:
     return said if said.lower().startswith(name.lower()) else f"{name} {said}"
 
 
-plural = rounding.plural
-
-
-def listed(names: Sequence[str], most: int, separator: str = ", ") -> str:
-    """The first `most` of them, and the number of others: "a, b and 3 more"."""
-    more = len(names) - most
-    return separator.join(names[:most]) + (f" and {more:,} more" if more > 0 else "")
+plural, listed = rounding.plural, rounding.listed
 
 
 def shortened(text: str, characters: int) -> str:

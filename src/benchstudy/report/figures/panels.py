@@ -78,7 +78,6 @@ def trend_panel(
     points, estimates, more = _on_axis(points, estimates, "y", y, by, x.named)
     estimates, cut = cut_off(estimates, y, y_encoding["scale"], by, x.named)
     curves, _ = cut_off(curves.filter(has_place(y, "y")), y, y_encoding["scale"])
-
     every, points = points, thinned(points, case)
     places = _places(every, style) if x.log and apart else {}
     points, estimates = (_dodged(frame, places) for frame in (points, estimates))

@@ -174,7 +174,6 @@ class LoadClient:
             for target, case, trial, what, times, details in grouped.iter_rows():
                 name = self.load.results.case_name(target, case)
                 shown = list(dict.fromkeys(filter(None, details)))
-
                 at = f"first at {min(times):,.0f} s" if len(times) > 1 else f"at {times[0]:,.0f} s"
                 often = Cell((f"{len(times)}", at), self.load.results.places.href(trial))
                 detail = human.listed(shown, 3, "; ") or "–"

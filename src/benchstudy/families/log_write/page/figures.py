@@ -16,7 +16,6 @@ from benchstudy.report.figures.panels import Axis, Panel, Phase, Reference, Styl
 from benchstudy.report.tables.tables import slug
 
 STYLE = Style(("no dedup", "dedup", AS_OFFERED))
-
 _LATENCIES = {
     "integrate_p99": "Time to integrate, p99",
     "integrate_p50": "Time to integrate, p50",
