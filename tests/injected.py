@@ -25,10 +25,12 @@ PRELOADED = "BENCHSTUDY_TEST_SHIM"
 
 # The numbers are those in injections.c.
 MODES = ONCE, LASTING, SHORT, KILL = ("once", "lasting", "short", "kill")
-ERRORS = ("ENOSPC", "EDQUOT", "EROFS", "EIO")
+_OF_WRITES = ("ENOSPC", "EDQUOT", "EROFS", "EIO")
 # The calls that fail from then on: w(rite) s(ync) r(ename) (mk)d(ir) c(reate) l(ink) u(nlink) t(runcate) (ch)m(od),
 # o(pen) and i(nput) of what is there, x: close. Files on a full disk can still be removed.
-LASTING_KINDS = {"ENOSPC": "wsdclt", "EDQUOT": "wsdclt", "EROFS": "wsrdclutm", "EIO": "wsrdclutmoix"}
+LASTING_KINDS = {
+    "ENOSPC": "wsdclt", "EDQUOT": "wsdclt", "EROFS": "wsrdclutm", "EIO": "wsrdclutmoix", "EMFILE": "oc",
+}  # fmt: skip
 READS = "oi"
 _PLAN = struct.Struct("@1024s32sqqii1024s")
 
@@ -53,6 +55,12 @@ class Ended:
     code: int | None
     said: str
     hit: str
+
+
+def errors_of(kind: str) -> tuple[str, ...]:
+    """What a call of this kind can fail with."""
+    found = ("EIO",) if kind in READS else _OF_WRITES
+    return (*found, "EMFILE") if kind in LASTING_KINDS["EMFILE"] else found
 
 
 def shim(folder: Path) -> Path:

@@ -31,7 +31,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from injected import ERRORS, KILL, LASTING, LASTING_KINDS, ONCE, PRELOADED, READS, SHORT, Ended, Injection, run, shim
+from injected import KILL, LASTING, LASTING_KINDS, ONCE, PRELOADED, READS, SHORT, Ended, Injection, errors_of, run, shim
 from injection_phases import ARCHIVE, PHASES, SMALL, Lab, Phase, remove
 
 from benchstudy.measuring.sealed import IN_ARCHIVE
@@ -150,13 +150,16 @@ class Bench:
     def injections(self) -> list[Injection]:
         """All injections that the calls of the phase allow."""
         found = []
-        for number, line in enumerate(self.calls, start=1):
+        # Python and Snakemake start before that, and print a traceback if they cannot read themselves.
+        first = next(n for n, line in enumerate(self.calls) if "Snakefile" in line) if self.phase.of_many else 0
+        for number, line in enumerate(self.calls[first:], start=first + 1):
             kind, call = line.split(" ", 1)
             if kind in READS:
-                found += [Injection(number, call, "EIO", mode) for mode in (ONCE, LASTING)]
+                found += [Injection(number, call, error, mode) for error in errors_of(kind) for mode in (ONCE, LASTING)]
                 continue
-            found += [Injection(number, call, error, ONCE) for error in ERRORS]
-            found += [Injection(number, call, error, LASTING) for error in ERRORS if kind in LASTING_KINDS[error]]
+            found += [Injection(number, call, error, ONCE) for error in errors_of(kind)]
+            lasting = [error for error in errors_of(kind) if kind in LASTING_KINDS[error]]
+            found += [Injection(number, call, error, LASTING) for error in lasting]
             found += [Injection(number, call, "ENOSPC", SHORT)] if kind == "w" else []
             found.append(Injection(number, call, "EIO", KILL))
         return found
@@ -196,7 +199,8 @@ class Bench:
     def _does_not_say(self, injection: Injection, said: str) -> bool:
         """Whether the message says what is wrong and what to do. To restore an unreadable file takes other words."""
         reads = self.calls[injection.at - 1][0] in READS
-        return (os.strerror(errno.EIO) if reads else "run the same command again") not in said
+        error = getattr(errno, injection.error)
+        return (os.strerror(error) if reads else "run the same command again") not in said
 
     def _left(self, when: str) -> Iterator[str]:
         found, whole = listing(self._root), (self._whole, self._whole_again)

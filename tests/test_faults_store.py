@@ -273,7 +273,14 @@ def test_a_session_that_was_killed_leaves_its_record(tmp_path, study, store):
 
 
 @pytest.mark.parametrize(
-    ("number", "way"), [(errno.ENOSPC, "free some space"), (errno.EROFS, "mount it"), (errno.EIO, "dmesg")]
+    ("number", "way"),
+    [
+        (errno.ENOSPC, "free some space"),
+        (errno.EROFS, "mount it"),
+        (errno.EIO, "dmesg"),
+        (errno.EMFILE, "ulimit -n"),
+        (errno.EFBIG, "ulimit -f"),
+    ],
 )
 @pytest.mark.fault(38)
 def test_a_disk_that_takes_no_more_is_said_with_the_way_on(number, way):

@@ -120,6 +120,9 @@ def disk_trouble(error: Exception) -> str | None:
         errno.ENOSPC: "free some space there",
         errno.EDQUOT: "free some of your quota there",
         errno.EROFS: "mount it read-write",
+        errno.EFBIG: "allow larger files (ulimit -f)",
+        errno.EMFILE: "allow a process more open files (ulimit -n)",
+        errno.ENFILE: "allow all processes together more open files (sysctl fs.file-max)",
         errno.EIO: "find out what is wrong with the disk (dmesg)",
     }
     if error.errno is None or error.errno not in ways:

@@ -50,11 +50,15 @@ class Crate:
             self.names = frozenset(
                 p.relative_to(path).as_posix() for p in path.rglob("*") if p.is_file() and not p.is_symlink()
             )
-        elif zipfile.is_zipfile(path):
+        elif path.is_file():
             try:
                 self._zip = zipfile.ZipFile(path)
             except _OF_A_ZIP as error:
-                raise BenchstudyError(f"{path}: a damaged zip file: {error}") from error
+                if isinstance(error.__context__, OSError):  # zipfile says that an unreadable file is no zip file
+                    raise error.__context__ from None
+                if zipfile.is_zipfile(path):
+                    raise BenchstudyError(f"{path}: a damaged zip file: {error}") from error
+                raise BenchstudyError(f"{path}: not a crate: neither a zip file nor a folder") from None
             self.names = frozenset(_members(path, self._zip))
         else:
             what = "neither a zip file nor a folder" if path.exists() else "no such file"
