@@ -292,3 +292,35 @@ def test_a_command_does_not_wake_every_second_to_look_at_jobs_that_wait(tmp_path
     done = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, check=True)
     # As it starts, after either job, and for the target.
     assert 3 <= done.stderr.count("Ready jobs: ") <= 4, done.stderr
+
+
+FAILING = """
+from benchstudy.jobs import snakemake_adapter
+snakemake_adapter.refuse_to_plan_if_a_function_fails()
+def pins(wildcards):
+    raise OSError(5, "Input/output error", "envs/pins.txt")
+rule all:
+    input: "session.json"
+rule measure:
+    input: "facts.json"
+    output: "session.json"
+    shell: "touch {output}"
+rule provision:
+    input: pins
+    output: "facts.json"
+    shell: "touch {output}"
+"""
+
+
+@pytest.mark.fault(38)
+def test_a_plan_that_cannot_be_made_is_no_plan_without_the_measurement(tmp_path):
+    """Alone, Snakemake says "Nothing to be done" and ends with 0."""
+    (tmp_path / "Snakefile").write_text(FAILING)
+    for made in ("facts.json", "session.json"):
+        (tmp_path / made).touch()
+    done = subprocess.run(
+        [sys.executable, "-m", "snakemake", "--cores", "1"], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert done.returncode == 1 and "Nothing to be done" not in done.stderr
+    assert "Error: rule provision: envs/pins.txt: Input/output error: find out what is wrong" in done.stderr
+    assert "Traceback" not in done.stderr

@@ -29,6 +29,7 @@ from benchstudy.report.study.studypages import STUDY_PAGES
 snakemake_adapter.check_place(workflow)
 snakemake_adapter.end_with_ctrl_c(workflow)
 snakemake_adapter.print_short_lines(workflow)
+snakemake_adapter.refuse_to_plan_if_a_function_fails()
 
 # Before Snakemake reads the default one: it names no place in a file, and keeps the last one of repeated keys.
 try:
@@ -275,6 +276,11 @@ def turn_of_family(wildcards):
 
 def turn_of(family):
     return len(IN_TURN) - IN_TURN.index(family)
+
+
+def turn_of_tables(wildcards):
+    """The priority of a family's tables: before all pages, because the tables of many trials take the longest."""
+    return len(IN_TURN) + turn_of_family(wildcards)
 
 
 def turn_of_page(wildcards):

@@ -10,7 +10,7 @@ rule tidy_family:
         tables=directory("data/tidy/{study}/{family}"),
     log:
         "logs/tidy_family/{study}/{family}.log",
-    priority: turn_of_family
+    priority: turn_of_tables
     resources:
         **BESIDE_NO_MEASUREMENT,
     params:

@@ -10,12 +10,15 @@ import shutil
 import signal
 import sys
 import threading
+import traceback
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NoReturn, TextIO
 
 from benchstudy.hosts.controller import end_jobs_elsewhere
+from benchstudy.model.errors import BenchstudyError
+from benchstudy.model.files import disk_trouble
 
 
 def check_place(workflow: Any) -> None:
@@ -59,6 +62,31 @@ def plan_again(workflow: Any, file: str | Path) -> None:
 def refuse_to_plan(why: str) -> NoReturn:
     """Called while jobs are planned. Snakemake prints any other exception as a defect of the rule, with a traceback."""
     raise SystemExit(f"Error: {why}")
+
+
+def refuse_to_plan_if_a_function_fails() -> None:
+    """Let a function that a rule calls for its inputs end the command if it fails.
+
+    Where the rule's outputs exist, Snakemake takes them as up to date without a word (`DAG.update_`): if the disk
+    failed once while a measurement was planned, nothing was measured, and the command ended well.
+    """
+    from snakemake.exceptions import InputFunctionException
+    from snakemake.rules import Rule
+
+    apply = Rule.apply_input_function
+
+    def applied(rule: Rule, *args: Any, **options: Any) -> Any:
+        try:
+            return apply(rule, *args, **options)
+        except InputFunctionException as error:
+            cause = error.__context__
+            if not isinstance(cause, Exception):
+                raise
+            if not isinstance(cause, BenchstudyError | OSError):  # a defect
+                traceback.print_exception(cause)
+            refuse_to_plan(f"rule {rule.name}: {disk_trouble(cause) or cause}")
+
+    Rule.apply_input_function = applied
 
 
 def say(text: str) -> None:
