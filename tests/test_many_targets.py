@@ -35,6 +35,10 @@ def root(tmp_path_factory):
         parameters = {"study": "embedded", "tidy": str(tidy.relative_to(root)), "output": "reports/embedded/file_size"}
         notebooks.execute(CHECKOUT / "notebooks" / "file_size.ipynb", root / "trace.ipynb", executed, parameters)
         htmlpages.render_notebook(executed, folder / "file_size.html", title="Fleet")
+        parameters |= {"tidy": "data/tidy/embedded", "output": "reports/embedded/published"}
+        published = folder / "notebooks" / "published.ipynb"
+        notebooks.execute(CHECKOUT / "notebooks" / "published.ipynb", root / "trace.ipynb", published, parameters)
+        htmlpages.render_notebook(published, folder / "published.html", title="Published")
         indexpages.build_index(
             load_study(CHECKOUT / "config" / "config.yaml"),
             tidy={"file_size": tidy},
@@ -107,7 +111,8 @@ def test_no_number_is_out_of_reach(folder, measured):
 
 
 def test_every_link_between_the_pages_leads_to_an_id(root, folder):
-    pages = [folder / "file_size.html", *(folder / "file_size" / "targets").glob("*.html"), folder / "index.html"]
+    pages = [folder / f"{name}.html" for name in ("file_size", "published", "index")]
+    pages += (folder / "file_size" / "targets").glob("*.html")
     texts = {path: path.read_text() for path in pages}
     ids = {path: set(re.findall(r'\bid="([^"]*)"', text)) for path, text in texts.items()}
     followed = set()
@@ -123,6 +128,13 @@ def test_every_link_between_the_pages_leads_to_an_id(root, folder):
                 assert "data/raw/" in target or other.exists() or other.suffix == ".zip", (path, href)
     # Every target is reached from a point or a cell, except one that gave no figure.
     assert {path.stem for path in followed} >= {"file_size", SLOW, NOISY}
+
+
+def test_published_figures_are_beside_one_figure_of_all_targets(folder, measured):
+    with (folder / "published" / "tables" / "storage-write.csv").open(newline="") as file:
+        heads = next(csv.reader(file))
+    ours = [head for head in heads if head.startswith("Measured: ")]
+    assert len(measured.targets) == TARGETS and len(ours) == 5, "a column per backend and sync, not per target"
 
 
 def test_each_target_is_judged_by_itself_too_and_counted(folder):

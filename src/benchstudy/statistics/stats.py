@@ -91,9 +91,8 @@ def summarise(values: Iterable[float | None], units: Iterable[str] = ()) -> Summ
         method = "order statistics"
     if n > 1 and numbers.min() == numbers.max():
         notes.append("all values are equal: the clock or the tool may round")
-    return Summary(
-        n, mean, sd, float(np.median(numbers)), low, high, method, "; ".join(notes), two_modes(numbers.tolist())
-    )
+    median = float(numbers[(n - 1) // 2 : n // 2 + 1].mean())  # np.median sorts again
+    return Summary(n, mean, sd, median, low, high, method, "; ".join(notes), two_modes(numbers.tolist()))
 
 
 @lru_cache(maxsize=1024)

@@ -75,8 +75,8 @@ def percentile_table(
 ) -> Table:
     """Percentiles of merged histograms of all trials, one row per case and operation.
 
-    `latencies` is the series `latency_histogram` of one kind of latency. Each percentile is the bucket that it lies in;
-    below it is the median over trials of the trials' own percentiles.
+    `latencies` is the histogram `latency_histogram` of one kind of latency. Each percentile is the bucket that it lies
+    in; below it is the median over trials of the trials' own percentiles.
     """
     keys = ["target", "case", "op"]
     merged = histograms.merge_histograms(latencies, keys)
@@ -94,7 +94,7 @@ def percentile_table(
             _percentile_cell(href(results, target, case), percentile, count, buckets[percentile, *key], estimate)
             for percentile, estimate in zip(percentiles, estimates, strict=True)
         ]
-        trials = latencies.filter((pl.col("target") == target) & (pl.col("case") == case))["trial"].n_unique()
+        trials = latencies.filter((pl.col("target") == target) & (pl.col("case") == case))["trials"][0]
         heads = (results.case_name(target, case, but=("test",)), op)
         body.append(
             (*map(Cell.text, heads), Cell((f"{count:,}", f"of {human.plural(trials, 'trial')}"), kind="text"), *cells)

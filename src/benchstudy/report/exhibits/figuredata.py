@@ -101,7 +101,7 @@ def estimates(results: Results, metric: str, series: str, where: Where, x: str |
 
 def latencies(results: Results, kind: str) -> pl.DataFrame | None:
     """Histograms of one kind of latency, with the levels of their cases; None if there are none."""
-    found = results.series("latency_histogram")
+    found = results.histogram("latency_histogram")
     if found is None:
         return None
     chosen = found.filter(pl.col("kind") == kind).join(results.cases, on=["target", "case"])

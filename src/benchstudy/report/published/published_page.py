@@ -19,6 +19,7 @@ from benchstudy.report import human
 from benchstudy.report.exhibits.exhibits import Exhibits, show
 from benchstudy.report.published import published
 from benchstudy.report.results import sessions
+from benchstudy.report.results.over_targets import as_shown
 from benchstudy.report.results.results import Results
 from benchstudy.report.scrutiny import lint_list
 from benchstudy.report.tables.tables import Cell, Table
@@ -88,7 +89,7 @@ class PublishedPage(Exhibits):
             return self.say([f"data/published has no {', '.join(missing)}."])
         tidy = self._tidy / family
         measured = (tidy / "cases.parquet").is_file()
-        section.show(self, Results(tidy, study=self.study, family=family) if measured else None)
+        section.show(self, as_shown(Results(tidy, study=self.study, family=family)) if measured else None)
         self.heading("What is wrong with the published figures")
         for file in section.files:
             self._findings(file)

@@ -120,6 +120,11 @@ class OverTargets(Results):
         front = ("target", "case", "block", "trial")
         return found.rename({"name": "trial"}).drop("own").select(*front, pl.exclude(front))
 
+    def _rows(self, name: str) -> pl.LazyFrame | None:
+        """See `Results`. Histograms can be merged, so all trials of all targets take part."""
+        rows = self.measured._rows(name)
+        return None if rows is None else rows.with_columns(target=pl.lit(ALL))
+
     @cached_property
     def _nearest(self) -> pl.DataFrame:
         """One `trial` per target and case: the one whose primary metric is nearest to the median."""
@@ -172,6 +177,11 @@ class OneTarget(Results):
         self.target = cases["target"][0]
         self.untold = {key: factors for key, factors in measured.untold.items() if key[0] == self.target}
         self.__dict__["_declared"] = measured._declared  # read only once
+
+    def _rows(self, name: str) -> pl.LazyFrame | None:
+        """See `Results`. Reads the target's part of the file only, because there may be a thousand targets."""
+        rows = super()._rows(name)
+        return None if rows is None else rows.filter(pl.col("target") == self.target)
 
     @cached_property
     def places(self) -> TrialPlaces:

@@ -100,10 +100,30 @@ class Results:
 
     def series(self, name: str) -> pl.DataFrame | None:
         """One of the family's own long tables, for trials that count; None if no trial gave any."""
+        rows = self._rows(name)
+        return None if rows is None else rows.collect()
+
+    def histogram(self, name: str) -> pl.DataFrame | None:
+        """The family's table `name` of bins, with `count` summed over the trials that count; None if no trial gave any.
+
+        One row per `target`, case and bin, sorted, with the number of the case's `trials`. The bins of all trials are
+        never in memory together.
+        """
+        rows = self._rows(name)
+        if rows is None:
+            return None
+        columns = [column for column in rows.collect_schema().names() if column not in ("trial", "block", "count")]
+        trials = rows.group_by("target", "case").agg(trials=pl.col("trial").n_unique())
+        merged = rows.group_by(columns).agg(pl.col("count").sum()).join(trials, on=["target", "case"])
+        return merged.sort(columns).collect(engine="streaming")
+
+    def _rows(self, name: str) -> pl.LazyFrame | None:
+        """Like `series`, but not read yet."""
         path = self.tidy / f"{name}.parquet"
         if not path.is_file():
             return None
-        return pl.read_parquet(path).join(self.counted.select("trial"), on="trial", how="semi")
+        counted = self.counted.lazy().select("trial")
+        return pl.scan_parquet(path).join(counted, on="trial", how="semi", maintain_order="left")
 
     @cached_property
     def counted(self) -> pl.DataFrame:
@@ -286,7 +306,8 @@ class Results:
         units = list(dict.fromkeys(unit for _, _, unit in values))
         numbers = tuple(value for _, value, _ in values)
         summary = stats.summarise([*numbers, *([None] * len(causes))], units)
-        summary = replace(summary, disturbed=sum(trial in self.disturbed for trial, _, _ in values))
+        if disturbed := sum(trial in self.disturbed for trial, _, _ in values):
+            summary = replace(summary, disturbed=disturbed)
         unit = " and ".join(units)
         levels = self._levels.get((target, case), {})
         by_cause = tuple(sorted(Counter(causes).items(), key=lambda found: (-found[1], found[0])))

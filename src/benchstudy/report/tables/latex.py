@@ -214,14 +214,17 @@ def _dealt(columns: Sequence[str], rows: Sequence[Sequence[Lines]]) -> list[_Lay
     parts: list[_Layout] = []
     start = 1
     while start < len(columns):
-        for end in range(len(columns), start, -1):
+        found = None
+        # From few columns to many: a part has a dozen at most, while the table may have a thousand.
+        for end in range(start + 1, len(columns) + 1):
             chosen = [0, *range(start, end)]
-            found = _in_columns_that_wrap([columns[i] for i in chosen], [[row[i] for i in chosen] for row in rows])
-            if found or end == start + 1:
+            wider = _in_columns_that_wrap([columns[i] for i in chosen], [[row[i] for i in chosen] for row in rows])
+            if wider is None:
                 break
+            found, beyond = wider, end
         assert found is not None, "two columns with breakable words fit any page"
         parts.append(found)
-        start = end
+        start = beyond
     return parts
 
 

@@ -77,6 +77,7 @@ class _Pages:
             for metric in self._shown
             for (_, case), values in results.by_case(metric).items()
         }
+        self._medians = {key: float(np.median(values)) for key, values in self._fleet.items()}
         self._spreads = {
             key: (float(np.median(values)), outliers.spread(values.tolist()))
             for key, values in self._fleet.items()
@@ -139,7 +140,7 @@ class _Pages:
         estimate, fleet = own.estimate(metric, own.target, case), self._fleet.get((metric, case))
         if estimate is None or fleet is None:
             return None
-        way, summary, over_all = f"#{own.anchors[own.target, case]}", estimate.summary, float(np.median(fleet))
+        way, summary, over_all = f"#{own.anchors[own.target, case]}", estimate.summary, self._medians[metric, case]
         title = Cell.text(own.declared(metric).title)
         if summary.median is None:
             lost = Cell(tuple(failures(estimate)) or (summary.note,), way, "failed")

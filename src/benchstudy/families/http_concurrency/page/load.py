@@ -239,7 +239,7 @@ class HttpLoad(SweepResults):
 
     def histogram(self) -> pl.DataFrame | None:
         """Latencies of all closed-loop cases with a column `sweep`, for `Page.cdf`; None if there are none."""
-        found = self.results.series("histogram")
+        found = self.results.histogram("histogram")
         if found is None or found.is_empty():
             return None
         names = pl.DataFrame(

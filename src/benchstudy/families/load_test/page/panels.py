@@ -105,17 +105,12 @@ class LoadPanels:
         self, metric: str, kind: Kind, trials: dict[str, list[Trial]], changes: dict[str, LevelChanges]
     ) -> Panel | None:
         """One graph; None without samples. Adds level changes within the last phase to `changes`."""
-        frames = {}
-        everything = [t for found in trials.values() for t in found]
-        moved = self._moved(everything)
-        for version, found in trials.items():
-            told = (self._rows(metric, t, moved[t.uuid]) for t in found)
-            rows = [frame for frame in told if frame is not None and not frame.is_empty()]
-            if rows:
-                frames[version] = rows
+        moved = self._moved([t for found in trials.values() for t in found])
+        frames = {v: self._rows(metric, {t.uuid: moved[t.uuid] for t in found}) for v, found in trials.items()}
+        frames = {version: rows for version, rows in frames.items() if not rows.is_empty()}
         if not frames:
             return None
-        pitch = _pitch([frame for rows in frames.values() for frame in rows])
+        pitch = _pitch(pl.concat(frames.values()))
         drawn = [_on_grid(rows, pitch, kind.quantile).with_columns(series=pl.lit(v)) for v, rows in frames.items()]
         phases = self.phases(trials)
         together = pl.concat(drawn)
@@ -130,11 +125,10 @@ class LoadPanels:
         return time_panel(title, lines, x, y, self.load.style, phases, bands, height=160, changes=marked)
 
     def _changes(
-        self, frames: dict[str, list[pl.DataFrame]], trials: Mapping[str, Sequence[Trial]], unit: str
+        self, frames: dict[str, pl.DataFrame], trials: Mapping[str, Sequence[Trial]], unit: str
     ) -> LevelChanges:
         """Level changes of the medians over trials, within the time that the windows of all trials share."""
-        samples = [frame for rows in frames.values() for frame in rows]
-        pitch = max(_steps(samples), default=1.0)
+        pitch = max(_steps(pl.concat(frames.values())), default=1.0)
         everything = [t for own in trials.values() for t in own]
         moved = self._moved(everything)
         widths = [width for t in everything if (width := self.load.value(t.uuid, "rate_window"))]
@@ -148,13 +142,25 @@ class LoadPanels:
             found |= level_changes.find(line, begin_s + memory_s, end_s, unit, memory_s).by_line
         return LevelChanges(found, unit)
 
-    def _rows(self, metric: str, trial: Trial, later_s: float = 0.0) -> pl.DataFrame | None:
-        """The trial's samples of a panel, moved by `later_s` so that the steady phases begin together."""
-        rows = self.load.series("panels", trial.uuid)
+    @cached_property
+    def _samples(self) -> dict[tuple[object, ...], pl.DataFrame]:
+        rows = self.load.results.series("panels")
         if rows is None:
-            return None
-        own = rows.filter((pl.col("panel") == metric) & pl.col("value").is_finite())
-        return own.select(pl.col("t_s") + later_s, "value", "low", "high").sort("t_s")
+            return {}
+        return rows.filter(pl.col("value").is_finite()).partition_by("panel", as_dict=True)
+
+    def _rows(self, metric: str, later_s: Mapping[str, float]) -> pl.DataFrame:
+        """The samples of a panel of these trials: trial, t_s, value, low, high.
+
+        Each trial is moved by its `later_s`, so that the steady phases begin together.
+        """
+        moved = pl.DataFrame(list(later_s.items()), {"trial": pl.String, "later_s": pl.Float64}, orient="row")
+        if (rows := self._samples.get((metric,))) is None:
+            rows = pl.DataFrame(
+                schema={"trial": pl.String, **dict.fromkeys(("t_s", "value", "low", "high"), pl.Float64)}
+            )
+        own = rows.join(moved, on="trial")
+        return own.select("trial", pl.col("t_s") + pl.col("later_s"), "value", "low", "high").sort("trial", "t_s")
 
     def phases(self, trials: Mapping[str, Sequence[Trial]]) -> list[Phase]:
         """Phases that all trials of all versions share; if the measured one differs, each trial's own window as well.
@@ -176,10 +182,16 @@ class LoadPanels:
 
     def own_phases(self, trial: Trial, later_s: float = 0.0) -> list[Phase]:
         """The phases of one trial in order; the last one is the measured one."""
-        rows = self.load.series("phases", trial.uuid)
-        told = rows.select("phase", "start_s", "end_s").iter_rows() if rows is not None else ()
-        phases = [Phase(name, start + later_s, end + later_s) for name, start, end in told]
-        return sorted(phases, key=lambda phase: phase.start)
+        return [p._replace(start=p.start + later_s, end=p.end + later_s) for p in self._phases.get(trial.uuid, ())]
+
+    @cached_property
+    def _phases(self) -> dict[str, list[Phase]]:
+        rows, found = self.load.results.series("phases"), dict[str, list[Phase]]()
+        if rows is not None:
+            ordered = rows.sort("start_s", maintain_order=True).select("trial", "phase", "start_s", "end_s")
+            for trial, *phase in ordered.iter_rows():
+                found.setdefault(trial, []).append(Phase(*phase))
+        return found
 
     def _moved(self, trials: Sequence[Trial]) -> dict[str, float]:
         """Shift of each trial in s, so that all steady phases begin where that of the slowest ramp does."""
@@ -284,10 +296,8 @@ class LoadPanels:
 
     def steady(self, metric: str, trial: Trial) -> list[float]:
         """The graph's samples inside the steady window."""
-        rows, window = self._rows(metric, trial), trial.facts.get("window") or {}
+        rows, window = self._rows(metric, {trial.uuid: 0.0}), trial.facts.get("window") or {}
         steady = trial.facts.get("steady") or {}
-        if rows is None:
-            return []
         if "start_s" in window and "start_s" in steady:
             begin, end = (steady[e] - window["start_s"] for e in ("start_s", "end_s"))
             rows = rows.filter(pl.col("t_s").is_between(begin, end))
@@ -303,27 +313,25 @@ def _towers(rows: pl.DataFrame, phases: Sequence[Phase]) -> bool:
     return bool(top) and min(every) > 0 and max(every) > _TOWERING * top
 
 
-def _pitch(frames: Sequence[pl.DataFrame]) -> float:
+def _pitch(rows: pl.DataFrame) -> float:
     """Seconds between points of a line: the samples' own interval, or more if that gives too many points."""
-    times = [t for frame in frames for t in frame["t_s"].to_list()]
-    return max(max(_steps(frames), default=1.0), (max(times) - min(times)) / _MOST_POINTS, 1e-3)
+    ends = rows.select(first=pl.col("t_s").min(), last=pl.col("t_s").max()).row(0)
+    return max(max(_steps(rows), default=1.0), (ends[1] - ends[0]) / _MOST_POINTS, 1e-3)
 
 
-def _steps(frames: Sequence[pl.DataFrame]) -> list[float]:
-    """Median seconds between samples, for each frame that has several."""
-    return [step for frame in frames if frame.height > 1 and (step := median(frame["t_s"].diff().to_list()[1:]))]
+def _steps(rows: pl.DataFrame) -> list[float]:
+    """Median seconds between samples, for each trial that has several."""
+    steps = rows.group_by("trial").agg(step=pl.col("t_s").diff().median())
+    return steps.filter(pl.col("step") > 0)["step"].to_list()
 
 
-def _on_grid(frames: Sequence[pl.DataFrame], pitch: float, quantile: bool) -> pl.DataFrame:
+def _on_grid(rows: pl.DataFrame, pitch: float, quantile: bool) -> pl.DataFrame:
     """Columns x, y, low, high: the median over trials on a common grid, and the range of the trials or their buckets.
 
     Each trial gives one sample per grid step, because percentiles must not be averaged.
     """
-    rows = []
-    for frame in frames:
-        cell = (pl.col("t_s") / pitch).floor()
-        rows.append(frame.with_columns(cell=cell).group_by("cell", maintain_order=True).first())
-    together = pl.concat(rows)
+    cell = (pl.col("t_s") / pitch).floor()
+    together = rows.with_columns(cell=cell).group_by("trial", "cell", maintain_order=True).first()
     low, high = (pl.col("low"), pl.col("high")) if quantile else (pl.col("value"), pl.col("value"))
     return (
         together.group_by("cell")

@@ -78,7 +78,7 @@ class LogHammer:
         return Listing(title, framed(lines), note, self.load.href(sweep, point))
 
     def _least(self, sweep: Sweep, point: Point) -> dict[str, float]:
-        rows = self.load.results.series("histogram")
+        rows = self.load.results.histogram("histogram")
         if rows is None:
             return {}
         mine = (pl.col("target") == sweep.target) & (pl.col("case") == point.case) & (pl.col("count") > 0)

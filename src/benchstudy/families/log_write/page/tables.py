@@ -181,7 +181,7 @@ class LogTables:
         return draw
 
     def _quantiles(self, which: str, percentile: float) -> dict[tuple[str, str], tuple[int, float, float]]:
-        rows = self.load.results.series("histogram")
+        rows = self.load.results.histogram("histogram")
         if rows is None or rows.is_empty():
             return {}
         edges = rows.filter(pl.col("which") == which).rename({"low_s": "lower_s", "high_s": "upper_s"})
