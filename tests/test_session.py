@@ -588,6 +588,19 @@ def on_disk(record: SessionRecord) -> dict[str, Any] | None:
     return json.loads(path.read_text()) if path.exists() else None
 
 
+def test_a_record_declares_its_own_target_and_hosts_only(lab):
+    hosts = {name: {"address": name} for name in ("server", "client", "elsewhere")}
+    targets = {"t": {"roles": {"sut": "server", "load": "client"}}, "other": {"roles": {"sut": "elsewhere"}}}
+    families = {"written": {"cases": ["a"], "words": "as it is"}}
+    study = parse_study({"study": "s", "hosts": hosts, "targets": targets, "families": families})
+    record = SessionRecord(lab.store.folder, "01234567-89ab", study.session("t", "written"), "1" * 64)
+    record.begin({"server": {}, "client": {}})
+    declared = on_disk(record)["declared"]
+    assert set(declared["hosts"]) == {"server", "client"} and declared["targets"].keys() == {"t"}
+    rest = {**declared, "hosts": {**study.model_dump(mode="json")["hosts"]}, "targets": targets}
+    assert parse_study({name: value for name, value in rest.items() if value is not None}).sha256 == study.sha256
+
+
 def test_a_record_is_on_disk_from_the_beginning_and_has_every_event(lab):
     record = SessionRecord(lab.store.folder, "01234567-89ab", lab.plan("a"), "1" * 64)
     record.event("before there was a host")

@@ -20,6 +20,18 @@ from benchstudy.model.study import SessionPlan
 _KILLED = "its controller was killed: what follows is not known"
 
 
+def _declared(plan: SessionPlan) -> dict[str, Any]:
+    """The study as declared, with this target alone: each of a thousand records would hold a thousand hosts."""
+    target = plan.study.targets[plan.target]
+    hosts = {name: plan.study.hosts[name] for name in target.roles.values()}
+    shown: dict[str, Any] = {"mode": "json", "serialize_as_any": True}
+    return {
+        **plan.study.model_dump(**shown, exclude={"measure", "beside", "hosts", "targets"}),
+        "hosts": {name: host.model_dump(**shown) for name, host in hosts.items()},
+        "targets": {plan.target: target.model_dump(**shown)},
+    }
+
+
 class SessionRecord:
     """The record of the session `uuid`, in the folder of a family on a target. `folder` also holds logs of services."""
 
@@ -39,7 +51,7 @@ class SessionRecord:
             "controller": socket.gethostname(),
             "instrument": instrument,
             "study_sha256": plan.study.sha256,
-            "declared": plan.study.model_dump(mode="json", serialize_as_any=True, exclude={"measure", "beside"}),
+            "declared": _declared(plan),
             "hosts": self._hosts,
             "events": self._events,
         }

@@ -9,7 +9,7 @@ from typing import Any
 
 import polars as pl
 
-from benchstudy.model import paths, registry
+from benchstudy.model import registry
 from benchstudy.model.differences import differences
 from benchstudy.report import human
 from benchstudy.report.comparisons.comparability import IMPORTED, bytes_of_storage, is_one_proof, other_proof
@@ -56,7 +56,7 @@ class FamilyPair:
     def __init__(self, root: Path, family: str, base: Side, other: Side, metrics: Sequence[str]):
         self.family, self.base, self.other = family, base, other
         self._root, self._metrics = root, metrics
-        self._definitions = {side.study: _definitions(root, side, family) for side in (base, other)}
+        self._definitions = {side.study: _definitions(root, side) for side in (base, other)}
         self._given = {side.study: bytes_of_storage(side.results) for side in (base, other)}
 
     @cached_property
@@ -234,13 +234,12 @@ class FamilyPair:
         )
 
 
-def _definitions(root: Path, side: Side, family: str) -> dict[tuple[str, str], Any]:
+def _definitions(root: Path, side: Side) -> dict[tuple[str, str], Any]:
     """Map (target, case) to what its trials executed, from the record of one of them, if it is on disk."""
     found: dict[tuple[str, str], Any] = {}
-    for index in side.indexes:
-        folder = paths.family_raw(root, side.study, index["target"], family)
-        for entry in index["trials"]:
-            record = folder / entry["path"] / "trial.json"
-            if (index["target"], entry["case"]) not in found and entry["status"] == "ok" and record.is_file():
-                found[index["target"], entry["case"]] = json.loads(record.read_bytes())["definition"]
+    measured = side.results.counted.filter(pl.col("status") == "ok")
+    for target, case, raw in measured.select("target", "case", "raw").iter_rows():
+        record = root / raw / "trial.json"
+        if (target, case) not in found and record.is_file():
+            found[target, case] = json.loads(record.read_bytes())["definition"]
     return found

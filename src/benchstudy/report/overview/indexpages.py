@@ -6,12 +6,12 @@ from typing import Any
 
 from markupsafe import Markup
 
-from benchstudy.measuring.sealed import read_index
 from benchstudy.model.study import Study
 from benchstudy.report.overview import citing, studies
 from benchstudy.report.overview.bundle import write_bundle
 from benchstudy.report.overview.studyindex import StudyIndex
 from benchstudy.report.pagetemplates import page_style, render, template_text
+from benchstudy.report.results.sessions import read_indexes
 from benchstudy.report.study.studyfacts import StudyFacts
 from benchstudy.report.study.studypages import STUDY_PAGES
 
@@ -25,7 +25,7 @@ def build_index(study: Study, *, tidy: Mapping[str, Path], sessions: Sequence[Pa
     `tidy` maps each family to its folder of tables; `sessions` are the `session.json` files. Linked files are expected
     where the workflow puts them: `<family>.html`, `<family>/` and `notebooks/` in the study's folder of reports.
     """
-    indexes = [index | {"file": path} for path in sessions if (index := read_index(path)) is not None]
+    indexes = read_indexes(sessions)
 
     def first_page(folder: Path) -> StudyIndex:
         facts = StudyFacts(study, tidy=tidy, indexes=indexes, reports=reports, page_folder=folder)

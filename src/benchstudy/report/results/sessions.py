@@ -1,6 +1,6 @@
 """Reads the records of sessions, which say how a family was measured: order, hosts, environment, events."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -8,9 +8,17 @@ from benchstudy.measuring.sealed import read_index
 from benchstudy.report import human
 
 
-def read_indexes(paths: list[Path]) -> list[dict[str, Any]]:
-    """Read the `session.json` files that exist; missing ones are skipped."""
-    return [index for path in paths if (index := read_index(path)) is not None]
+def read_indexes(paths: Iterable[Path]) -> list[dict[str, Any]]:
+    """Read the `session.json` files that exist, each with its path as `file`.
+
+    Without their lists of `trials`: those are in the tables, and of a thousand targets they take a gigabyte.
+    """
+    found = ((path, read_index(path)) for path in paths)
+    return [
+        {"file": path} | {name: value for name, value in index.items() if name != "trials"}
+        for path, index in found
+        if index is not None
+    ]
 
 
 def family_indexes(root: Path, study: str, family: str) -> list[dict[str, Any]]:

@@ -64,7 +64,8 @@ class TrialList:
         return {
             metric: {
                 trial: human.quantity(value, unit)
-                for trial, value, unit in self.results.points(metric).select("trial", "value", "unit").iter_rows()
+                for values in self.results.by_case(metric).values()
+                for trial, value, unit in values
             }
             for metric in self.metrics
         }
