@@ -55,7 +55,7 @@ class FamilyPair:
 
     def __init__(self, root: Path, family: str, base: Side, other: Side, metrics: Sequence[str]):
         self.family, self.base, self.other = family, base, other
-        self._root, self._metrics = root, metrics
+        self._metrics = metrics
         self._definitions = {side.study: _definitions(root, side) for side in (base, other)}
         self._given = {side.study: bytes_of_storage(side.results) for side in (base, other)}
 
