@@ -110,6 +110,8 @@ def test_a_sentence_suits_its_metric_and_its_verdict(facts, changes, words):
 
 def test_a_level_that_is_no_name_begins_a_sentence_with_a_capital(facts):
     assert said(facts, backends=[found(level="a synced write")])[0].startswith("A synced write takes 5.0× as long as")
+    numbered = found(level=wording.of("file_size").name("size", "9"))
+    assert said(facts, backends=[numbered])[0].startswith("Size 9 takes 5.0× as long as")
 
 
 def test_the_strongest_difference_is_told_before_any_equivalence_and_no_aside(facts):

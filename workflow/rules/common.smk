@@ -279,8 +279,12 @@ def turn_of(family):
 
 
 def turn_of_tables(wildcards):
-    """The priority of a family's tables: before all pages, because the tables of many trials take the longest."""
-    return len(IN_TURN) + turn_of_family(wildcards)
+    """The priority of a family's tables: before all pages, and in the opposite order.
+
+    Tables of many trials take the longest, and those of the last families longer than the others. Other jobs run beside
+    them, but nothing runs beside the last job.
+    """
+    return len(IN_TURN) + IN_TURN.index(wildcards.family)
 
 
 def turn_of_page(wildcards):

@@ -63,23 +63,23 @@ def summarise(values: Iterable[float | None], units: Iterable[str] = ()) -> Summ
     `units`: the units of the values, if they may differ. Over different units there is no estimate.
     """
     given = list(values)
-    # Sorted, because the order of a sum changes its last digit, and the same trials must give the same table.
-    numbers = np.sort(np.array([v for v in given if v is not None], dtype=float))
-    missing = len(given) - len(numbers)
-    n = len(numbers)
+    numbers = sorted(float(value) for value in given if value is not None)
+    missing, n = len(given) - len(numbers), len(numbers)
     if not given:
         return _nothing(0, "no trial")
     if n == 0:
         return _nothing(0, "the only trial failed" if missing == 1 else f"all {missing} trials failed")
-    if not np.isfinite(numbers).all():
+    if not all(map(math.isfinite, numbers)):
         # An infinite rate comes from a duration of zero: an average over it would look like a number.
         return _nothing(n, "a value is infinite or not a number: no estimate")
     different = sorted(set(units))
     if len(different) > 1:
         return _nothing(n, f"values in {' and in '.join(different)}: no estimate over different units")
-    with np.errstate(over="ignore"):
-        mean, sd = float(numbers.mean()), float(numbers.std(ddof=1)) if n > 1 else None
-    if sd is not None and not math.isfinite(sd):  # nor is it, if the mean is infinite
+    try:
+        # Exact sums, which do not depend on the order of trials. numpy is slower for so few values.
+        mean = math.fsum(numbers) / n
+        sd = math.sqrt(math.fsum((value - mean) ** 2 for value in numbers) / (n - 1)) if n > 1 else None
+    except OverflowError:
         return _nothing(n, "values too large to add: no estimate")
     notes = [f"{missing} of {len(given)} trials failed"] if missing else []
     low = high = None
@@ -87,12 +87,13 @@ def summarise(values: Iterable[float | None], units: Iterable[str] = ()) -> Summ
     if n < smallest_n(50):
         notes.append("n too small for an interval")
     else:
-        low, high = (float(numbers[rank]) for rank in _ranks_of_median_interval(n))
+        low, high = (numbers[rank] for rank in _ranks_of_median_interval(n))
         method = "order statistics"
-    if n > 1 and numbers.min() == numbers.max():
+    if n > 1 and numbers[0] == numbers[-1]:
         notes.append("all values are equal: the clock or the tool may round")
-    median = float(numbers[(n - 1) // 2 : n // 2 + 1].mean())  # np.median sorts again
-    return Summary(n, mean, sd, median, low, high, method, "; ".join(notes), two_modes(numbers.tolist()))
+    middle = numbers[(n - 1) // 2 : n // 2 + 1]
+    median = math.fsum(middle) / len(middle)
+    return Summary(n, mean, sd, median, low, high, method, "; ".join(notes), two_modes(numbers))
 
 
 @lru_cache(maxsize=1024)

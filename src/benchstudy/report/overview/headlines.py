@@ -144,7 +144,8 @@ def _compared(family: FamilyFacts, name: str, found: Mapping[str, Any], counted:
     detail = f"Medians{basis}: {figures[0]} against {figures[1]}. {counted}"
     table = name if name in family.notes.get("comparisons", {}) else ""
     href = f"{family.page}#{anchor('table', table)}" if table else family.page
-    if before.startswith(("a ", "an ")):  # names keep their case
+    factors = {factor.replace("_", " ") for factor in family.shown.factors}
+    if before.startswith(("a ", "an ")) or level.rpartition(" ")[0] in factors:  # names keep their case
         before = before[0].upper() + before[1:]
     after = f"{after} {evidence}"
     return Headline(family.name, family.title, before, number, after, made.told, made.value, detail, href)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 
 import polars as pl
 
@@ -77,14 +77,20 @@ class LoadClient:
     def actions(self) -> Iterator[Table]:
         """One table per contrast, one row per action: number, failures and times on both sides."""
         for contrast in self.load.contrasts:
-            base, new = (self._actions(side) for side in self.load.sides(contrast))
+            sides = zip(contrast.cases.values(), self.load.sides(contrast), strict=True)
+            base, new = (self._actions(contrast.target, case, trials) for case, trials in sides)
             body = [self._action_row(contrast, name, base.get(name), new.get(name)) for name in {**base, **new}]
             title = self.load.title(contrast)
             columns = ("Action", "Requests", "Failed", "Mean", "Change", *(f"p{p}" for p in _PERCENTILES))
             caption = f"{title}: client-side figures per action, base → new"
             yield Table(slug(f"actions-{title}"), caption, columns, tuple(body))
 
-    def _actions(self, trials: list[Trial]) -> dict[str, Action]:
+    @cached_property
+    def _bins(self) -> pl.DataFrame | None:
+        bins = self.load.results.histogram("client_histogram")
+        return None if bins is None else bins.rename({"low_s": "lower_s", "high_s": "upper_s"})
+
+    def _actions(self, target: str, case: str, trials: list[Trial]) -> dict[str, Action]:
         rows = [frame for t in trials if (frame := self.load.series("client", t.uuid)) is not None]
         if not rows:
             return {}
@@ -94,10 +100,9 @@ class LoadClient:
             .group_by("action", maintain_order=True)
             .agg(total, pl.col("failures").sum(), mean=(pl.col("mean_s").fill_null(0) * pl.col("count")).sum() / total)
         )
-        bins = [frame for t in trials if (frame := self.load.series("client_histogram", t.uuid)) is not None]
         quantiles: dict[str, dict[int, tuple[float, float]]] = {}
-        if bins:
-            edges = pl.concat(bins).rename({"low_s": "lower_s", "high_s": "upper_s"})
+        if self._bins is not None:
+            edges = self._bins.filter((pl.col("target") == target) & (pl.col("case") == case))
             for p in _PERCENTILES:
                 found = histograms.quantile_interval_from_histogram(edges, p / 100, ["action"])
                 for action, count, low, high in found.iter_rows():

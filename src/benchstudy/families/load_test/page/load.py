@@ -70,7 +70,6 @@ class LoadTest:
         # The versions under test are different programs on purpose: the build is the factor.
         self._comparability = Comparability(results, indexes, across_tools=True, across_caches=False)
         self._series: dict[str, dict[str, pl.DataFrame]] = {}
-        self._calls: dict[tuple[str, str], dict[str, Calls]] = {}
 
     # -- which against which -----------------------------------------------------------------------------------------
 
@@ -206,20 +205,26 @@ class LoadTest:
 
     def calls(self, trial: str, group: str) -> dict[str, Calls]:
         """The calls of each label that a trial called at all."""
-        if (trial, group) not in self._calls:
-            self._calls[trial, group] = dict(self._read_calls(trial, group))
-        return self._calls[trial, group]
+        return self._calls.get((trial, group), {})
 
-    def _read_calls(self, trial: str, group: str) -> Iterator[tuple[str, Calls]]:
-        labels, buckets = self.series("labels", trial), self.series("buckets", trial)
-        histograms: dict[str, dict[float, float]] = {}
-        if buckets is not None:
-            for label, edge, count in buckets.filter(group=group).select("label", "le_s", "count").iter_rows():
-                histograms.setdefault(label, {})[edge] = count
-        if labels is not None:
-            for label, count, total in labels.filter(group=group).select("label", "count", "sum_s").iter_rows():
-                if count and count > 0:
-                    yield label, Calls(count, total, histograms.get(label, {}))
+    @cached_property
+    def _calls(self) -> dict[tuple[str, str], dict[str, Calls]]:
+        labels, buckets = self.results.series("labels"), self.results.series("buckets")
+        found: dict[tuple[str, str], dict[str, Calls]] = {}
+        if labels is None:
+            return found
+        called = labels.filter(pl.col("count") > 0).select("trial", "group", "label", "count", "sum_s")
+        if buckets is None:
+            rows = called.with_columns(edges=pl.lit([]), counts=pl.lit([]))
+        else:
+            # Two lists per label, because rows of all buckets of a thousand targets take gigabytes as Python objects.
+            keys = ["trial", "group", "label"]
+            lists = buckets.group_by(keys, maintain_order=True).agg(edges="le_s", counts="count")
+            rows = called.join(lists, on=keys, how="left", maintain_order="left")
+        for trial, group, label, count, total, edges, counts in rows.iter_rows():
+            histogram = dict(zip(edges or (), counts or (), strict=True))
+            found.setdefault((trial, group), {})[label] = Calls(count, total, histogram)
+        return found
 
     def together(self, trials: Sequence[Trial], group: str) -> dict[str, Calls]:
         """Merged calls of several trials, by label."""
