@@ -135,6 +135,7 @@ def test_published_figures_are_beside_one_figure_of_all_targets(folder, measured
         heads = next(csv.reader(file))
     ours = [head for head in heads if head.startswith("Measured: ")]
     assert len(measured.targets) == TARGETS and len(ours) == 5, "a column per backend and sync, not per target"
+    assert "Ours are over 30 targets: a target's value is the median" in text_of(folder / "published.html")
 
 
 def test_each_target_is_judged_by_itself_too_and_counted(folder):

@@ -1,5 +1,6 @@
 """Estimates against values that were computed by hand or by counting."""
 
+import itertools
 import math
 from dataclasses import replace
 
@@ -73,9 +74,16 @@ def test_values_that_allow_no_estimate_say_so_in_words(values, note):
 
 
 def test_equal_values_are_told_from_precise_ones():
-    summary = summarise([0.25] * 8)
-    assert (summary.sd, summary.interval_low, summary.interval_high) == (0.0, 0.25, 0.25)
-    assert "all values are equal" in summary.note
+    for value in (0.25, 0.1, 0.013, 3.3e-7):
+        summary = summarise([value] * 11)
+        assert (summary.mean, summary.sd) == (value, 0.0), "not a deviation of 1e-17, from rounding"
+        assert (summary.interval_low, summary.interval_high) == (value, value)
+        assert "all values are equal" in summary.note
+
+
+def test_the_order_of_trials_changes_no_digit():
+    values = [0.1, 1e9, 0.3, 7e-9, 12.5, 1e9 / 3, 0.7]
+    assert len({(s.mean, s.sd) for s in map(summarise, itertools.permutations(values))}) == 1
 
 
 def test_one_value_has_no_deviation():

@@ -77,7 +77,8 @@ def summarise(values: Iterable[float | None], units: Iterable[str] = ()) -> Summ
         return _nothing(n, f"values in {' and in '.join(different)}: no estimate over different units")
     try:
         # Exact sums, which do not depend on the order of trials. numpy is slower for so few values.
-        mean = math.fsum(numbers) / n
+        total, is_same = math.fsum(numbers), numbers[0] == numbers[-1]
+        mean = numbers[0] if is_same else total / n  # a third of three equal values may be another one
         sd = math.sqrt(math.fsum((value - mean) ** 2 for value in numbers) / (n - 1)) if n > 1 else None
     except OverflowError:
         return _nothing(n, "values too large to add: no estimate")
@@ -89,7 +90,7 @@ def summarise(values: Iterable[float | None], units: Iterable[str] = ()) -> Summ
     else:
         low, high = (numbers[rank] for rank in _ranks_of_median_interval(n))
         method = "order statistics"
-    if n > 1 and numbers[0] == numbers[-1]:
+    if n > 1 and is_same:
         notes.append("all values are equal: the clock or the tool may round")
     middle = numbers[(n - 1) // 2 : n // 2 + 1]
     median = math.fsum(middle) / len(middle)

@@ -19,7 +19,7 @@ from benchstudy.report import human
 from benchstudy.report.exhibits.exhibits import Exhibits, show
 from benchstudy.report.published import published
 from benchstudy.report.results import sessions
-from benchstudy.report.results.over_targets import as_shown
+from benchstudy.report.results.over_targets import OverTargets, as_shown
 from benchstudy.report.results.results import Results
 from benchstudy.report.scrutiny import lint_list
 from benchstudy.report.tables.tables import Cell, Table
@@ -89,7 +89,11 @@ class PublishedPage(Exhibits):
             return self.say([f"data/published has no {', '.join(missing)}."])
         tidy = self._tidy / family
         measured = (tidy / "cases.parquet").is_file()
-        section.show(self, as_shown(Results(tidy, study=self.study, family=family)) if measured else None)
+        results = as_shown(Results(tidy, study=self.study, family=family)) if measured else None
+        if isinstance(results, OverTargets):
+            count = human.plural(len(results.measured.targets), "target")
+            self.say([f"Ours are over {count}: a target's value is the median of its trials, and n counts targets."])
+        section.show(self, results)
         self.heading("What is wrong with the published figures")
         for file in section.files:
             self._findings(file)

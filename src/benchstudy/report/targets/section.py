@@ -34,9 +34,9 @@ def introduction(results: OverTargets) -> str:
     return (
         f"This page summarises {count}. Each target takes the place of a trial, and its value is the median of its "
         "trials: n counts targets, a point is a target and links to its page, medians and their intervals are over all "
-        "targets, and comparisons pair two cases of the same target. Distributions within a trial use one trial per "
-        "target, the one nearest to its median. trials.csv has every trial, and estimates.csv every case of every "
-        "target; the target's page has both."
+        "targets, and comparisons pair two cases of the same target. Histograms are merged over all trials. What else "
+        "was recorded within a trial is from one trial per target, the one nearest to its median. trials.csv has every "
+        "trial, and estimates.csv every case of every target; the target's page has both."
     )
 
 
