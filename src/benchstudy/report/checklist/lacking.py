@@ -52,8 +52,10 @@ def in_cases(family: FamilyFacts, keys: Iterable[Key], what: str = "") -> list[L
 
 def having(family: FamilyFacts, metrics: Collection[str]) -> set[str]:
     """The ids of the trials that gave all of these metrics."""
-    given = [{trial for trials in family.results.by_case(m).values() for trial, *_ in trials} for m in metrics]
-    return set.intersection(*given) if given else set()
+    given = (
+        family.results.usable.filter(pl.col("metric").is_in(metrics)).group_by("trial").agg(pl.col("metric").n_unique())
+    )
+    return set(given.filter(pl.col("metric") == len(set(metrics)))["trial"])
 
 
 def named(lacking: Sequence[Lack]) -> str:

@@ -82,8 +82,11 @@ def intervals(facts: StudyFacts) -> Answer:
     least, few, cases, lost = stats.smallest_n(50), [], 0, 0
     for family in facts.families:
         declared = registry.get(family.name)
+        counted: dict[tuple[str, str], dict[str, int]] = {}
+        for target, case, metric, n in family.results.usable.group_by("target", "case", "metric").len().iter_rows():
+            counted.setdefault((target, case), {})[metric] = n
         for key, outcomes in family.results.outcomes.items():
-            counts = {m: len(v[key]) for m in family.results.metrics if key in (v := family.results.by_case(m))}
+            counts = counted.get(key, {})
             asked = [counts[metric] for metric in declared.measured_for(counts)]
             succeeded = outcomes.count(None)
             cases, lost = cases + 1, lost + (not succeeded)

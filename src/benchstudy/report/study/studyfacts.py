@@ -81,13 +81,9 @@ class FamilyFacts:
 
     def told(self, what: Tells, *, least: bool = False) -> dict[str, float]:
         """Map each trial to the sum of its metrics that tell `what`, or with `least` to the lowest of them."""
-        found: dict[str, float] = {}
-        for metric in self.results.telling(what):
-            for trials in self.results.by_case(metric).values():
-                for trial, value, _ in trials:
-                    before = found.get(trial)
-                    found[trial] = value if before is None else min(before, value) if least else before + value
-        return found
+        told = self.results.usable.filter(pl.col("metric").is_in(self.results.telling(what)))
+        value = pl.col("value").min() if least else pl.col("value").sum()
+        return dict(told.group_by("trial", maintain_order=True).agg(value).iter_rows())
 
     def figure(self) -> str:
         """The page's figure for the overview, as HTML with links to that page; empty without one."""
