@@ -279,12 +279,12 @@ def turn_of(family):
 
 
 def turn_of_tables(wildcards):
-    """The priority of a family's tables: before all pages, and in the opposite order.
+    """The priority of a family's tables: before all other jobs, and in the opposite order.
 
     Tables of many trials take the longest, and those of the last families longer than the others. Other jobs run beside
     them, but nothing runs beside the last job.
     """
-    return len(IN_TURN) + IN_TURN.index(wildcards.family)
+    return len(IN_TURN) + IN_TURN.index(wildcards.family) + 1
 
 
 def turn_of_page(wildcards):
