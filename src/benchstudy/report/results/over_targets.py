@@ -111,12 +111,12 @@ class OverTargets(Results):
 
     def series(self, name: str) -> pl.DataFrame | None:
         """The table `name` of one trial per target and case: the one nearest to the target's median."""
-        path = self.tidy / f"{name}.parquet"
-        if not path.is_file():
+        rows = self.measured._rows(name)
+        if rows is None:
             return None
-        rows = pl.scan_parquet(path).drop("target", "block")
-        chosen = self._nearest.rename({"trial": "own"}).lazy()
-        found = rows.rename({"trial": "own"}).join(chosen.drop("case"), on="own", maintain_order="left").collect()
+        own = rows.drop("target", "block").rename({"trial": "own"})
+        chosen = self._nearest.rename({"trial": "own"}).drop("case").lazy()
+        found = own.join(chosen, on="own", maintain_order="left").collect()
         front = ("target", "case", "block", "trial")
         return found.rename({"name": "trial"}).drop("own").select(*front, pl.exclude(front))
 

@@ -106,12 +106,22 @@ class Results:
     def histogram(self, name: str) -> pl.DataFrame | None:
         """The family's table `name` of bins, with `count` summed over the trials that count; None if no trial gave any.
 
-        One row per `target`, case and bin, sorted, with the number of the case's `trials`. The bins of all trials are
-        never in memory together.
+        One row per `target`, case and bin (`lower_s`, `upper_s`), sorted, with the number of the case's `trials`. It is
+        merged once, and the bins of all trials are never in memory together.
         """
+        if name not in self._merged:
+            self._merged[name] = self._merge(name)
+        return self._merged[name]
+
+    @cached_property
+    def _merged(self) -> dict[str, pl.DataFrame | None]:
+        return {}
+
+    def _merge(self, name: str) -> pl.DataFrame | None:
         rows = self._rows(name)
         if rows is None:
             return None
+        rows = rows.rename({"low_s": "lower_s", "high_s": "upper_s"}, strict=False)
         columns = [column for column in rows.collect_schema().names() if column not in ("trial", "block", "count")]
         trials = rows.group_by("target", "case").agg(trials=pl.col("trial").n_unique())
         merged = rows.group_by(columns).agg(pl.col("count").sum()).join(trials, on=["target", "case"])

@@ -79,7 +79,7 @@ class _Pages:
         }
         self._medians = {key: float(np.median(values)) for key, values in self._fleet.items()}
         self._spreads = {
-            key: (float(np.median(values)), outliers.spread(values.tolist()))
+            key: (self._medians[key], outliers.spread(values.tolist()))
             for key, values in self._fleet.items()
             if outliers.can_tell(values.tolist())
         }

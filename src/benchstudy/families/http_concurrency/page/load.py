@@ -250,9 +250,8 @@ class HttpLoad(SweepResults):
             ],
             schema=dict.fromkeys(("target", "case", "sweep"), pl.String),
         )
-        edges = found.rename({"low_s": "lower_s", "high_s": "upper_s"})
         named = names.join(self.cases, on=["target", "case"], maintain_order="left")
-        joined = named.join(edges, on=["target", "case"], maintain_order="left")
+        joined = named.join(found, on=["target", "case"], maintain_order="left")
         return None if joined.is_empty() else joined
 
     # -- first and last sections of the page ---------------------------------------------------------------------------

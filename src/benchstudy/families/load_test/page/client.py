@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 
 import polars as pl
 
@@ -85,11 +85,6 @@ class LoadClient:
             caption = f"{title}: client-side figures per action, base → new"
             yield Table(slug(f"actions-{title}"), caption, columns, tuple(body))
 
-    @cached_property
-    def _bins(self) -> pl.DataFrame | None:
-        bins = self.load.results.histogram("client_histogram")
-        return None if bins is None else bins.rename({"low_s": "lower_s", "high_s": "upper_s"})
-
     def _actions(self, target: str, case: str, trials: list[Trial]) -> dict[str, Action]:
         rows = [frame for t in trials if (frame := self.load.series("client", t.uuid)) is not None]
         if not rows:
@@ -101,8 +96,9 @@ class LoadClient:
             .agg(total, pl.col("failures").sum(), mean=(pl.col("mean_s").fill_null(0) * pl.col("count")).sum() / total)
         )
         quantiles: dict[str, dict[int, tuple[float, float]]] = {}
-        if self._bins is not None:
-            edges = self._bins.filter((pl.col("target") == target) & (pl.col("case") == case))
+        bins = self.load.results.histogram("client_histogram")
+        if bins is not None:
+            edges = bins.filter((pl.col("target") == target) & (pl.col("case") == case))
             for p in _PERCENTILES:
                 found = histograms.quantile_interval_from_histogram(edges, p / 100, ["action"])
                 for action, count, low, high in found.iter_rows():

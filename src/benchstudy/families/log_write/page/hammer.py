@@ -82,7 +82,7 @@ class LogHammer:
         if rows is None:
             return {}
         mine = (pl.col("target") == sweep.target) & (pl.col("case") == point.case) & (pl.col("count") > 0)
-        return dict(rows.filter(mine).group_by("which").agg(pl.col("low_s").min()).iter_rows())
+        return dict(rows.filter(mine).group_by("which").agg(pl.col("lower_s").min()).iter_rows())
 
     def _screen(self, sweep: Sweep, point: Point) -> Listing | None:
         trial = self.load.typical(sweep, point, "hammer_qps")

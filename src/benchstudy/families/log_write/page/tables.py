@@ -184,7 +184,7 @@ class LogTables:
         rows = self.load.results.histogram("histogram")
         if rows is None or rows.is_empty():
             return {}
-        edges = rows.filter(pl.col("which") == which).rename({"low_s": "lower_s", "high_s": "upper_s"})
+        edges = rows.filter(pl.col("which") == which)
         found = histograms.quantile_interval_from_histogram(edges, percentile / 100, ["target", "case"])
         return {(target, case): tuple(rest) for target, case, *rest in found.iter_rows()}
 
