@@ -4,7 +4,7 @@
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple, TypeVar
@@ -233,8 +233,8 @@ class _Reader:
                         sums.add(part, labels, increase, rate)
         if not by_label:
             return
-        found.labels[group] = {name: sums.histogram() for name, sums in sorted(by_label.items())}
-        found.whole[group] = whole.histogram()
+        found.labels[group] = _histograms(by_label)
+        found.whole[group] = _histograms({"": whole})[""]
         times = self._window.steps_ms
         with np.errstate(divide="ignore", invalid="ignore"):
             mean = _one(sinks.sums.rates.sums, times) / _one(sinks.counts.rates.sums, times)
@@ -385,30 +385,39 @@ class _Edges:
 
 
 class _Sums:
-    """Sums a histogram's parts over series."""
+    """Sums a histogram's parts over series. `buckets`: by upper edge, the increase and the rate."""
 
     def __init__(self) -> None:
-        self._increase = {"sum": 0.0, "count": 0.0}
-        self._rate = 0.0
-        self._buckets: dict[float, list[float]] = {}
+        self.increase = {"sum": 0.0, "count": 0.0}
+        self.rate = 0.0
+        self.buckets: dict[float, list[float]] = {}
 
     def add(self, part: str, labels: Labels, increase: float, rate: float) -> None:
         rate = 0.0 if math.isnan(rate) else rate
         if part == "bucket":
-            bucket = self._buckets.setdefault(float(labels["le"]), [0.0, 0.0])
+            bucket = self.buckets.setdefault(float(labels["le"]), [0.0, 0.0])
             bucket[0] += increase
             bucket[1] += rate
             return
-        self._increase[part] += increase
+        self.increase[part] += increase
         if part == "count":
-            self._rate += rate
+            self.rate += rate
 
-    def histogram(self) -> Histogram:
-        edges = sorted(self._buckets)
-        rates = np.array([[self._buckets[edge][1]] for edge in edges]).reshape(len(edges), 1)
-        p99 = (part.item() for part in histogram_quantile(TAIL, edges, rates))
-        counts = [self._buckets[edge][0] for edge in edges]
-        return Histogram(self._increase["count"], self._increase["sum"], self._rate, edges, counts, *p99)
+
+def _histograms(by_label: Mapping[str, _Sums]) -> dict[str, Histogram]:
+    """The histogram of each label, sorted. Quantiles of labels with the same edges are computed together."""
+    alike: dict[tuple[float, ...], list[str]] = {}
+    for label, sums in by_label.items():
+        alike.setdefault(tuple(sorted(sums.buckets)), []).append(label)
+    found = dict[str, Histogram]()
+    for edges, labels in alike.items():
+        buckets = [[by_label[label].buckets[edge] for edge in edges] for label in labels]
+        increases, rates = np.moveaxis(np.array(buckets).reshape(len(labels), len(edges), 2), 2, 0)
+        quantiles = (part.tolist() for part in histogram_quantile(TAIL, edges, rates.T))
+        for label, counts, *p99 in zip(labels, increases.tolist(), *quantiles, strict=True):
+            sums = by_label[label]
+            found[label] = Histogram(sums.increase["count"], sums.increase["sum"], sums.rate, list(edges), counts, *p99)
+    return dict(sorted(found.items()))
 
 
 def _one(matrix: np.ndarray, times_ms: np.ndarray) -> np.ndarray:

@@ -62,9 +62,10 @@ class Stream:
         for series in page.series:
             row = self._rows.get(series.key)
             if row is None:
-                row = self._rows[series.key] = len(self._rows)
+                row, labels = len(self._rows), series.labels
+                self._rows[series.key] = row
                 for sink in self._sinks:
-                    sink.meet(series.labels)
+                    sink.meet(labels)
             kept, place = self._kept.get(row, (nothing, 0))
             times, values = series.times_ms, series.values
             if len(kept.times_ms):
@@ -130,8 +131,8 @@ class Moments:
         group = self._group_of(labels)
         self._groups.append(group)
         if group >= len(self._sums):
-            more = ((0, group + 1 - len(self._sums)), (0, 0))
-            self._sums, self._present = np.pad(self._sums, more), np.pad(self._present, more)
+            more = np.zeros((group + 1 - len(self._sums), len(self.times_ms)), dtype=np.int64)
+            self._sums, self._present = np.vstack([self._sums, more]), np.vstack([self._present, more])
 
     @property
     def sums(self) -> np.ndarray:

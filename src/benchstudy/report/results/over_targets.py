@@ -109,20 +109,20 @@ class OverTargets(Results):
         columns = self.measured.observations.columns
         return pl.concat([found.select(columns), lost.select(columns)], how="vertical_relaxed")
 
-    def series(self, name: str) -> pl.DataFrame | None:
+    def scan(self, name: str) -> pl.LazyFrame | None:
         """The table `name` of one trial per target and case: the one nearest to the target's median."""
-        rows = self.measured._rows(name)
+        rows = self.measured.scan(name)
         if rows is None:
             return None
         own = rows.drop("target", "block").rename({"trial": "own"})
         chosen = self._nearest.rename({"trial": "own"}).drop("case").lazy()
-        found = own.join(chosen, on="own", maintain_order="left").collect()
+        found = own.join(chosen, on="own", maintain_order="left")
         front = ("target", "case", "block", "trial")
         return found.rename({"name": "trial"}).drop("own").select(*front, pl.exclude(front))
 
-    def _rows(self, name: str) -> pl.LazyFrame | None:
+    def _of_all_trials(self, name: str) -> pl.LazyFrame | None:
         """See `Results`. Histograms can be merged, so all trials of all targets take part."""
-        rows = self.measured._rows(name)
+        rows = self.measured.scan(name)
         return None if rows is None else rows.with_columns(target=pl.lit(ALL))
 
     @cached_property
@@ -178,9 +178,9 @@ class OneTarget(Results):
         self.untold = {key: factors for key, factors in measured.untold.items() if key[0] == self.target}
         self.__dict__["_declared"] = measured._declared  # read only once
 
-    def _rows(self, name: str) -> pl.LazyFrame | None:
+    def _of_all_trials(self, name: str) -> pl.LazyFrame | None:
         """See `Results`. Reads the target's part of the file only, because there may be a thousand targets."""
-        rows = super()._rows(name)
+        rows = super()._of_all_trials(name)
         return None if rows is None else rows.filter(pl.col("target") == self.target)
 
     @cached_property

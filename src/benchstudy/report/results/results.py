@@ -100,8 +100,12 @@ class Results:
 
     def series(self, name: str) -> pl.DataFrame | None:
         """One of the family's own long tables, for trials that count; None if no trial gave any."""
-        rows = self._rows(name)
+        rows = self.scan(name)
         return None if rows is None else rows.collect()
+
+    def scan(self, name: str) -> pl.LazyFrame | None:
+        """Like `series`, but not read yet, for tables of which only a part or a sum is needed."""
+        return self._of_all_trials(name)
 
     def histogram(self, name: str) -> pl.DataFrame | None:
         """The family's table `name` of bins, with `count` summed over the trials that count; None if no trial gave any.
@@ -118,7 +122,7 @@ class Results:
         return {}
 
     def _merge(self, name: str) -> pl.DataFrame | None:
-        rows = self._rows(name)
+        rows = self._of_all_trials(name)
         if rows is None:
             return None
         rows = rows.rename({"low_s": "lower_s", "high_s": "upper_s"}, strict=False)
@@ -127,8 +131,8 @@ class Results:
         merged = rows.group_by(columns).agg(pl.col("count").sum()).join(trials, on=["target", "case"])
         return merged.sort(columns).collect(engine="streaming")
 
-    def _rows(self, name: str) -> pl.LazyFrame | None:
-        """Like `series`, but not read yet."""
+    def _of_all_trials(self, name: str) -> pl.LazyFrame | None:
+        """The table `name` of every trial that counts, not read yet."""
         path = self.tidy / f"{name}.parquet"
         if not path.is_file():
             return None
@@ -143,6 +147,8 @@ class Results:
     @cached_property
     def observed(self) -> pl.DataFrame:
         """The observations of trials that count. A failed trial has one, without a value."""
+        if self.counted.height == self.trials.height:
+            return self.observations  # the same million rows of a large study, instead of a copy
         return self.observations.join(self.counted.select("trial"), on="trial", how="semi", maintain_order="left")
 
     @cached_property

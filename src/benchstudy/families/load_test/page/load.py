@@ -6,7 +6,7 @@ is declared as `same_as` another repeats that version (A/A) and gives the study'
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -204,30 +204,49 @@ class LoadTest:
         return self._series[name].get(trial)
 
     def calls(self, trial: str, group: str) -> dict[str, Calls]:
-        """The calls of each label that a trial called at all."""
+        """The calls of each label that a trial called at all, without buckets."""
         return self._calls.get((trial, group), {})
 
     @cached_property
     def _calls(self) -> dict[tuple[str, str], dict[str, Calls]]:
-        labels, buckets = self.results.series("labels"), self.results.series("buckets")
         found: dict[tuple[str, str], dict[str, Calls]] = {}
-        if labels is None:
-            return found
-        called = labels.filter(pl.col("count") > 0).select("trial", "group", "label", "count", "sum_s")
-        if buckets is None:
-            rows = called.with_columns(edges=pl.lit([]), counts=pl.lit([]))
-        else:
-            # Two lists per label, because rows of all buckets of a thousand targets take gigabytes as Python objects.
-            keys = ["trial", "group", "label"]
-            lists = buckets.group_by(keys, maintain_order=True).agg(edges="le_s", counts="count")
-            rows = called.join(lists, on=keys, how="left", maintain_order="left")
-        for trial, group, label, count, total, edges, counts in rows.iter_rows():
-            histogram = dict(zip(edges or (), counts or (), strict=True))
-            found.setdefault((trial, group), {})[label] = Calls(count, total, histogram)
+        if self._called is not None:
+            rows = self._called.select("trial", "group", "label", "count", "sum_s").collect()
+            for trial, group, label, count, total in rows.iter_rows():
+                found.setdefault((trial, group), {})[label] = Calls(count, total)
         return found
 
-    def together(self, trials: Sequence[Trial], group: str) -> dict[str, Calls]:
-        """Merged calls of several trials, by label."""
+    @property
+    def _called(self) -> pl.LazyFrame | None:
+        """The table of labels, not read yet, without labels that the trial did not call."""
+        labels = self.results.scan("labels")
+        return None if labels is None else labels.filter(pl.col("count") > 0)
+
+    @cached_property
+    def _buckets(self) -> dict[tuple[str, str, str, str], dict[float, float]]:
+        """Map (target, case, group, label) to the buckets of all trials, merged at the edges that they share.
+
+        The buckets of a thousand targets take gigabytes as rows, so they are summed as they are read.
+        """
+        buckets, called = self.results.scan("buckets"), self._called
+        if buckets is None or called is None:
+            return {}
+        key = ["target", "case", "group", "label"]
+        trials = called.group_by(key).agg(trials=pl.len())
+        merged = (
+            buckets.join(called, on=["trial", "group", "label"], how="semi")
+            .group_by(*key, "le_s")
+            .agg(pl.col("count").sum(), having=pl.len())
+            .join(trials, on=key)
+            .filter(pl.col("having") == pl.col("trials"))
+        )
+        found: dict[tuple[str, str, str, str], dict[float, float]] = {}
+        for *of, edge, count in merged.select(*key, "le_s", "count").collect(engine="streaming").iter_rows():
+            found.setdefault(tuple(of), {})[edge] = count
+        return found
+
+    def _merged(self, trials: Sequence[Trial], group: str) -> dict[str, Calls]:
+        """Calls of several trials together, by label, without buckets."""
         found: dict[str, Calls] = {}
         for trial in trials:
             for label, calls in self.calls(trial.uuid, group).items():
@@ -244,15 +263,23 @@ class LoadTest:
         return told if told is not None else (steady["end_s"] - steady["start_s"] if steady else None)
 
     def shift(self, contrast: Contrast, group: str) -> Shift | None:
-        """The mix shift over the merged trials of both sides; None if a side has no call."""
-        return self._shift(*self.sides(contrast), group)
+        """The mix shift over the merged trials of both sides, with buckets; None if a side has no call."""
+        cases = contrast.base_case, contrast.new_case
+        return self._shift(*self.sides(contrast), group, [(contrast.target, case, group) for case in cases])
 
-    def _shift(self, base: Sequence[Trial], new: Sequence[Trial], group: str) -> Shift | None:
-        calls = [self.together(side, group) for side in (base, new)]
+    def _shift(
+        self, base: Sequence[Trial], new: Sequence[Trial], group: str, buckets_of: Sequence[tuple[str, str, str]] = ()
+    ) -> Shift | None:
+        calls = [self._merged(side, group) for side in (base, new)]
+        for side, of in zip(calls, buckets_of, strict=False):
+            side |= {label: replace(made, buckets=self._buckets.get((*of, label), {})) for label, made in side.items()}
         return Shift(calls[0], calls[1], self.seconds(base), self.seconds(new)) if all(calls) else None
 
     def shifts_by_block(self, contrast: Contrast, group: str) -> dict[str, tuple[str, Shift]]:
-        """For each block with both sides: trial of the new side to the base's trial and the shift between the two."""
+        """For each block with both sides: trial of the new side to the base's trial and the shift between the two.
+
+        These shifts are of means only: they have no buckets.
+        """
         base, new = ({t.block: t for t in side} for side in self.sides(contrast))
         found = {}
         for block, trial in new.items():
