@@ -5,6 +5,8 @@ import os
 import signal
 import sys
 import time
+import tomllib
+from pathlib import Path
 
 import mutant_forks
 import pytest
@@ -91,3 +93,18 @@ def test_an_entry_is_refused_that_the_code_does_not_have_any_more(tmp_path):
         file.write_text(entry.format(GROWTH, function, now))
         with pytest.raises(ValueError, match=r"mutants\.toml: .*growth, .* is no mutant of it any more"):
             mutants.named(file)
+
+
+def test_every_named_mutant_has_a_reason_and_is_of_a_line_that_the_code_has():
+    """Without cosmic-ray, so that the file cannot break unnoticed between two runs of `make mutants`."""
+    entries = tomllib.loads(Path(__file__).with_name("mutants.toml").read_text())["mutant"]
+    assert all(entry.keys() == {"module", "function", "was", "now", "why"} and entry["why"] for entry in entries)
+    names = {entry["module"] for entry in entries}
+    code = {name: _in_one_line(Path(importlib.util.find_spec(name).origin).read_text()) for name in names}
+    gone = [entry["was"] for entry in entries if _in_one_line(entry["was"]) not in code[entry["module"]]]
+    assert not gone
+    assert len({(e["module"], e["function"], e["was"], e["now"]) for e in entries}) == len(entries)
+
+
+def _in_one_line(text: str) -> str:
+    return " ".join(text.split())
