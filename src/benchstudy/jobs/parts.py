@@ -273,8 +273,13 @@ def _load(folder: Path, entry: Mapping[str, Any]) -> StoredTrial:
 
 def table_of(schema: Mapping[str, str], common: Mapping[str, Any], rows: Iterable[Mapping[str, Any]]) -> pl.DataFrame:
     """Rows of a family's long table, with the `common` columns first."""
-    keys = [pl.lit(common.get(name), dtype=OBSERVATIONS[name]).alias(name) for name in _SERIES_KEYS]
-    return pl.DataFrame([dict(row) for row in rows], schema=_types(schema)).select(*keys, pl.all())
+    own = pl.DataFrame([dict(row) for row in rows], schema=_types(schema))
+    # An expression would start polars' engine for each of a hundred thousand small tables.
+    keys = [
+        pl.Series(name, [common.get(name)], dtype=OBSERVATIONS[name]).new_from_index(0, own.height)
+        for name in _SERIES_KEYS
+    ]
+    return pl.DataFrame([*keys, *own])
 
 
 def _types(schema: Mapping[str, str]) -> dict[str, Any]:
@@ -292,7 +297,9 @@ def _parse(
     # As Python objects, the rows of a thousand trials would take gigabytes.
     with damaged("its rows make no table"):
         return rows, {
-            name: table_of(family.series_schemas[name], common, long_rows) for name, long_rows in parsed.series.items()
+            name: table_of(family.series_schemas[name], common, long_rows)
+            for name, long_rows in parsed.series.items()
+            if long_rows
         }
 
 

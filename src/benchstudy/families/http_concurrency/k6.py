@@ -6,10 +6,12 @@ cumulative counts are exact to that step. Its bins are those of the wrk script, 
 
 import json
 import math
-from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
+
+import numpy as np
 
 from benchstudy.families.http_concurrency.errors import Errors
 from benchstudy.families.http_concurrency.latency import Bin, Latency
@@ -194,35 +196,33 @@ def _latency(metrics: Mapping[str, Any], name: str, requests: int) -> Latency | 
 
 def _bins(quantiles: list[tuple[float, float]], requests: int) -> list[Bin]:
     """Counts of requests between the edges of the wrk script's bins, from the quantiles."""
-    shares = [percent / 100 for percent, _ in quantiles]
-    times = [seconds * 1e6 for _, seconds in quantiles]
-    bins, below, low = [], 0, _floor(int(times[0]))
-    while below < requests:
-        high = low + _width(low)
-        if high > times[-1]:
-            upto = requests
-        else:
-            # Rounding must not take the shortest and the longest out of the bins they are surely in.
-            upto = min(max(1, round(_share_below(high, shares, times) * requests)), requests - 1)
-        if upto > below:
-            bins.append(Bin(low / 1e6, high / 1e6, upto - below))
-        below, low = max(below, upto), high
-    return bins
+    percents, seconds = np.array(quantiles).T
+    shares, times, edges = percents / 100, seconds * 1e6, _edges()
+    if not times[-1] < edges[-1]:
+        raise ParseError("k6's longest latency is longer than any run")
+    first, last = np.searchsorted(edges, [int(times[0]), times[-1]], side="right")
+    lows, highs = edges[first - 1 : last], edges[first : last + 1]
+    # Rounding must not take the shortest and the longest out of the bins they are surely in.
+    upto = np.minimum(np.maximum(1, np.rint(_shares_below(highs[:-1], shares, times) * requests)), requests - 1)
+    counts = np.diff(np.maximum.accumulate([0, *upto, requests])).astype(int)
+    filled = counts > 0
+    columns = (part[filled].tolist() for part in (lows / 1e6, highs / 1e6, counts))
+    return [Bin(*row) for row in zip(*columns, strict=True)]
 
 
-def _width(us: int) -> int:
-    """One microsecond up to 128, above that 64 bins to each power of two."""
-    return max(1, 2 ** (us.bit_length() - 1) // _BINS_AN_OCTAVE)
+@cache
+def _edges() -> np.ndarray:
+    """Edges of all bins in µs: one per microsecond up to 128, above that 64 bins to each power of two."""
+    octaves = [np.arange(_BINS_AN_OCTAVE, 2 * _BINS_AN_OCTAVE) * 2**power for power in range(46)]
+    return np.concatenate([np.arange(_BINS_AN_OCTAVE), *octaves])
 
 
-def _floor(us: int) -> int:
-    return us - us % _width(us)
-
-
-def _share_below(edge: float, shares: list[float], times: list[float]) -> float:
-    """The share of requests that took less, on the straight line between the two nearest quantiles."""
-    above = bisect_left(times, edge)
-    if above == 0:
-        return 0.0
-    low, high = times[above - 1], times[above]
-    return shares[above - 1] + (shares[above] - shares[above - 1]) * (edge - low) / (high - low)
+def _shares_below(edges: np.ndarray, shares: np.ndarray, times: np.ndarray) -> np.ndarray:
+    """The share of requests that took less than each edge, on the straight line between the two nearest quantiles."""
+    above = np.searchsorted(times, edges)
+    below = np.maximum(above - 1, 0)
+    with np.errstate(invalid="ignore"):
+        inside = shares[below] + (shares[above] - shares[below]) * (edges - times[below]) / (
+            times[above] - times[below]
+        )
+    return np.where(above == 0, 0.0, inside)
