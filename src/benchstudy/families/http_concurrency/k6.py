@@ -21,6 +21,7 @@ from benchstudy.model.family import ParseError
 
 _MS = 1e-3
 _BINS_AN_OCTAVE = 64
+_MOST_COUNTED = 2**53  # from here on, floats skip numbers
 _SHOWN = [*range(101), *(99 + tenth / 10 for tenth in range(1, 10)), 99.95, 99.99, 99.999]
 # Above this share of the tail, the delay of the generator is part of the measured latency.
 _LATE_SHARE = 0.1
@@ -159,7 +160,7 @@ def _result(document: Mapping[str, Any]) -> K6Result:
 def _count(metrics: Mapping[str, Any], name: str) -> int:
     """k6 leaves out a counter that was never added to."""
     count = int(metrics[name]["values"]["count"]) if name in metrics else 0
-    if not 0 <= count < 2**63:
+    if not 0 <= count < _MOST_COUNTED:
         raise ParseError(f"the k6 summary has an impossible count of {name}")
     return count
 
@@ -180,7 +181,7 @@ def _latency(metrics: Mapping[str, Any], name: str, requests: int) -> Latency | 
     if len(quantiles) < 101 or (quantiles[0][0], quantiles[-1][0]) not in ((0.0, 100.0), (0.0, 99.999)):
         raise ParseError(f"the k6 summary has {len(quantiles)} quantiles of {name}: the script asks for 1004")
     times = [seconds for _, seconds in quantiles]
-    if times[0] < 0 or not math.isfinite(times[-1]) or times != sorted(times):
+    if times[0] < 0 or not all(map(math.isfinite, times)) or times != sorted(times):
         raise ParseError(f"the quantiles of {name} in the k6 summary do not rise from 0 upwards")
     given = dict(quantiles)
     return Latency(
@@ -221,8 +222,7 @@ def _shares_below(edges: np.ndarray, shares: np.ndarray, times: np.ndarray) -> n
     """The share of requests that took less than each edge, on the straight line between the two nearest quantiles."""
     above = np.searchsorted(times, edges)
     below = np.maximum(above - 1, 0)
+    more, longer = shares[above] - shares[below], times[above] - times[below]
     with np.errstate(invalid="ignore"):
-        inside = shares[below] + (shares[above] - shares[below]) * (edges - times[below]) / (
-            times[above] - times[below]
-        )
+        inside = shares[below] + more * (edges - times[below]) / longer
     return np.where(above == 0, 0.0, inside)
