@@ -9,6 +9,7 @@ import runpy
 import shutil
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import polars as pl
@@ -19,7 +20,7 @@ from benchstudy.commands.cli import main
 from benchstudy.commands.importing import Outcome, import_outputs
 from benchstudy.hosts.controller import CONTROLLER_PID
 from benchstudy.jobs import madetables
-from benchstudy.jobs.running import begin
+from benchstudy.jobs.running import begin, not_confirmed
 from benchstudy.jobs.tidy import tidy_family
 from benchstudy.measuring import confirmed, sealed
 from benchstudy.measuring.raw import CorruptTrial, TrialStore, index_problem
@@ -338,6 +339,18 @@ def test_a_job_on_a_full_disk_says_what_to_free(full_disk, tmp_path, study, stor
     done = subprocess.run([sys.executable, script, *told], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 1 and "mount it read-write" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.fault(15, 38)
+def test_a_command_whose_last_message_finds_no_room_in_its_log_says_so(full_disk):
+    log = paths.confirmation_log(full_disk, "small")
+    log.parent.mkdir(parents=True)
+    log.touch()
+    assert not_confirmed(full_disk, "small") == [] and log.read_bytes() == b"", "there is room, so nothing to say"
+    with suppress(OSError):
+        (full_disk / "filler").write_bytes(bytes(1 << 17))
+    (told,) = not_confirmed(full_disk, "small")
+    assert told.startswith(f"{log}: No space left on device: free some space there")
 
 
 @pytest.mark.parametrize("closed", ["data/raw", "data/raw/archive/machine/fio/session.json", "tidy"])

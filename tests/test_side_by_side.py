@@ -296,7 +296,7 @@ def test_a_command_does_not_wake_every_second_to_look_at_jobs_that_wait(tmp_path
 
 FAILING = """
 from benchstudy.jobs import snakemake_adapter
-snakemake_adapter.refuse_to_plan_if_a_function_fails()
+snakemake_adapter.refuse_to_plan_on_errors()
 def pins(wildcards):
     raise OSError(5, "Input/output error", "envs/pins.txt")
 rule all:
@@ -324,3 +324,32 @@ def test_a_plan_that_cannot_be_made_is_no_plan_without_the_measurement(tmp_path)
     assert done.returncode == 1 and "Nothing to be done" not in done.stderr
     assert "Error: rule provision: envs/pins.txt: Input/output error: find out what is wrong" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+UNREADABLE = """
+import os
+from benchstudy.jobs import snakemake_adapter
+snakemake_adapter.refuse_to_plan_on_errors()
+scan = os.scandir
+def scandir(path="."):
+    if path == "data":
+        raise OSError(5, "Input/output error", path)
+    return scan(path)
+os.scandir = scandir
+rule all:
+    input: "data/session.json"
+rule measure:
+    output: "data/session.json"
+    shell: "touch {output}"
+"""
+
+
+@pytest.mark.fault(38)
+def test_a_folder_that_cannot_be_read_while_jobs_are_planned_is_told_in_words(tmp_path):
+    (tmp_path / "Snakefile").write_text(UNREADABLE)
+    (tmp_path / "data").mkdir()
+    done = subprocess.run(
+        [sys.executable, "-m", "snakemake", "--cores", "1"], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert done.returncode == 1 and "Error: data: Input/output error: find out what is wrong" in done.stderr
+    assert "Traceback" not in done.stderr and not (tmp_path / "data" / "session.json").exists()

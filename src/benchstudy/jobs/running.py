@@ -164,9 +164,23 @@ def _builds_ahead(study: Study, provisions: Sequence[tuple[str, str]]) -> Iterat
 def not_confirmed(root: Path, study: str) -> list[str]:
     """The last lines of a failed command, about sessions and raw files; none if these did not cause the failure."""
     log = paths.confirmation_log(root, study)
-    lines = log.read_text().splitlines() if log.exists() else []
+    if not log.exists():
+        return []
+    lines = log.read_text().splitlines() or _cannot_be_written(log)
     left = len(lines) - _MOST_LINES_AT_END
     return lines if left <= 0 else [*lines[:_MOST_LINES_AT_END], f"… and {left} more lines in {log}"]
+
+
+def _cannot_be_written(log: Path) -> list[str]:
+    """Why nothing is in a log: on a full disk, the job could not write the reason there."""
+    try:
+        with log.open("r+b", buffering=0) as file:
+            file.write(b"\n")
+            file.truncate(0)
+    except OSError as error:
+        told = OSError(error.errno, error.strerror, str(log))
+        return [disk_trouble(told) or str(told)]
+    return []
 
 
 def others_build_soon(root: Path, study: Study, target: str, family: str) -> bool:

@@ -64,16 +64,18 @@ def refuse_to_plan(why: str) -> NoReturn:
     raise SystemExit(f"Error: {why}")
 
 
-def refuse_to_plan_if_a_function_fails() -> None:
-    """Let a function that a rule calls for its inputs end the command if it fails.
+def refuse_to_plan_on_errors() -> None:
+    """Let a folder that cannot be read end the command in words, and so a function that a rule calls for its inputs.
 
-    Where the rule's outputs exist, Snakemake takes them as up to date without a word (`DAG.update_`): if the disk
-    failed once while a measurement was planned, nothing was measured, and the command ended well.
+    Snakemake would print the first with a traceback. Of the second it says nothing where the rule's outputs exist, and
+    takes these as up to date (`DAG.update_`): if the disk failed once while a measurement was planned, nothing was
+    measured, and the command ended well.
     """
     from snakemake.exceptions import InputFunctionException
+    from snakemake.io import _IOFile
     from snakemake.rules import Rule
 
-    apply = Rule.apply_input_function
+    apply, look = Rule.apply_input_function, _IOFile.inventory
 
     def applied(rule: Rule, *args: Any, **options: Any) -> Any:
         try:
@@ -86,7 +88,13 @@ def refuse_to_plan_if_a_function_fails() -> None:
                 traceback.print_exception(cause)
             refuse_to_plan(f"rule {rule.name}: {disk_trouble(cause) or cause}")
 
-    Rule.apply_input_function = applied
+    async def looked(file: Any, *args: Any) -> None:
+        try:
+            await look(file, *args)
+        except OSError as error:
+            refuse_to_plan(disk_trouble(error) or str(error))
+
+    Rule.apply_input_function, _IOFile.inventory = applied, looked
 
 
 def say(text: str) -> None:
