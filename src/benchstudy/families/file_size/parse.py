@@ -54,8 +54,9 @@ def _row(index: int, operation: Mapping[str, Any]) -> dict[str, Any]:
     """One row of the series; columns that do not apply are null."""
     row: dict[str, Any] = {"operation": index, **dict.fromkeys(SERIES)}
     for name, value in operation.items():
-        if name.endswith("_ns"):
-            row[f"{name.removesuffix('_ns')}_s"] = None if value is None else value / 1e9
+        seconds = f"{name.removesuffix('_ns')}_s"
+        if name.endswith("_ns") and seconds in row:
+            row[seconds] = None if value is None else value / 1e9
         elif name in row:
             row[name] = value
     if row["duration_s"] is None:
