@@ -334,6 +334,8 @@ def test_the_index_says_what_was_changed_and_set_aside(texts):
     assert 'swappiness: "60"' in index
     assert "discarded: the host was being backed up" in index
     assert "aborted: the host was restarted during the trial" in index
+    (repeated,) = re.findall(r"<details[^>]*><summary>1 aborted trial: kept, .*?</details>", index, re.DOTALL)
+    assert "aborted: " in repeated and "discarded: " not in repeated, "a decision of people is always in view"
 
 
 def test_published_figures_stand_apart_and_the_impossible_one_is_flagged(texts):

@@ -31,6 +31,8 @@ Markup = markupsafe.Markup
 # The first page takes five minutes to read; the linked pages have everything.
 _MOST_LINES, _LONGEST_POINT, _LONGEST_TEXT = 6, 150, 240
 _NO_CAUSE = "no cause recorded"
+_DISCARDED = pl.col("discarded_why").is_not_null()
+_REPEATED = ~_DISCARDED & (pl.col("set_aside").is_not_null() | (pl.col("status") == "aborted"))
 
 
 class StudyIndex:
@@ -69,7 +71,9 @@ class StudyIndex:
             "badges_disturbed": human.plural(self._total().get("disturbed", 0), "trial"),
             "weak": [self._weak(family) for family in self._facts.families],
             "failures": [row for name, results in self._results.items() for row in self._failures(name, results)],
-            "set_aside": [row for name, results in self._results.items() for row in self._set_aside(name, results)],
+            "discarded": self._not_counted(_DISCARDED),
+            "repeated": self._not_counted(_REPEATED),
+            "repeated_counts": self._repeated_counts(),
             "hosts": self._hosts(),
             "checklist": checklist,
             "checked": Counter(row["status"] for row in checklist),
@@ -310,10 +314,11 @@ class StudyIndex:
             )
         return rows
 
-    def _set_aside(self, name: str, results: Results) -> list[dict[str, Any]]:
-        """Trials that do not count, because they were discarded, set aside, or aborted and repeated."""
-        columns = pl.col("discarded_why", "set_aside")
-        aside = results.trials.filter(pl.any_horizontal(columns.is_not_null(), pl.col("status") == "aborted"))
+    def _not_counted(self, which: pl.Expr) -> list[dict[str, Any]]:
+        """Rows of trials that are kept but do not count, of all families."""
+        return [row for name, results in self._results.items() for row in self._rows_of(name, results, which)]
+
+    def _rows_of(self, name: str, results: Results, which: pl.Expr) -> list[dict[str, Any]]:
         rows = [
             {
                 "trial": row["trial"],
@@ -321,10 +326,16 @@ class StudyIndex:
                 "what": _why_aside(row),
                 "href": self._trial_link(results, row["trial"]),
             }
-            for row in aside.iter_rows(named=True)
+            for row in results.trials.filter(which).iter_rows(named=True)
         ]
         page = self._link(self._folder / f"{name}.html")
         return fleet.set_aside(rows, page) if results.has_many_targets else rows
+
+    def _repeated_counts(self) -> str:
+        """How many trials were measured again because others disturbed them, and how many were aborted."""
+        total = self._total()
+        told = {"disturbed trial": total["repeated"], "aborted trial": total["aborted"]}
+        return ", ".join(human.plural(count, noun) for noun, count in told.items() if count)
 
     def _trial_link(self, results: Results, trial: str) -> str:
         return f"{self._link(self._folder / results.places.page(trial))}#trial-{trial}"
