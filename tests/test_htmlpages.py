@@ -76,3 +76,15 @@ def test_a_mark_that_all_figures_of_a_row_have_stands_once_at_its_name_and_in_fi
         "same": [["d"], ["e"]], "other": [[], ["d"]], "published": [[], ["d"]], "single": [[], ["d"]],
     }  # fmt: skip
     assert 'same,"1 s\nd","1 s\nd\ne",closed loop,–\n' in table.csv()
+
+
+def test_a_column_that_is_not_part_of_the_study_in_any_row_is_left_out():
+    def cells(*texts: str) -> tuple[Cell, ...]:
+        return tuple(MISSING if text == "–" else Cell((text,)) for text in texts)
+
+    rows = (cells("one", "1 s", "–", "–"), cells("two", "–", "–", "2 s"))
+    table = Table("t", "T", ("", "a", "b", "c"), rows).without_empty_columns()
+    assert table.csv() == ",a,c\none,1 s,–\ntwo,–,2 s\n"
+    failed = Table("t", "T", ("", "a"), (cells("one", "no value"),))
+    for kept in (Table("t", "T", ("", "a"), (cells("one", "–"),)), Table("t", "T", ("", "a"), ()), failed):
+        assert kept.without_empty_columns() == kept

@@ -376,6 +376,22 @@ def test_real_outputs_fill_every_table_and_figure(real):
         assert table.html()
 
 
+def test_a_factor_with_one_level_is_in_no_name_and_gives_no_empty_columns(tmp_path, captured):
+    tables = Tables(tmp_path, "embedded", "log_write")
+    files = {"log.json": facts(500), "load/files/result.json": (CAPTURED / "logbench-posix.json").read_bytes()}
+    for block, backend in enumerate(("posix", "sshfs"), start=1):
+        add(tables, tmp_path, levels_of(backend, "no", "open", "500-per-s", limits="none"), files, block)
+    labels = {"posix": "disk", "sshfs": "net"}
+    declared = {"backends": [{"name": name, "label": label} for name, label in labels.items()]}
+    load = load_of(tables.write(), declared)
+    assert [load.name(sweep) for sweep in load.sweeps] == ["disk", "net"]
+    assert [line["name"] for block in LogSummary(load).answers() for line in block["lines"]] == ["disk", "net"]
+    page = Drawn(load).page()
+    assert page.columns == ("Backend", "Resources", "Generator", "Offered, no dedup", "QPS, no dedup")
+    assert said(row(page, "disk")["Resources"]) == "no limits", "the only level is told once"
+    assert captured.name(captured.sweeps[0]) == "POSIX, local disk · no dedup · open", "one limit, and two of antispam"
+
+
 @pytest.fixture(scope="module")
 def captured() -> LogWrite:
     """A real session on a shared machine: one block, see the README next to the tables."""

@@ -106,13 +106,14 @@ class Exhibits:
             show(_fold(summary, "".join(shown)))
 
     def show_table(self, table: Table) -> None:
-        """Show a table and write its files. For a table without rows, a sentence says that nothing was measured.
+        """Show a table without its empty columns, and write its files.
 
-        A table of comparisons without a single verdict is folded below its caption.
+        For a table without rows, a sentence says that nothing was measured. A table of comparisons without a single
+        verdict is folded below its caption.
         """
         if not table.rows:
             return self._not_measured(table.caption)
-        made = self._table_html(table)
+        made = self._table_html(table.without_empty_columns())
         show(_fold(f"{table.caption}: none of {len(table.rows)} has a verdict", made) if table.is_undecided else made)
 
     def show_tables(self, tables: Iterable[Table], nothing: str, folded: bool = False) -> None:
@@ -122,7 +123,7 @@ class Exhibits:
         empty, the sentence `nothing` is shown.
         """
         shown, narrow = "", [""]
-        for table in tables:
+        for table in (table.without_empty_columns() for table in tables):
             made = self._table_html(table) if table.rows else ""
             if folded or table.is_undecided or table.repeats:
                 made = _fold(table.caption, made) if made else ""

@@ -82,6 +82,15 @@ class Table:
         verdicts = [cell.kind for row in self.rows for cell in row if "verdict" in cell.kind.split()]
         return bool(verdicts) and all("missing" in kind.split() for kind in verdicts)
 
+    def without_empty_columns(self) -> "Table":
+        """Without columns that are not part of the study in any row; the same table if nothing else would be left."""
+        by_column = zip(*self.rows, strict=True)
+        kept = [i for i, column in enumerate(by_column) if i == 0 or any(cell != MISSING for cell in column)]
+        if len(kept) < 2:
+            return self
+        columns = tuple(self.columns[i] for i in kept)
+        return replace(self, columns=columns, rows=tuple(tuple(row[i] for i in kept) for row in self.rows))
+
     def html(self, number: str = "") -> str:
         """The table in a scrolling frame, so that a phone scrolls the table and not the page.
 

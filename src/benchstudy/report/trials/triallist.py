@@ -103,9 +103,10 @@ class TrialList:
         commands = _Commands(rows)
         shown = self._ways(rows) if apart else self._table(self._name(key), rows, commands, away)
         opened = " open" if self.is_open else ""
+        name = html.escape(self._name(key)).replace(",", ",<wbr>")
         return (
             f'<details class="case" id="{html.escape(self.results.anchors[key])}"{opened}><summary>'
-            f'<code>{html.escape(self._name(key))}</code> <span class="count">{html.escape(self._counted(rows))}</span>'
+            f'<code>{name}</code> <span class="count">{html.escape(self._counted(rows))}</span>'
             f"</summary>{commands.html()}{_verified(rows)}{shown}</details>"
         )
 

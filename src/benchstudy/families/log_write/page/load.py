@@ -302,11 +302,12 @@ class LogWrite(SweepResults):
     def name(self, sweep: Sweep, *, dedup: bool = True, generator: bool | None = None) -> str:
         """The title of a sweep, such as "POSIX, local disk · 1-core-1GB · dedup · hammer", without constant factors."""
         parts = [sweep.target] if self.varies("target") else []
-        parts += [self.label(sweep), self.resources(sweep)]
+        parts += [self.label(sweep)]
+        parts += [self.resources(sweep)] if self.varies("limits") else []
         parts += [self.front_ends(sweep)] if self.varies("front_ends") else []
         parts += [human.plural(int(sweep.clients), "client")] if sweep.clients else []
         parts += [f"{sweep.duplicates} duplicates"] if self.varies("duplicates") else []
-        parts += [sweep.dedup] if dedup else []
+        parts += [sweep.dedup] if dedup and self.varies("antispam") else []
         shown = self.varies("generator") if generator is None else generator
         return " · ".join([*parts, *([sweep.generator] if shown else [])])
 

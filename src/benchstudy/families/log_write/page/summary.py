@@ -97,7 +97,8 @@ class LogSummary:
 
     def _name(self, sweep: Sweep) -> str:
         parts = [sweep.target] if self.load.varies("target") else []
-        parts += [self.load.label(sweep), sweep.dedup]
+        parts += [self.load.label(sweep)]
+        parts += [sweep.dedup] if self.load.varies("antispam") else []
         parts += [self.load.front_ends(sweep)] if self.load.varies("front_ends") else []
         parts += [f"{sweep.duplicates} duplicates"] if self.load.varies("duplicates") else []
         return " · ".join([*parts, *([sweep.generator] if not sweep.is_open else [])])

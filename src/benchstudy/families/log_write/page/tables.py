@@ -29,19 +29,21 @@ class LogTables:
     # -- the page's table ------------------------------------------------------------------------------------------
 
     def page(self) -> Table:
-        """One row per backend and resources: the highest QPS without and with dedup, each with its offered rate."""
+        """One row per backend and resources: the highest QPS without and with dedup, as far as measured, each with its
+        offered rate."""
         several = [factor for factor in ("target", "front_ends", "duplicates") if self.load.varies(factor)]
+        dedups = list(dict.fromkeys(s.dedup for s in sorted(self.load.sweeps, key=lambda sweep: sweep.antispam)))
         body = []
         for sweeps in self.load.subjects():
             by_dedup = {sweep.dedup: sweep for sweep in sweeps}
-            figures = [cell for dedup in ("no dedup", "dedup") for cell in self._most(by_dedup.get(dedup))]
+            figures = [cell for dedup in dedups for cell in self._most(by_dedup.get(dedup))]
             first = sweeps[0]
             levels = [Cell.text(human.level(getattr(first, factor))) for factor in several]
             heads = (Cell.text(self.load.label(first)), Cell.text(self.load.resources(first)), *levels)
             body.append((*heads, Cell.text(self.load.loop(first)), *figures))
         titles = [factor.replace("_", " ").capitalize() for factor in several]
         columns = ("Backend", "Resources", *titles, "Generator")
-        columns += tuple(f"{what}, {dedup}" for dedup in ("no dedup", "dedup") for what in ("Offered", "QPS"))
+        columns += tuple(f"{what}, {dedup}" for dedup in dedups for what in ("Offered", "QPS"))
         return Table("most", "Highest QPS achieved, and the rate offered for it", columns, tuple(body))
 
     def _most(self, sweep: Sweep | None) -> tuple[Cell, Cell]:
