@@ -504,6 +504,11 @@ def test_an_interval_from_within_a_trial_is_of_the_trial_whose_figure_is_beside_
     assert said(found["Delta"]) == "2,000 → 4,000 | n too small for an interval"
 
 
+def test_the_band_of_a_single_pair_is_one_value(tmp_path):
+    found = row(LoadSummary(loads(tmp_path, (10_000.0, 5000.0), (9000.0, 5000.0))).users.table(), "unbounded")
+    assert said(found["This study's band"]) == "−10 % | 1 pair: pairs of the base's own trials"
+
+
 def test_one_trial_an_arm_has_an_interval_from_within_and_says_so(once):
     found = row(LoadSummary(once).users.table(), "PostgreSQL 15, unbounded")
     assert said(found["Delta"]).startswith("13,200 → 12,800 | 95 %: ")

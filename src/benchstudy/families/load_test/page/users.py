@@ -145,8 +145,8 @@ class LoadUsers:
         band = self.band(contrast)
         own = MISSING
         if band is not None:
-            ends = f"{signed_percent(band.low)} to {signed_percent(band.high)}"
-            own = Cell((ends, f"{human.plural(band.n, 'pair')}: {band.source}"), kind="text verdict")
+            ends = dict.fromkeys(map(signed_percent, (band.low, band.high)))  # a single pair has one value
+            own = Cell((" to ".join(ends), f"{human.plural(band.n, 'pair')}: {band.source}"), kind="text verdict")
         return (
             Cell.text(self.load.title(contrast)),
             *sides,
