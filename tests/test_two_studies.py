@@ -240,7 +240,7 @@ def test_studies_without_a_case_in_common_name_their_own_but_no_endless_list(pro
     page.ratios()
     text = "".join(shown)
     assert "No case was measured in both studies." in text
-    assert re.search(r"Only before has: b0 · [^.]*; b39 · write · 1MB · fsync and 2 more\.", text)
+    assert re.search(r"Only before has: b0 · [^.]*; b39 · write · 1MB · fsync; and 2 more\.", text)
     assert re.search(r"Only after has: a0 · [^.]*; a39 · write · 1MB · fsync\.", text)
 
 

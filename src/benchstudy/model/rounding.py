@@ -72,6 +72,7 @@ def plural(count: int, noun: str) -> str:
 
 
 def listed(names: Sequence[str], most: int, separator: str = ", ") -> str:
-    """The first `most` of them, and the number of others: "a, b and 3 more"."""
+    """The first `most` of them, and the number of others: "a, b and 3 more"; "a; b; and 3 more" between semicolons."""
     more = len(names) - most
-    return separator.join(names[:most]) + (f" and {more:,} more" if more > 0 else "")
+    before = " " if separator == ", " else separator
+    return separator.join(names[:most]) + (f"{before}and {more:,} more" if more > 0 else "")

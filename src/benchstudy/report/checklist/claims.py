@@ -54,8 +54,7 @@ def _answered(facts: StudyFacts, what: str, fine: str, problem: str) -> Answer:
     lacking, first = _without(facts, what)
     if not lacking:
         return Answer("satisfied", f"{fine}.", _first_table(facts))
-    more = f"; and {len(lacking) - _MOST_NAMED} more" if len(lacking) > _MOST_NAMED else ""
-    return Answer("not satisfied", f"{fine}. {problem}: {'; '.join(lacking[:_MOST_NAMED])}{more}.", first)
+    return Answer("not satisfied", f"{fine}. {problem}: {human.listed(lacking, _MOST_NAMED, '; ')}.", first)
 
 
 @question("Effect with interval")

@@ -57,7 +57,4 @@ def _at(x: float, unit: str) -> str:
 
 
 def _sentence(what: str, said: list[str]) -> str:
-    if not said:
-        return ""
-    more = f"; and {len(said) - _MOST_SERIES} more" if len(said) > _MOST_SERIES else ""
-    return f"{what}: {'; '.join(said[:_MOST_SERIES])}{more}."
+    return f"{what}: {human.listed(said, _MOST_SERIES, '; ')}." if said else ""

@@ -70,8 +70,7 @@ def cut_off(
 
 def sentence(why: str, named: Sequence[str]) -> str:
     """What a figure does not show as it is, and why: "Not drawn, because every trial failed: a; b; and 3 more."."""
-    more = f"; and {len(named) - _MOST_NAMED} more" if len(named) > _MOST_NAMED else ""
-    return f"{why}: {'; '.join(named[:_MOST_NAMED])}{more}." if named else ""
+    return f"{why}: {human.listed(named, _MOST_NAMED, '; ')}." if named else ""
 
 
 def told(panels: Iterable[tuple[str, Sequence[OffAxis], Sequence[OffAxis]]]) -> str:
