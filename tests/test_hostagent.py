@@ -608,13 +608,28 @@ def test_a_transfer_tries_to_connect_again_for_as_long_as_the_study_says(deploy,
 def test_a_lost_lock_stops_the_session(deploy):
     agent = deploy(lease_s=2.0)
     with agent.lock(SESSION, OWNER) as lock:
-        keeper = next(
-            int(p.name) for p in Path("/proc").iterdir() if p.name.isdigit() and agent.lock_path in _open_files(p)
-        )
-        os.kill(keeper, signal.SIGKILL)
+        os.kill(_keeper_of(agent), signal.SIGKILL)
         until(lambda: _raises(lock.check))
         with pytest.raises(LockLost, match="alpha: the lock was lost"):
             agent.execute(SESSION, Command(["true"]))
+
+
+@pytest.mark.fault(35)
+def test_what_a_killed_keeper_would_have_removed_is_removed_without_it(deploy, tmp_path):
+    """The last session on a host has no other one after it that would do so."""
+    agent = deploy(lease_s=2.0)
+    with agent.lock(SESSION, OWNER):
+        folder = tmp_path / "work" / "sessions" / SESSION
+        run = Path(agent.execute(SESSION, Command(["true"])).run_dir)
+        assert folder.is_dir() and run.is_dir()
+        os.kill(_keeper_of(agent), signal.SIGKILL)
+        until(lambda: not folder.exists() and not run.exists())
+    with agent.lock("next", OWNER):
+        assert agent.sweep() == {"ended": [], "removed": [], "kept": []}
+
+
+def _keeper_of(agent) -> int:
+    return next(int(p.name) for p in Path("/proc").iterdir() if p.name.isdigit() and agent.lock_path in _open_files(p))
 
 
 def _open_files(process: Path) -> list[str]:

@@ -185,19 +185,48 @@ def _hold(folder: str, lines: wire.Lines) -> None:
     renewal = watcher.attach(folder)
     if renewal is None:
         wire.emit({"state": "released", "boot_id": record.boot_id()})
+        _end_for_killed(folder)
         return
     lock = (folders.marker_of(folder) or {}).get("lock")
     wire.emit({"state": "held", "lock": lock, "boot_id": record.boot_id()})
     watcher.serve(renewal, lines)
     if not lines.ended:
         wire.emit({"state": "released"})
+        _end_for_killed(folder)
+
+
+def _end_for_killed(folder: str) -> None:
+    """End the session of a keeper that was killed, as it would have done itself.
+
+    Not if another session has the lock by now: it ends what others left.
+    """
+    marker = folders.marker_of(folder)
+    if marker is None:  # the keeper removes the folder last
+        return
+    path = marker.get("lock", "")
+    fd = open_lock(path)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(fd)
+        return
+    try:
+        if _is_still(path, fd):
+            sweeper.end_session(_work_dir(folder), marker["session"], path)
+    finally:
+        os.ftruncate(fd, 0)
+        os.close(fd)
+
+
+def _work_dir(folder: str) -> str:
+    return os.path.dirname(os.path.dirname(folder))
 
 
 class _Keeper:
     def __init__(self, folder: str, spec: dict, path: str, fd: int, held: lease.Lease):
         self.folder, self.path, self.fd, self.lease = folder, path, fd, held
         self.session = spec["session"]
-        self.work_dir = os.path.dirname(os.path.dirname(folder))
+        self.work_dir = _work_dir(folder)
         self.text = {
             "owner": spec["owner"],
             "session": spec["session"],
