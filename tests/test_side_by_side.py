@@ -296,7 +296,7 @@ def test_a_command_does_not_wake_every_second_to_look_at_jobs_that_wait(tmp_path
 
 FAILING = """
 from benchstudy.jobs import snakemake_adapter
-snakemake_adapter.refuse_to_plan_on_errors()
+snakemake_adapter.end_in_words_on_errors()
 def pins(wildcards):
     raise OSError(5, "Input/output error", "envs/pins.txt")
 rule all:
@@ -329,7 +329,7 @@ def test_a_plan_that_cannot_be_made_is_no_plan_without_the_measurement(tmp_path)
 UNREADABLE = """
 import os
 from benchstudy.jobs import snakemake_adapter
-snakemake_adapter.refuse_to_plan_on_errors()
+snakemake_adapter.end_in_words_on_errors()
 scan = os.scandir
 def scandir(path="."):
     if path == "data":
@@ -353,3 +353,33 @@ def test_a_folder_that_cannot_be_read_while_jobs_are_planned_is_told_in_words(tm
     )
     assert done.returncode == 1 and "Error: data: Input/output error: find out what is wrong" in done.stderr
     assert "Traceback" not in done.stderr and not (tmp_path / "data" / "session.json").exists()
+
+
+READ_ONLY = """
+import os
+from benchstudy.jobs import snakemake_adapter
+snakemake_adapter.end_in_words_on_errors()
+remove = os.remove
+def refused(path, *args, **options):
+    if str(path) == "data/session.json":
+        raise OSError(30, "Read-only file system", path)
+    remove(path, *args, **options)
+os.remove = refused
+rule all:
+    input: "data/session.json"
+rule measure:
+    output: "data/session.json"
+    shell: "touch {output}"
+"""
+
+
+@pytest.mark.fault(38)
+def test_an_output_that_cannot_be_removed_before_its_job_is_told_in_words(tmp_path):
+    (tmp_path / "Snakefile").write_text(READ_ONLY)
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "session.json").touch()
+    again = [sys.executable, "-m", "snakemake", "--cores", "1", "--forcerun", "measure"]
+    done = subprocess.run(again, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "Error: data/session.json: Read-only file system: mount it read-write" in done.stderr
+    assert "Traceback" not in done.stderr

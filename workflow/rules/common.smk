@@ -29,7 +29,7 @@ from benchstudy.report.study.studypages import STUDY_PAGES
 snakemake_adapter.check_place(workflow)
 snakemake_adapter.end_with_ctrl_c(workflow)
 snakemake_adapter.print_short_lines(workflow)
-snakemake_adapter.refuse_to_plan_on_errors()
+snakemake_adapter.end_in_words_on_errors()
 
 # Before Snakemake reads the default one: it names no place in a file, and keeps the last one of repeated keys.
 try:

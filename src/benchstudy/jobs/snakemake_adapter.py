@@ -64,23 +64,22 @@ def refuse_to_plan(why: str) -> NoReturn:
     raise SystemExit(f"Error: {why}")
 
 
-def refuse_to_plan_on_errors() -> None:
-    """Let a folder that cannot be read end the command in words, and so a function that a rule calls for its inputs.
+def end_in_words_on_errors() -> None:
+    """Let an error of the disk end the command in words, and so a function that a rule calls for its inputs.
 
-    Snakemake would print the first with a traceback. Of the second it says nothing where the rule's outputs exist, and
-    takes these as up to date (`DAG.update_`): if the disk failed once while a measurement was planned, nothing was
-    measured, and the command ended well.
+    Snakemake would print the first with a traceback, wherever it meets it. Of the second it says nothing where the
+    rule's outputs exist, and takes these as up to date (`DAG.update_`): if the disk failed once while a measurement was
+    planned, nothing was measured, and the command ended well.
     """
-    from snakemake.exceptions import InputFunctionException
-    from snakemake.io import _IOFile
+    from snakemake import exceptions
     from snakemake.rules import Rule
 
-    apply, look = Rule.apply_input_function, _IOFile.inventory
+    apply, formatted = Rule.apply_input_function, exceptions.format_exception_to_string
 
     def applied(rule: Rule, *args: Any, **options: Any) -> Any:
         try:
             return apply(rule, *args, **options)
-        except InputFunctionException as error:
+        except exceptions.InputFunctionException as error:
             cause = error.__context__
             if not isinstance(cause, Exception):
                 raise
@@ -88,13 +87,11 @@ def refuse_to_plan_on_errors() -> None:
                 traceback.print_exception(cause)
             refuse_to_plan(f"rule {rule.name}: {disk_trouble(cause) or cause}")
 
-    async def looked(file: Any, *args: Any) -> None:
-        try:
-            await look(file, *args)
-        except OSError as error:
-            refuse_to_plan(disk_trouble(error) or str(error))
+    def in_words(error: Exception, linemaps: Any = None) -> str:
+        trouble = disk_trouble(error) if isinstance(error, OSError) else None
+        return f"Error: {trouble}" if trouble else formatted(error, linemaps)
 
-    Rule.apply_input_function, _IOFile.inventory = applied, looked
+    Rule.apply_input_function, exceptions.format_exception_to_string = applied, in_words
 
 
 def say(text: str) -> None:
