@@ -614,18 +614,29 @@ def test_a_lost_lock_stops_the_session(deploy):
             agent.execute(SESSION, Command(["true"]))
 
 
+@pytest.mark.parametrize("noticed", [False, True])
 @pytest.mark.fault(35)
-def test_what_a_killed_keeper_would_have_removed_is_removed_without_it(deploy, tmp_path):
+def test_what_a_killed_keeper_would_have_removed_is_removed_without_it(deploy, tmp_path, noticed):
     """The last session on a host has no other one after it that would do so."""
     agent = deploy(lease_s=2.0)
-    with agent.lock(SESSION, OWNER):
+    with agent.lock(SESSION, OWNER) as lock:
         folder = tmp_path / "work" / "sessions" / SESSION
         run = Path(agent.execute(SESSION, Command(["true"])).run_dir)
-        assert folder.is_dir() and run.is_dir()
         os.kill(_keeper_of(agent), signal.SIGKILL)
-        until(lambda: not folder.exists() and not run.exists())
+        if noticed:
+            until(lambda: _raises(lock.check))
+        assert folder.is_dir() and run.is_dir(), "outputs can be fetched as long as the session goes on"
+    assert not folder.exists() and not run.exists()
     with agent.lock("next", OWNER):
         assert agent.sweep() == {"ended": [], "removed": [], "kept": []}
+
+
+def test_a_session_without_its_keeper_is_not_ended_while_another_one_has_the_lock(deploy, tmp_path):
+    agent = deploy(lease_s=2.0)
+    folder = tmp_path / "work" / "sessions" / SESSION
+    with agent.lock(SESSION, OWNER):
+        assert agent.call("end-session", str(folder)) == {"left": True} and folder.is_dir()
+    assert agent.call("end-session", str(folder)) == {"left": False}
 
 
 def _keeper_of(agent) -> int:

@@ -25,6 +25,7 @@ COMMANDS = {
     "serve": "desk:serve",
     "lock": "keeper:lock",
     "hold": "keeper:hold",
+    "end-session": "keeper:end",
     "scratch": "keeper:scratch",
     "sweep": "sweeper:sweep",
     "remove": "folders:remove_command",

@@ -13,6 +13,7 @@ import os
 import select
 import stat
 import time
+from contextlib import suppress
 
 import folders
 import lease
@@ -185,37 +186,30 @@ def _hold(folder: str, lines: wire.Lines) -> None:
     renewal = watcher.attach(folder)
     if renewal is None:
         wire.emit({"state": "released", "boot_id": record.boot_id()})
-        _end_for_killed(folder)
         return
     lock = (folders.marker_of(folder) or {}).get("lock")
     wire.emit({"state": "held", "lock": lock, "boot_id": record.boot_id()})
     watcher.serve(renewal, lines)
     if not lines.ended:
-        wire.emit({"state": "released"})
-        _end_for_killed(folder)
+        # The keeper removes the folder last, unless it is killed.
+        wire.emit({"state": "released", "left": folders.marker_of(folder) is not None})
 
 
-def _end_for_killed(folder: str) -> None:
-    """End the session of a keeper that was killed, as it would have done itself.
+def end(arguments: list[str]) -> None:
+    """`end-session SESSION_DIR`: end a session whose keeper was killed, as it would have done itself.
 
-    Not if another session has the lock by now: it ends what others left.
+    Prints {"left": whether the folder is still there}. If another session has the lock by now, it sweeps.
     """
+    (folder,) = arguments
     marker = folders.marker_of(folder)
-    if marker is None:  # the keeper removes the folder last
-        return
-    path = marker.get("lock", "")
-    fd = open_lock(path)
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(fd)
-        return
-    try:
-        if _is_still(path, fd):
-            sweeper.end_session(_work_dir(folder), marker["session"], path)
-    finally:
-        os.ftruncate(fd, 0)
-        os.close(fd)
+    if marker is not None:
+        path = marker["lock"]
+        with os.fdopen(open_lock(path), "r+b", buffering=0) as file, suppress(BlockingIOError):
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if _is_still(path, file.fileno()):
+                sweeper.end_session(_work_dir(folder), marker["session"], path)
+                file.truncate(0)
+    wire.emit({"left": folders.marker_of(folder) is not None})
 
 
 def _work_dir(folder: str) -> str:

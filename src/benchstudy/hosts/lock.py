@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
-from benchstudy.hosts.errors import HostBusy, LockLost, understood
+from benchstudy.hosts.errors import HostBusy, HostRefused, LockLost, understood
 from benchstudy.hosts.heartbeats import Heartbeats
 from benchstudy.hosts.interrupts import interruptible
 from benchstudy.hosts.line import AgentLine
@@ -67,10 +67,15 @@ class HostLock:
         self._thread.join(5.0)
         # Not while the thread is still restoring a lost connection: the lease has the same effect there.
         if self._problem is None and not self._thread.is_alive():
-            with suppress(ConnectionLost, ConnectionFailed):
+            try:
                 self._agent.retrying(self._release)
+            except (ConnectionLost, ConnectionFailed) as error:
+                self._problem = error
         if self._process is not None:
             self._process.close()
+        if isinstance(self._problem, LockLost) and self._problem.cause is Cause.LOST:
+            with suppress(ConnectionLost, ConnectionFailed, HostRefused):
+                self._agent.call("end-session", self._folder, timeout_s=600.0)
 
     def check(self) -> None:
         """Raise LockLost if we no longer hold the host."""
@@ -165,6 +170,8 @@ class HostLock:
             message = self._read(keeper, left_s)
             if message is None or message.get("state") == "released":
                 keeper.wait(2.0)
+                if message and message.get("left"):
+                    raise self._lost(message)
                 return
 
 
