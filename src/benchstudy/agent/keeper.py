@@ -178,7 +178,10 @@ class _Rival:
 
 
 def hold(arguments: list[str]) -> None:
-    """`hold SESSION_DIR`: serve heartbeats again after a dropped connection; {"state": "released"} if it has ended."""
+    """`hold SESSION_DIR`: serve heartbeats again after a dropped connection.
+
+    Prints {"state": "released"} if the session has ended, and {"state": "left"} if its keeper was killed before.
+    """
     _hold(arguments[0], wire.Lines())
 
 
@@ -192,7 +195,7 @@ def _hold(folder: str, lines: wire.Lines) -> None:
     watcher.serve(renewal, lines)
     if not lines.ended:
         # The keeper removes the folder last, unless it is killed.
-        wire.emit({"state": "released", "left": folders.marker_of(folder) is not None})
+        wire.emit({"state": "released" if folders.marker_of(folder) is None else "left"})
 
 
 def end(arguments: list[str]) -> None:

@@ -168,10 +168,10 @@ class HostLock:
         deadline = time.monotonic() + _RELEASE_S
         while (left_s := deadline - time.monotonic()) > 0:
             message = self._read(keeper, left_s)
+            if message is not None and message.get("state") == "left":
+                raise self._lost(message)
             if message is None or message.get("state") == "released":
                 keeper.wait(2.0)
-                if message and message.get("left"):
-                    raise self._lost(message)
                 return
 
 
