@@ -351,8 +351,9 @@ def test_good_trials_say_what_the_page_says_and_what_it_lacks(everything: Sessio
         assert values["little_error"] < 0.5, "and less where nothing else is at work beside it"
     assert "little_error" not in k6, "an open loop has no number of connections to hold it against"
     assert k6["offered"] == pytest.approx(500, rel=0.02) and k6["throughput"] <= k6["offered"]
-    # How near k6 comes to the rate is its own affair; on a busy machine it began 506 of 500.
-    assert k6["requests"] + k6["dropped"] == pytest.approx(k6["offered"] * parse_duration(K6["duration"]), rel=1e-12)
+    # On a busy machine, its timer ends the load late: it began 506 requests, and its run took 1.018 s.
+    longest = max(parse_duration(K6["duration"]), k6["duration"])
+    assert 500 - 5 <= k6["requests"] + k6["dropped"] <= 500 * longest + 5
 
     record = everything.trials["nginx static small wrk"].record
     assert [command.label for command in record.commands] == ["load", "server"]

@@ -1,5 +1,6 @@
 """Several commands in one project: looking is always possible, and commands that do not meet run at the same time."""
 
+import errno
 import inspect
 import json
 import os
@@ -326,60 +327,40 @@ def test_a_plan_that_cannot_be_made_is_no_plan_without_the_measurement(tmp_path)
     assert "Traceback" not in done.stderr
 
 
-UNREADABLE = """
+FAULTY = """
 import os
 from benchstudy.jobs import snakemake_adapter
 snakemake_adapter.end_in_words_on_errors()
-scan = os.scandir
-def scandir(path="."):
-    if path == "data":
-        raise OSError(5, "Input/output error", path)
-    return scan(path)
-os.scandir = scandir
+real = os.{call}
+def fails(path=".", *args, **options):
+    if str(path) == "{path}":
+        raise OSError({number}, os.strerror({number}), path)
+    return real(path, *args, **options)
+os.{call} = fails
 rule all:
     input: "data/session.json"
 rule measure:
     output: "data/session.json"
-    shell: "touch {output}"
+    shell: "touch {{output}}"
 """
 
 
+@pytest.mark.parametrize(
+    ("call", "path", "number", "there", "told"),
+    [
+        ("scandir", "data", errno.EIO, False, "Input/output error: find out what is wrong"),
+        ("remove", "data/session.json", errno.EROFS, True, "Read-only file system: mount it read-write"),
+    ],
+)
 @pytest.mark.fault(38)
-def test_a_folder_that_cannot_be_read_while_jobs_are_planned_is_told_in_words(tmp_path):
-    (tmp_path / "Snakefile").write_text(UNREADABLE)
+def test_an_error_of_the_disk_in_snakemake_itself_is_told_in_words(tmp_path, call, path, number, there, told):
+    """While jobs are planned, and as an old output is removed before its job."""
+    (tmp_path / "Snakefile").write_text(FAULTY.format(call=call, path=path, number=number))
     (tmp_path / "data").mkdir()
-    done = subprocess.run(
-        [sys.executable, "-m", "snakemake", "--cores", "1"], cwd=tmp_path, capture_output=True, text=True
-    )
-    assert done.returncode == 1 and "Error: data: Input/output error: find out what is wrong" in done.stderr
-    assert "Traceback" not in done.stderr and not (tmp_path / "data" / "session.json").exists()
-
-
-READ_ONLY = """
-import os
-from benchstudy.jobs import snakemake_adapter
-snakemake_adapter.end_in_words_on_errors()
-remove = os.remove
-def refused(path, *args, **options):
-    if str(path) == "data/session.json":
-        raise OSError(30, "Read-only file system", path)
-    remove(path, *args, **options)
-os.remove = refused
-rule all:
-    input: "data/session.json"
-rule measure:
-    output: "data/session.json"
-    shell: "touch {output}"
-"""
-
-
-@pytest.mark.fault(38)
-def test_an_output_that_cannot_be_removed_before_its_job_is_told_in_words(tmp_path):
-    (tmp_path / "Snakefile").write_text(READ_ONLY)
-    (tmp_path / "data").mkdir()
-    (tmp_path / "data" / "session.json").touch()
+    made = tmp_path / "data" / "session.json"
+    if there:
+        made.touch()
     again = [sys.executable, "-m", "snakemake", "--cores", "1", "--forcerun", "measure"]
     done = subprocess.run(again, cwd=tmp_path, capture_output=True, text=True)
-    assert done.returncode == 1
-    assert "Error: data/session.json: Read-only file system: mount it read-write" in done.stderr
-    assert "Traceback" not in done.stderr
+    assert done.returncode == 1 and f"Error: {path}: {told}" in done.stderr
+    assert "Traceback" not in done.stderr and made.exists() == there
