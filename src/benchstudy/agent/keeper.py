@@ -180,7 +180,7 @@ class _Rival:
 def hold(arguments: list[str]) -> None:
     """`hold SESSION_DIR`: serve heartbeats again after a dropped connection.
 
-    Prints {"state": "released"} if the session has ended, and {"state": "left"} if its keeper was killed before.
+    Prints {"state": "released"} when the session has ended, and {"state": "left"} when its keeper is killed meanwhile.
     """
     _hold(arguments[0], wire.Lines())
 
