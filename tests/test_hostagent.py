@@ -219,6 +219,13 @@ def test_a_command_and_its_files_come_back_and_nothing_stays(agent, tmp_path):
     assert left_on_host(tmp_path) == []
 
 
+def test_output_that_somebody_removed_from_the_host_is_said_to_be_gone(agent, tmp_path):
+    execution = agent.execute(SESSION, Command(["echo", "x"]))
+    Path(execution.run_dir, "stdout").unlink()
+    with pytest.raises(HostRefused, match=f"the output in {execution.run_dir} was removed before it was copied"):
+        agent.fetch(execution, tmp_path / "here")
+
+
 @pytest.mark.parametrize("argument", ["; rm -rf x", "$(touch x)", "a\nb", "-rf", "../x", "`id`", "ü€", "'\""])
 @pytest.mark.fault(22)
 def test_hostile_arguments_stay_arguments(agent, argument, tmp_path):

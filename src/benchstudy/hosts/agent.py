@@ -64,9 +64,18 @@ class HostAgent(AgentLine):
         return execution
 
     def fetch(self, execution: Execution, into: Path) -> None:
-        """Bring `stdout`, `stderr`, `supervisor.json` and `files/` of an execution into the folder `into`."""
+        """Bring `stdout`, `stderr`, `supervisor.json` and `files/` of an execution into the folder `into`.
+
+        Raises:
+            LockLost: the session no longer holds the host, so its files may be gone.
+            HostRefused: something else removed the files while they were copied.
+        """
         self.retrying(lambda: self.remote.get_tree(execution.run_dir, into))
         (into / ".benchstudy").unlink(missing_ok=True)
+        if not (into / "stdout").exists():
+            if self._lock is not None:
+                self._lock.confirm()
+            raise HostRefused(f"{self.remote.name}: the output in {execution.run_dir} was removed before it was copied")
 
     def discard(self, execution: Execution) -> None:
         """Remove the execution's folder from the host; further calls do nothing."""
