@@ -613,6 +613,20 @@ def test_failures_gaps_and_resets_are_told(load):
     assert any("exit status 2" in text for text in LoadSummary(load).actions())
 
 
+TROUBLES = ("server_error_share", "client_errors", "gaps", "resets")
+
+
+@pytest.mark.parametrize("trouble", [None, "failed", *TROUBLES])
+def test_a_page_says_that_nothing_failed_only_if_nothing_did(tmp_path, trouble):
+    tables = LoadTables(tmp_path)
+    for version in (BASE, NEW):
+        here = trouble if version == NEW else None
+        values = {name: (0.01 if name == here else 0.0, "1") for name in TROUBLES}
+        fields = {"status": "failed", "cause": "exit status 2"} if here == "failed" else {}
+        tables.run(levels_of(version), 1, extra=values, **fields)
+    assert bool(LoadClient(load_of(tables.write())).nothing_failed()) == (trouble is None)
+
+
 def test_windows_that_do_not_alternate_are_held_against_a_scraped_study(once):
     weak = list(LoadSummary(once).weaknesses())
     assert any("all windows of one version are before all of the other" in text for text in weak)

@@ -18,6 +18,7 @@ from benchstudy.statistics.mix_shift import Quantile
 
 _TIMES = {"client_mean": "mean", "client_p50": "p50", "client_p95": "p95", "client_p99": "p99"}
 _PERCENTILES = (50, 95, 99)
+_TROUBLES = ("server_error_share", "client_errors", "gaps", "resets")  # in the order of the table's columns
 
 
 @dataclass(frozen=True)
@@ -133,6 +134,14 @@ class LoadClient:
 
     # -- failures ----------------------------------------------------------------------------------------------------
 
+    def nothing_failed(self) -> list[str]:
+        """The sentence that says so, if no case has a failed trial, an error, a gap or a reset."""
+        cases = self.load.results.cases.select("target", "case").iter_rows()
+        known = [e for at in cases for m in ("api_mean", *_TROUBLES) if (e := self.load.estimate(m, *at))]
+        if any(e.failed or (e.metric in _TROUBLES and any(e.values)) for e in known):
+            return []
+        return ["No trial failed. No error, no gap in the samples and no counter reset was recorded."]
+
     def failures(self) -> Table:
         """One row per case: failed trials and their causes, errors at server and clients, gaps, resets."""
         body = []
@@ -146,8 +155,8 @@ class LoadClient:
             how = cells.failures(estimate)
             why = "; ".join(reason.words for reason, _ in estimate.causes)
             trials = Cell((f"{ok} of {estimate.results} ok", *how), href, "failed" if how else "number", why)
-            shares = [self._share(m, target, case) for m in ("server_error_share", "client_errors")]
-            counts = [self._count(m, target, case) for m in ("gaps", "resets")]
+            shares = [self._share(m, target, case) for m in _TROUBLES[:2]]
+            counts = [self._count(m, target, case) for m in _TROUBLES[2:]]
             body.append((Cell.text(self.load.case(row)), trials, *shares, *counts))
         columns = ("Case", "Trials", "Server errors", "Client errors", "Gaps in the samples", "Counter resets")
         return Table("failures", "Failed trials, errors, and gaps in the samples", columns, tuple(body))
