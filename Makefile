@@ -21,7 +21,7 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo
-	@echo "  STUDY=config/studies/x.yaml and CORES=4 apply to report, crate and check."
+	@echo "  STUDY=config/studies/x.yaml applies to report, crate and check; CORES=4 to report, crate and reproduce."
 
 # A missing study file is reported before anything is installed.
 environment:

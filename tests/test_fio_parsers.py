@@ -278,7 +278,7 @@ def test_every_bin_has_the_edges_that_fio_gives_it():
     numbered = {str(number): count for number, (_, _, count) in enumerate(counted)}
     assert parsed(FIO_IO_U_PLAT_BITS=6, **numbered) == counted, "by its number"
     assert parsed(**{"100": 0, "200": 7}) == [(200, 202, 7)]
-    with pytest.raises(ParseError, match="with 7 bits a bin"):
+    with pytest.raises(ParseError, match="with 7 bits per bin"):
         parsed(FIO_IO_U_PLAT_BITS=7, **numbered)
 
 

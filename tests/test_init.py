@@ -74,12 +74,21 @@ def test_a_dry_run_lists_what_is_then_written(name: str, tmp_path: Path, capsys:
     file = folder / "config" / "config.yaml"
     schema = file.parent / re.match(r"# yaml-language-server: \$schema=(\S+)\n", file.read_text())[1]
     Draft202012Validator(json.loads(schema.read_text())).validate(yaml.safe_load(file.read_text()))
-    assert f"benchstudy=={__version__}" in (folder / ".github" / "workflows" / "study.yml").read_text()
+    assert f"benchstudy {__version__}" in (folder / ".github" / "workflows" / "study.yml").read_text()
+
+
+def test_make_in_a_project_names_what_is_missing_and_installs_nothing_by_its_name(tmp_path: Path):
+    assert cli.main(["init", str(tmp_path / "my-study")]) == 0
+    empty = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}
+    ran = subprocess.run(["make", "report"], cwd=tmp_path / "my-study", env=empty, capture_output=True, text=True)
+    assert ran.returncode == 2
+    assert f"run 'pipx install .' in a checkout of its version {__version__}" in ran.stderr
+    assert not (tmp_path / "my-study" / ".venv").exists()
 
 
 UNREADABLE = {
-    "nope.yaml": (None, "there is no such study file: known: config/config.yaml"),
-    "confg.yaml": (None, 'there is no such study file: did you mean "config/config.yaml"?'),
+    "nope.yaml": (None, "there is no such study file; known: config/config.yaml"),
+    "confg.yaml": (None, 'there is no such study file; did you mean "config/config.yaml"?'),
     "deep.yaml": ("a: " + "[" * 5000 + "]" * 5000, "it is nested too deeply: more than 100 levels"),
     "bytes.yaml": (b"\xff\xfe\x00", "not UTF-8 text: invalid start byte at byte 0"),
     "list.yaml": ("- a\n", "a study is a mapping of names to values; see config/README.md"),
@@ -335,7 +344,7 @@ def test_a_study_from_the_wheel_goes_all_the_way_that_the_tutorial_takes(install
     assert not (clone / "data" / "tidy").exists() and not (clone / ".snakemake").exists()
     job = yaml.safe_load((clone / ".github" / "workflows" / "study.yml").read_text())["jobs"]["report"]
     steps = [step["run"] for step in job["steps"] if "run" in step]
-    assert steps[0] == f"pip install benchstudy=={__version__}" and len(steps) == 4
+    assert steps[0] == 'pip install "${{ vars.BENCHSTUDY }}"' and len(steps) == 4
     for step in steps[1:3]:
         installed.run(clone, "sh", "-ec", step)
     # The crate's reports are made again below, from the same raw files.

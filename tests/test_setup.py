@@ -109,7 +109,7 @@ def test_the_studies_in_the_guides_are_valid_ones():
     [example] = _yaml_blocks("own-machines.md")
     study = parse_study(yaml.safe_load(example))
     assert {(plan.target, plan.family_name) for plan in study.sessions()} == {
-        (target, family) for target in ("old-disk", "new-disk") for family in ("file_size", "fio")
+        (target, family) for target in ("disk-of-db1", "disk-of-db2") for family in ("file_size", "fio")
     }
     others = _yaml_blocks("examples.md")
     assert len(others) >= 3
@@ -127,7 +127,8 @@ def test_the_readme_is_one_screen_and_tells_the_times_that_were_seen():
     # Its hosts and targets stand for those of the template that `init` takes.
     [part] = re.findall(r"```yaml\n(.*?)```", readme, re.DOTALL)
     template = yaml.safe_load((init.templates()["command"]).read_text())
-    assert {plan.target for plan in parse_study(template | yaml.safe_load(part)).sessions()} == {"old-disk", "new-disk"}
+    targets = {plan.target for plan in parse_study(template | yaml.safe_load(part)).sessions()}
+    assert targets == {"disk-of-db1", "disk-of-db2"}
 
 
 def _document(name: str) -> str:

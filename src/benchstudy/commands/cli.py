@@ -75,7 +75,10 @@ def command_parser() -> argparse.ArgumentParser:
     check = commands.add_parser("check", help="validate a study and try every host, without measuring")
     check.add_argument("--no-hosts", action="store_true", help="validate the file only; connect to nothing")
     check.add_argument(
-        "--try", action="store_true", dest="trying", help="then try each case for a few seconds; no result is stored"
+        "--try",
+        action="store_true",
+        dest="trying",
+        help="also run each case for a few seconds, without storing results",
     )
     check.set_defaults(command=_check)
 
@@ -112,7 +115,7 @@ def command_parser() -> argparse.ArgumentParser:
         nargs="*",
         type=Path,
         metavar="NOTEBOOK",
-        help="default: all of notebooks/ and those of families from other packages",
+        help="notebooks to check (default: all of notebooks/ and those of families from other packages)",
     )
     prose.set_defaults(command=_prose)
 

@@ -42,10 +42,15 @@ def add_commands(commands: Any, study: Path, study_help: str) -> None:
     reproduce = commands.add_parser("reproduce", help="make the reports of a crate again and compare their tables")
     reproduce.add_argument("crate", type=Path, metavar="CRATE", help="the zip file, or the folder it was unpacked into")
     reproduce.add_argument(
-        "--into", type=Path, metavar="FOLDER", help="default: reproduced/<study> in the project, or here"
+        "--into",
+        type=Path,
+        metavar="FOLDER",
+        help="folder to write to (default: reproduced/<study> in the project, or here)",
     )
     cores = os.cpu_count() or 1
-    reproduce.add_argument("--cores", type=_cores, default=cores, metavar="N", help="default: %(default)s")
+    reproduce.add_argument(
+        "--cores", type=_cores, default=cores, metavar="N", help="number of cores (default: %(default)s)"
+    )
     add_json(reproduce)
     reproduce.set_defaults(command=_reproduce)
 

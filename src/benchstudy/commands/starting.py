@@ -40,7 +40,7 @@ def add_commands(commands: Any) -> None:
     lab.set_defaults(command=_lab)
     setup = commands.add_parser(
         "setup",
-        help="install system packages that this machine lacks, such as an SSH server; `run` installs those of hosts",
+        help="install system packages that this machine lacks, such as an SSH server; `run` installs what hosts lack",
         description="Install the system packages that this machine lacks for reports, such as an SSH server, as root "
         "or through password-less sudo. With neither, name them and change nothing.",
     )

@@ -112,7 +112,7 @@ def known_of(family: Family, case: Case, trials: Sequence[StoredTrial]) -> list[
     given = [_values(family, trial) for trial in trials]
     metrics = family.measured_for({name for values in given for name in values})
     if not metrics:
-        why = "no trial gave a value" if not any(given) else "none of its metrics is better higher or lower"
+        why = "no trial gave a value" if not any(given) else "none of its metrics declares a better direction"
         return [Known(case.id, "", "", 0, len(trials), None, None, None, None, why)]
     return [_known(case.id, metric, [values.get(metric) for values in given]) for metric in metrics]
 
@@ -142,7 +142,7 @@ def _known(case: str, metric: str, given: Sequence[tuple[float, str] | None]) ->
     numbers = [found[0] for found in given if found]
     made = summarise(numbers, units)
     share = precision(made)
-    why = made.note or ("" if share is not None else "its median is zero, and nothing is a share of zero")
+    why = made.note or ("" if share is not None else "its median is zero, so it has no relative precision")
     ends = (made.median, made.interval_low, made.interval_high)
     return Known(case, metric, " and ".join(units), len(numbers), len(given) - len(numbers), *ends, share, why)
 

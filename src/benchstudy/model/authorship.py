@@ -59,7 +59,7 @@ class Original(Strict):
     title: str = Field(min_length=1)
     url: Annotated[str, AfterValidator(_address)]
     differs: list[str] = Field(
-        [], description="what is not as on that page, a sentence each; printed at the top of the study's first page"
+        [], description="what differs from that page, one sentence each; printed at the top of the study's first page"
     )
 
 

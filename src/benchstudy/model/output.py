@@ -11,7 +11,7 @@ MAKES = "makes"
 
 def add_json(command: argparse.ArgumentParser) -> None:
     """`--json`: every command that reports something has it. See `makes` for others."""
-    command.add_argument("--json", action="store_true", help="the same facts as JSON")
+    command.add_argument("--json", action="store_true", help="print the result as JSON")
 
 
 def makes(command: argparse.ArgumentParser, what: str) -> None:

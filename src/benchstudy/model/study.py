@@ -379,7 +379,7 @@ def read_study(path: Path) -> Mapping[str, Any]:
                 raise
             return _mapping(json_of(text))
     except FileNotFoundError as error:
-        raise StudyError(f"{path}: there is no such study file: {_elsewhere(path)}") from error
+        raise StudyError(f"{path}: there is no such study file; {_elsewhere(path)}") from error
     except OSError as error:
         raise StudyError(f"{path}: cannot be read as a study: {error.strerror}") from error
     except UnicodeDecodeError as error:

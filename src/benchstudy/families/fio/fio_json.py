@@ -248,7 +248,7 @@ def _bins(values: Any, per_second: float, where: str) -> list[Bin]:
         return []
     by_number = "FIO_IO_U_PLAT_BITS" in values
     if by_number and values["FIO_IO_U_PLAT_BITS"] != _BIN_BITS:
-        raise ParseError(f"{where}: a histogram with {values['FIO_IO_U_PLAT_BITS']} bits a bin is not known")
+        raise ParseError(f"{where}: a histogram with {values['FIO_IO_U_PLAT_BITS']} bits per bin is not known")
     bins = []
     for key, count in values.items():
         if key.isdecimal() and count:

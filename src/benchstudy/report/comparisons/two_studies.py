@@ -10,7 +10,7 @@ from typing import Any
 
 import polars as pl
 
-from benchstudy.model import registry
+from benchstudy.model import hints, registry
 from benchstudy.model.differences import Difference
 from benchstudy.model.errors import BenchstudyError
 from benchstudy.report import human
@@ -203,8 +203,8 @@ def _families(tidy: Path, study: str) -> list[str]:
     if not found:
         known = sorted({path.parents[1].name for path in tidy.glob("*/*/cases.parquet")})
         raise BenchstudyError(
-            f"{study}: no tables in {tidy / study}; make its report first: snakemake --cores 8 report --configfile … "
-            f"(studies with tables: {', '.join(known) or 'none'})"
+            f"{study}: no tables in {tidy / study}; make its report first: {hints.snakemake()}, with "
+            f"--configfile if its file is not config/config.yaml (studies with tables: {', '.join(known) or 'none'})"
         )
     return found
 
