@@ -2,13 +2,16 @@
 
 import contextlib
 import hashlib
+import io
 import os
 import shlex
 import signal
 import socket
 import subprocess
+import tarfile
 import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -215,6 +218,18 @@ class TestClientConfiguration:
         )
         with Remote("lab", Host()) as remote:
             assert remote.run(["echo", "by alias"]).text == "by alias\n"
+
+    @pytest.mark.parametrize("form", ["RFC4716", "PEM", "binary", "empty"])
+    def test_a_public_key_in_a_form_that_ssh_ignores_does_no_harm(self, server, tmp_path, form):
+        key = tmp_path / "key"
+        key.write_bytes(server.identity_file.read_bytes())
+        key.chmod(0o600)
+        exported = ["ssh-keygen", "-e", "-m", form, "-f", str(server.identity_file)]
+        forms = {"binary": b"\xff\xfe key", "empty": b""}
+        public = forms[form] if form in forms else subprocess.run(exported, capture_output=True).stdout
+        key.with_name("key.pub").write_bytes(public or b"---- BEGIN SSH2 PUBLIC KEY ----\nComment: x\n")
+        with Remote("box", server.host.model_copy(update={"identity_file": str(key)})) as remote:
+            assert remote.run(["echo", "in"]).text == "in\n"
 
     def test_host_key_alias(self, server, home, tmp_path):
         pinned = tmp_path / "pinned"
@@ -544,6 +559,40 @@ class TestFiles:
             assert remote.get(str(tmp_path / "there"), tmp_path / "back") == sent
 
 
+FILE, FOLDER, SYMBOLIC, HARD = tarfile.REGTYPE, tarfile.DIRTYPE, tarfile.SYMTYPE, tarfile.LNKTYPE
+# ".." behind a link leads to the parent of what it links to, so each of these is further out than its name says.
+OUT = [
+    ("s", FOLDER, ""),
+    ("s/a", SYMBOLIC, ".."),
+    ("b", SYMBOLIC, "s/a/.."),
+    ("c", SYMBOLIC, "b/.."),
+    ("e", SYMBOLIC, "c/.."),
+]
+# By what a host tries: archives, one after the other, of (name, kind, target of a link or content of a file).
+HOSTILE_TREES = {
+    "replaces a file": [[("payload", FILE, "evil"), *OUT, *((f"{to}/profile", HARD, "payload") for to in "bce")]],
+    "pulls a file": [[*OUT, *((f"stolen-{to}", HARD, f"{to}/key") for to in "bce")]],
+    "links to a file": [[*OUT, *((f"read-{to}", SYMBOLIC, f"{to}/key") for to in "bce")]],
+    "writes through what is left": [
+        OUT,
+        [(f"{to}/{name}", FILE, "evil") for to in "bce" for name in ("profile", "new")],
+    ],
+    "links through what is left": [OUT[:2], [("b", SYMBOLIC, "s/a/.."), ("b/key", FILE, "evil")]],
+    "leads to itself": [[("a", SYMBOLIC, "b"), ("b", SYMBOLIC, "a"), ("c", HARD, "c"), ("a/x", FILE, "evil")]],
+    "a file as a folder": [[("a", FILE, "x"), ("a/b", FILE, "y"), ("a/c", SYMBOLIC, "../a")]],
+    "too long": [[("a", FILE, "x"), ("x" * 300, FILE, "y"), ("y" * 252, SYMBOLIC, "no-such-file")]],
+}
+
+
+def write_archive(path: Path, members: Sequence[tuple[str, bytes, str]]) -> None:
+    with tarfile.open(path, mode="w") as archive:
+        for name, kind, told in members:
+            member, content = tarfile.TarInfo(name), told.encode() if kind == FILE else b""
+            member.type, member.mode, member.size = kind, 0o755, len(content)
+            member.linkname = "" if kind == FILE else told
+            archive.addfile(member, io.BytesIO(content))
+
+
 class TestTrees:
     def test_there_and_back(self, remote, tmp_path):
         source = tmp_path / "source"
@@ -556,8 +605,9 @@ class TestTrees:
         remote.put_tree(source, str(tmp_path / "there"))
         for _ in range(2):  # the second time, everything is already there
             remote.get_tree(str(tmp_path / "there"), tmp_path / "back")
-            subprocess.run(["diff", "-r", "--no-dereference", str(source), str(tmp_path / "back")], check=True)
+            subprocess.run(["diff", "-r", str(source), str(tmp_path / "back")], check=True)
             assert os.access(tmp_path / "back" / "run; rm -rf me", os.X_OK)
+            assert not [path for path in (tmp_path / "back").rglob("*") if path.is_symlink()]
 
     @pytest.mark.parametrize("direction", ["put", "get"])
     @pytest.mark.fault(9)
@@ -592,6 +642,45 @@ class TestTrees:
         (tmp_path / "there" / "link").symlink_to("/etc")
         with pytest.raises(TransferFailed, match="link"):
             remote.get_tree(str(tmp_path / "there"), tmp_path / "back")
+
+    @pytest.mark.fault(39)
+    @pytest.mark.parametrize("hostile", HOSTILE_TREES)
+    def test_no_chain_of_links_writes_or_reads_outside_the_folder(self, tmp_path, hostile):
+        """A host whose tar lies. The second archive meets what the first one left."""
+        home = tmp_path / "home"
+        (home / "project").mkdir(parents=True)
+        (home / "profile").write_text("mine")
+        (home / "key").write_text("private")
+        programs = tmp_path / "programs"
+        programs.mkdir()
+        (programs / "tar").write_text('#!/bin/sh\nexec cat "$(dirname "$0")/archive"\n')
+        (programs / "tar").chmod(0o755)
+        environment = {"PATH": f"{programs}:/usr/bin:/bin"}
+        with SshdHost(tmp_path / "sshd", environment=environment) as server, Remote("box", server.host) as remote:
+            for members in HOSTILE_TREES[hostile]:
+                write_archive(programs / "archive", members)
+                with contextlib.suppress(ContentRefused):
+                    remote.get_tree(str(programs), home / "project")
+        assert (home / "profile").read_text() == "mine"
+        assert sorted(path.name for path in home.iterdir()) == ["key", "profile", "project"]
+        assert "private" not in [path.read_text() for path in (home / "project").rglob("*") if path.is_file()]
+
+    def test_links_become_files_and_those_to_folders_say_where_they_led(self, remote, tmp_path):
+        source = tmp_path / "source"
+        (source / "runs" / "1").mkdir(parents=True)
+        (source / "runs" / "1" / "result").write_text("fast")
+        (source / "latest").symlink_to("runs/1")
+        (source / "result").symlink_to("latest/result")
+        (source / "first").symlink_to("./runs/1/result")
+        (source / "nothing").symlink_to("no-such-file")
+        (source / "nothing.link").write_text("of the tool")
+        os.link(source / "runs" / "1" / "result", source / "same")
+        remote.get_tree(str(source), tmp_path / "back")
+        found = {p.name: p.read_text() for p in (tmp_path / "back").iterdir() if p.is_file()}
+        assert found == {
+            "first": "fast", "same": "fast", "latest.link": "runs/1", "result.link": "latest/result",
+            "nothing.link": "of the tool", "nothing.link.2": "no-such-file",
+        }  # fmt: skip
 
     def test_what_the_user_there_may_not_read_is_named_and_not_left_out(self, tmp_path):
         source = tmp_path / "source"

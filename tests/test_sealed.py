@@ -129,6 +129,19 @@ def test_added_and_missing_files_are_named_and_a_link_is_no_file(store, trial):
             assert f"{trial.relative_to(store.root)}/{line}" in told
 
 
+def test_sealing_overwrites_no_file_of_a_tool_and_cuts_names_that_get_too_long(tmp_path):
+    contents = {"x.link": "of the tool", "r%0A1": "first", "r\n1": "second", "\n" * 90: "third"}
+    for name, content in contents.items():
+        (tmp_path / name).write_text(content)
+    (tmp_path / "x").symlink_to("/nowhere")
+    (tmp_path / ("y" * 252)).symlink_to("/no-such-file")
+    sealed.seal(tmp_path, durable=False)
+    found = sorted(path.read_text() for path in tmp_path.iterdir() if path.name != "SHA256SUMS")
+    assert found == sorted([*contents.values(), "/nowhere", "/no-such-file"])
+    assert (tmp_path / "x.link").read_text() == "of the tool" and (tmp_path / "r%0A1").read_text() == "first"
+    assert sealed.check_folder("it", tmp_path).differences == []
+
+
 def test_a_link_to_nowhere_is_named_and_hides_nothing_else(store, trial):
     """Sorted by name, it comes before the other file."""
     (trial / "stderr").unlink()

@@ -9,12 +9,14 @@ import io
 import os
 import re
 import secrets
+import shutil
 import subprocess
 import tarfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from errno import EEXIST, EISDIR, ENAMETOOLONG, ENOENT, ENOTDIR
 from pathlib import Path
 from typing import IO, TypeVar
 
@@ -27,6 +29,7 @@ from benchstudy.hosts.ssh_errors import (
     RemoteError,
     TransferFailed,
 )
+from benchstudy.model.files import free_name
 
 T = TypeVar("T")
 
@@ -221,12 +224,13 @@ def get_tree(remote: Connection, source: str, local: Path) -> None:
     local.mkdir(parents=True, exist_ok=True)
 
     def receive() -> None:
+        links: list[tarfile.TarInfo] = []
         with remote.open(["sh", "-c", SEND_TREE, "sh", source]) as process:
             stream = _OutputStream(process)
             with io.BufferedReader(stream, BLOCK) as buffered:
                 try:
                     with tarfile.open(fileobj=buffered, mode="r|") as archive:
-                        _extract(archive, local)
+                        links = _extract(archive, local)
                 except tarfile.ReadError:
                     # If tar failed on the host, the reason follows below; a truncated stream is not an archive.
                     stream.damaged = True
@@ -240,15 +244,15 @@ def get_tree(remote: Connection, source: str, local: Path) -> None:
                 if failed:  # it leaves out what it cannot read, and ends the archive as if that did not exist
                     named = " / ".join(said.splitlines()[:_MOST_NAMED])
                     raise ContentRefused(f"{remote.name}: {source}: not all of it can be copied: {named}")
+        _make_links(links, local)
 
     _until_through(remote, receive, lambda: 0)
 
 
-def _extract(archive: tarfile.TarFile, into: Path) -> None:
-    """Plain files, folders and links that stay inside `into`; anything else is refused.
+def _extract(archive: tarfile.TarFile, into: Path) -> list[tarfile.TarInfo]:
+    """Write plain files and folders. Returns the links that stay inside `into`; anything else is refused.
 
     Not extractall(filter="data"): Debian 12's Python has no filters yet, and it takes twice as long for small files.
-    Links are made last, so that nothing can be written through one.
     """
     folder = os.fspath(into)
     links: list[tarfile.TarInfo] = []
@@ -258,30 +262,57 @@ def _extract(archive: tarfile.TarFile, into: Path) -> None:
             raise ContentRefused(f"not copied from the host: more than {MOST_FILES} files in one folder")
         if name.startswith("/") or ".." in name.split("/"):
             raise ContentRefused(f"{name!r} is not copied from the host: its name leads out of the folder")
-        if member.isreg():
-            content = archive.extractfile(member)
-            assert content is not None, "a plain file has content"
-            _write_file(f"{folder}/{name}", member.mode & 0o755 | 0o600, content)
-        elif member.isdir():
-            os.makedirs(f"{folder}/{name}", exist_ok=True)
-        elif member.issym() or member.islnk():
-            links.append(member)
-        elif member.isfifo() and name.rpartition("/")[2] == _LEASE:
-            continue
-        else:
-            raise ContentRefused(f"{name!r} is not copied from the host: it is neither a file, a folder nor a link")
-    for link in links:
+        with _refused_if_impossible(name):
+            if member.isreg():
+                content = archive.extractfile(member)
+                assert content is not None, "a plain file has content"
+                _write_file(f"{folder}/{name}", member.mode & 0o755 | 0o600, content)
+            elif member.isdir():
+                os.makedirs(f"{folder}/{name}", exist_ok=True)
+            elif member.issym() or member.islnk():
+                links.append(member)
+            elif member.isfifo() and name.rpartition("/")[2] == _LEASE:
+                continue
+            else:
+                raise ContentRefused(f"{name!r} is not copied from the host: it is neither a file, a folder nor a link")
+    return links
+
+
+def _make_links(links: Sequence[tarfile.TarInfo], into: Path) -> None:
+    """Make links as a sealed trial has them: a file, or a text with the name of what is no file, such as a folder.
+
+    A symbolic link is never made, so no name of the archive, or of a later one, can lead through one.
+    """
+    for link in sorted(links, key=tarfile.TarInfo.issym):  # a symbolic link may name what is a hard link here
         # A hard link names its file relative to the archive's root, a symbolic one relative to itself.
         start = "" if link.islnk() else os.path.dirname(link.name)
         target = os.path.normpath(os.path.join(start, link.linkname))
         if os.path.isabs(target) or target.split("/")[0] == "..":
             raise ContentRefused(f"{link.name!r} is not copied from the host: it links to {link.linkname!r}, outside")
-        with suppress(FileNotFoundError):
-            os.unlink(f"{folder}/{link.name}")  # from an earlier copy, or from an attempt that lost its connection
-        if link.islnk():
-            os.link(f"{folder}/{target}", f"{folder}/{link.name}", follow_symlinks=False)
-        else:
-            os.symlink(link.linkname, f"{folder}/{link.name}")
+        path, file = into / link.name, into / target
+        # Behind the name of a link, ".." does not lead back to where the name stands.
+        follows = file.is_file() and ".." not in link.linkname.lstrip("./").split("/")
+        with _refused_if_impossible(link.name):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.unlink(missing_ok=True)  # from an earlier copy
+            if follows:
+                try:
+                    os.link(file, path)
+                except OSError:  # this file system has no hard links, or no more of this file
+                    shutil.copyfile(file, path)
+            else:
+                free_name(path.with_name(f"{path.name}.link")).write_bytes(os.fsencode(link.linkname))
+
+
+@contextmanager
+def _refused_if_impossible(name: str) -> Iterator[None]:
+    """Raises ContentRefused if a name of an archive cannot be made beside its other names."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in (EEXIST, EISDIR, ENAMETOOLONG, ENOENT, ENOTDIR):
+            raise
+        raise ContentRefused(f"{name!r} is not copied from the host: {error.strerror}") from error
 
 
 def _write_file(path: str, mode: int, content: IO[bytes]) -> None:

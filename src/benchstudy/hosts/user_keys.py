@@ -126,10 +126,10 @@ def _certificates(endpoint: Endpoint, files: list[Path], tried: list[str]) -> li
 
 def _public_blob(file: Path) -> bytes | None:
     public = file if file.suffix == ".pub" else file.with_name(file.name + ".pub")
-    if not public.is_file():
+    try:
+        return base64.b64decode(public.read_text().split()[1])
+    except (OSError, LookupError, ValueError):  # ssh does without it, too, for example if it has another format
         return None
-    fields = public.read_text().split()
-    return base64.b64decode(fields[1]) if len(fields) > 1 else None
 
 
 def _agent_keys(address: Path | None) -> list[paramiko.AgentKey]:

@@ -5,6 +5,7 @@ import fcntl
 import gc
 import glob
 import hashlib
+import itertools
 import json
 import os
 import re
@@ -20,6 +21,7 @@ from benchstudy.model import machine
 
 # No process takes this long to write a file, whatever the difference of two machines' clocks.
 _LONG_AGO_S = 86_400
+_LONGEST_NAME = 255  # bytes, on every file system of Linux
 
 WHERE_LOCKS_HOLD = (
     "Put the project on a file system that keeps locks between machines: NFS 4, NFS 3 mounted without `nolock` and "
@@ -63,6 +65,16 @@ def write_atomically(path: Path, text: str) -> None:
         file.write(text)
         file.flush()
         os.fsync(file.fileno())
+
+
+def free_name(path: Path) -> Path:
+    """`path`, or one beside it if that exists. A name that is too long is cut, and ends with its digest then."""
+    name = os.fsencode(path.name)
+    if len(name) > _LONGEST_NAME:
+        digest = hashlib.sha256(name).hexdigest()[:12]
+        path = path.with_name(f"{name[: _LONGEST_NAME - 20].decode(errors='ignore')}-{digest}")
+    others = (path.with_name(f"{path.name}.{number}") for number in itertools.count(2))
+    return next(free for free in itertools.chain([path], others) if not os.path.lexists(free))
 
 
 def _runs(pid: int) -> bool:
