@@ -72,8 +72,9 @@ def ours(argv: list[str], runs: int) -> list[float]:
         "repeat": runs, "expect": [0], "discard": True, "max_bytes": 1 << 20, "collect": {}, "sizes": {},
     }  # fmt: skip
     with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, "-I", str(PROBE), "command_runs:main", json.dumps(spec)]
-        answer = json.loads(subprocess.run(command, cwd=folder, check=True, capture_output=True).stdout)
+        command = [sys.executable, "-I", str(PROBE), "command_runs:main"]
+        ran = subprocess.run(command, cwd=folder, input=json.dumps(spec).encode(), check=True, capture_output=True)
+        answer = json.loads(ran.stdout)
     return [run["wall_ns"] / 1e9 for run in answer["runs"]]
 
 

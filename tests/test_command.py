@@ -2,7 +2,9 @@
 
 import json
 import re
+import secrets
 import statistics
+import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -11,6 +13,7 @@ import polars as pl
 import pytest
 from conftest import CHECKOUT, as_project
 from sshd_hosts import SshdHost
+from waiting import until
 
 from benchstudy.commands.importing import import_outputs
 from benchstudy.families.command.extract import figure, points
@@ -22,7 +25,7 @@ from benchstudy.jobs.tidy import tidy_family
 from benchstudy.lints import Figure, Group, Material, lint
 from benchstudy.measuring.hostcheck import HostCheck
 from benchstudy.measuring.raw import StoredTrial, TrialStore
-from benchstudy.measuring.session import hold_session
+from benchstudy.measuring.session import hold_session, is_held
 from benchstudy.measuring.state import HostConnection
 from benchstudy.model.causes import Cause
 from benchstudy.model.errors import StudyError
@@ -228,6 +231,64 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Measured]:
         again = study_of(host, hanging, timeout="1s", study="ended").session("machine", FAMILY)
         hold_session(folder, again)
         yield Measured(folder, plan, [(fine, what) for fine, what, _ in look.findings])
+
+
+def test_a_discard_while_the_session_ends_is_measured_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("BENCHSTUDY_HOST_LOCK", str(tmp_path / "host.lock"))
+    ending, go = tmp_path / "ending", tmp_path / "go"
+    stop = ["sh", "-c", f"touch {ending}; until [ -e {go} ]; do sleep 0.05; done"]
+    command = {"name": "true", "argv": ["true"], "system": "server"}
+    with SshdHost(tmp_path / "sshd") as sshd:
+        host = sshd.host.model_copy(update={"work_dir": str(tmp_path / "host" / "work")})
+        plan = study_of(host, command, services={"server": {**SERVER, "stop": stop}}).session("machine", FAMILY)
+        store = TrialStore(plan.raw(tmp_path))
+        session = threading.Thread(target=hold_session, args=(tmp_path, plan))
+        session.start()
+        until(ending.exists)
+        (first,) = store.trials()
+        store.discard(first, "seen to be wrong")
+        go.touch()
+        session.join()
+    assert len(store.trials()) == 2 and is_held(tmp_path, plan)
+
+
+WHO_SEES = """
+import glob, sys
+word, seen = sys.stdin.read().split()[0].encode(), []
+for path in glob.glob("/proc/[0-9]*/cmdline"):
+    try:
+        seen += [path] * (word in open(path, "rb").read())
+    except OSError:
+        pass
+print("seen by", len(seen))
+"""
+
+
+@pytest.mark.fault(25)
+def test_a_secret_is_in_no_argument_on_the_host_and_in_no_raw_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    word = secrets.token_hex(16)
+    monkeypatch.setenv("BENCHSTUDY_HOST_LOCK", str(tmp_path / "host.lock"))
+    monkeypatch.setenv("WORD", word)
+    reads = {
+        "name": "reads",
+        "argv": ["python3", "-c", WHO_SEES],
+        "stdin": "{{system.secret.word}}\n" + 200_000 * "x",  # longer than one argument may be
+        "system": "server",
+        "expect": {"stdout": "^seen by 0$"},
+    }
+    tells = {"name": "tells", "argv": ["echo", "{{system.secret.word}}"], "system": "server"}
+    with SshdHost(tmp_path / "sshd") as sshd:
+        host = sshd.host.model_copy(update={"work_dir": str(tmp_path / "host" / "work")})
+        services = {"server": {**SERVER, "secret_env": {"word": "WORD"}}}
+        hold_session(tmp_path, study_of(host, reads, tells, services=services).session("machine", FAMILY))
+    raw = tmp_path / "data" / "raw"
+    records = {r["case"]: r for r in (json.loads(path.read_text()) for path in raw.rglob("*-*/trial.json"))}
+    assert {case: record["status"] for case, record in records.items()} == {
+        "command=reads": "ok",
+        "command=tells": "ok",
+    }
+    assert records["command=tells"]["verified"]["command"] == "echo «redacted»"
+    assert [path for path in raw.rglob("*") if path.is_file() and word.encode() in path.read_bytes()] == []
 
 
 def test_every_run_is_timed_prepared_and_read(measured: Measured):

@@ -333,6 +333,7 @@ class TrialStore:
         folder.mkdir(exist_ok=True)
         self.forget_index()
         write_atomically(folder / f"{trial.short}.json", json.dumps(entry.__dict__, indent=2) + "\n")
+        self.forget_index()  # a session that was just ending may have written it without this discard
         return entry
 
     def forget_index(self) -> None:

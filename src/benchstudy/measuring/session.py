@@ -223,36 +223,49 @@ def hold_session(root: Path, plan: SessionPlan, one_of_many: OneOfMany | None = 
     """
     store = TrialStore(plan.raw(root))
     with store.exclusive(_while_another_ends(plan)):
-        problem = None
         trials = store.trials()
-        try:
-            missing = missing_trials(
-                plan, store, trials, partial(log.warning, "%s on %s: %s", plan.family_name, plan.target)
-            )
-            fruitless = 0
-            while missing:
-                store.forget_index()
-                before = _results_in(trials)
-                try:
-                    _Session(root, plan, store, trials, one_of_many).measure(missing)
-                    missing = []
-                except LockLost as error:  # the hosts may become available again: a new session continues from here
-                    fruitless = 0 if _results_in(trials) > before else fruitless + 1
-                    if fruitless == _MOST_FRUITLESS_SESSIONS:
-                        raise
-                    log.warning("%s on %s: %s; taking the lock again", plan.family_name, plan.target, error)
-                    missing = missing_trials(plan, store, trials, partial(log.warning, "%s"))
-        except CorruptTrial:
-            raise
-        except BenchstudyError as error:
-            problem = str(error)
-            log.error("%s on %s: %s", plan.family_name, plan.target, problem)
-        except OSError:  # on this machine, where an index could not be written either
-            raise
-        except Exception as error:  # a host's nonsense, or a defect here, must not end other targets
-            problem = f"internal error: {type(error).__name__}: {error}"
-            log.exception("%s on %s: %s", plan.family_name, plan.target, problem)
-        return write_index(plan, store, trials, problem)
+        while True:
+            problem = _measure_missing(root, plan, store, trials, one_of_many)
+            index = write_index(plan, store, trials, problem)
+            # A discard made while the session ended was too late for it. A later one removes the index.
+            if problem or not missing_trials(plan, store, trials, _quiet):
+                return index
+
+
+def _measure_missing(
+    root: Path, plan: SessionPlan, store: TrialStore, trials: list[StoredTrial], one_of_many: OneOfMany | None
+) -> str | None:
+    """Hold sessions until nothing is missing. Returns what ended them before that, in words, or None."""
+    say = partial(log.warning, "%s on %s: %s", plan.family_name, plan.target)
+    fruitless = 0
+    try:
+        while missing := missing_trials(plan, store, trials, say):
+            store.forget_index()
+            before = _results_in(trials)
+            try:
+                _Session(root, plan, store, trials, one_of_many).measure(missing)
+                return None
+            except LockLost as error:  # the hosts may become available again: a new session continues from here
+                fruitless = 0 if _results_in(trials) > before else fruitless + 1
+                if fruitless == _MOST_FRUITLESS_SESSIONS:
+                    raise
+                say(f"{error}; taking the lock again")
+    except CorruptTrial:
+        raise
+    except BenchstudyError as error:
+        log.error("%s on %s: %s", plan.family_name, plan.target, error)
+        return str(error)
+    except OSError:  # on this machine, where an index could not be written either
+        raise
+    except Exception as error:  # a host's nonsense, or a defect here, must not end other targets
+        problem = f"internal error: {type(error).__name__}: {error}"
+        log.exception("%s on %s: %s", plan.family_name, plan.target, problem)
+        return problem
+    return None
+
+
+def _quiet(_: str) -> None:
+    """Says nothing."""
 
 
 def write_index_only(plan: SessionPlan, store: TrialStore, trials: Iterable[StoredTrial]) -> None:
@@ -373,6 +386,7 @@ class _Session:
         self._uuid = str(uuid4())
         self._instrument = one_of_many.instrument if one_of_many else instrument_sha256(plan.family_name)
         self._record = SessionRecord(store.folder, self._uuid, plan, self._instrument)
+        self._state: SessionState | None = None  # from when its hosts are locked
         self._beside = Beside(paths.beside(root, plan.study.study))
         self._progress = Progress(
             paths.progress(root, plan.study.study),
@@ -391,7 +405,7 @@ class _Session:
             if self._one_of_many:
                 self._one_of_many.connected()
             self._record.begin({name: host.agent.facts() for name, host in hosts.items()})
-            state = SessionState(self._uuid, self._plan, hosts, self._record.folder, self._event)
+            state = self._state = SessionState(self._uuid, self._plan, hosts, self._record.folder, self._event)
             # Whatever happens, end what the session started and record what it saw.
             stack.callback(self._end, hosts)
             stack.callback(state.close)
@@ -513,7 +527,7 @@ class _Session:
                 finished=now(),
                 duration_s=time.monotonic() - begun,
                 commands=trial.commands,
-                verified=trial.notes,
+                verified=state.redacted(trial.notes),
                 instrument=self._instrument,
             )
             trial.keep_neighbours()
@@ -552,6 +566,7 @@ class _Session:
         return "ok", None, None
 
     def _event(self, text: str) -> None:
+        text = self._state.redact(text) if self._state else text
         self._record.event(text)
         self._progress.event(text)
 

@@ -197,6 +197,14 @@ class SessionState:
             text = text.replace(form, _REDACTED)
         return text
 
+    def redacted(self, value: Any) -> Any:
+        """Plain data without secrets in any of its texts."""
+        if isinstance(value, str):
+            return self.redact(value)
+        if isinstance(value, Mapping):
+            return {key: self.redacted(each) for key, each in value.items()}
+        return [self.redacted(each) for each in value] if isinstance(value, list | tuple) else value
+
     def redact_files(self, folder: Path) -> None:
         """Remove secrets from files: a tool may print the key that it was given. Files may be larger than memory."""
         forms = [form.encode() for form in self._secret_forms()]

@@ -15,6 +15,7 @@ from benchstudy.measuring.trial import TrialContext
 from benchstudy.model.causes import Cause, Failure
 from benchstudy.model.errors import TrialFailed
 from benchstudy.model.family import Case
+from benchstudy.model.files import as_json
 from benchstudy.model.services import PLACEHOLDER
 
 _SAID = 300  # characters of the output's end in a message
@@ -61,12 +62,14 @@ def _execute(command: CommandSpec, trial: TrialContext[CommandConfig], fill: Fil
         },
         "sizes": {name: metric.size_of for name, metric in command.metrics.items() if metric.size_of is not None},
     }
+    (trial.files / "spec.json").write_text(as_json(spec), encoding="utf-8")
     trial.note(command=shlex.join(argv), repeat=command.repeat)
     if command.loop is not None:
         trial.note(loop=command.loop)
     done = trial.execute(
         Command(
-            trial.agent_argv("command_runs:main", json.dumps(spec, separators=(",", ":")), role=command.role),
+            trial.agent_argv("command_runs:main", role=command.role),
+            stdin=json.dumps(spec).encode(),  # every user of the host can read arguments
             env={name: text for name, text in texts.items() if name not in secret},
             secret_env={name: text for name, text in texts.items() if name in secret},
             timeout_s=trial.config.timeout,

@@ -1,4 +1,4 @@
-"""Runs a command repeatedly and times it: `main SPEC` prints JSON with the resource usage of every run.
+"""Runs a command repeatedly and times it: `main` reads a spec and prints JSON with the resource usage of every run.
 
 A run is spawned without a shell. Its clock starts before the spawn and stops when the process has ended, before it is
 reaped. CPU time, faults and switches are those of the process and of the children that it waited for (wait4). Bytes
@@ -44,7 +44,7 @@ class Stopped(Exception):
 
 
 def main(arguments: list[str]) -> int:
-    spec = json.loads(arguments[0])
+    spec = json.load(sys.stdin.buffer)
     answer: dict = {"schema": 1, "empty": [], "warm_up": [], "runs": []}
     base = os.getcwd()
     os.mkdir(WORK)
