@@ -273,10 +273,23 @@ def test_a_case_described_twice_tells_the_false_alarm_rate(tables):
             add(tables, backend=backend, size=size)
     results = Results(tables.write(), study="study", family="file_size")
     backends = [{"name": "disk", "path": "/x"}, {"name": "disk-again", "path": "/x"}, {"name": "other", "path": "/y"}]
-    (sentence,) = calibrations(results, [], DURATION, {"backends": backends, "sizes": ["1MB"]})
+    (sentence,), withheld = calibrations(results, [], DURATION, {"backends": backends, "sizes": ["1MB"]})
+    assert withheld == []
     assert sentence.startswith("A/A: disk and disk-again are the same case under two names")
     assert "0 of 3 comparisons got a verdict of better or worse (95 %: 0–56 %)" in sentence
-    assert calibrations(results, [], DURATION, {"backends": backends[1:]}) == []
+    assert calibrations(results, [], DURATION, {"backends": backends[1:]}) == ([], [])
+
+
+def test_an_a_a_pair_without_a_comparison_that_counts_is_not_called_no_pair(tables):
+    for backend in ("disk", "disk-again"):
+        add(tables, backend=backend, blocks=2)
+    results = Results(tables.write(), study="study", family="file_size")
+    declared = {"backends": [{"name": "disk", "path": "/x"}, {"name": "disk-again", "path": "/x"}]}
+    found, (said,) = calibrations(results, [], DURATION, declared)
+    assert found == [] and said == (
+        "A/A: disk and disk-again are the same case under two names, but no comparison between them counts (of "
+        "1). The reason for the first: n too small: 2 against 2; 3 trials are needed."
+    )
 
 
 def test_the_second_name_of_an_a_a_pair_is_in_no_other_comparison(bare_project, capsys, monkeypatch):
@@ -367,7 +380,7 @@ def test_the_page_says_margin_adjustment_and_method_and_that_there_is_no_a_a(bar
     assert "Adjusted by Benjamini-Hochberg over 4 tests; paired t on logarithms." in text
     assert '<td class="text verdict worse">worse<span class="evidence">' in text
     assert "no backend tape was measured to compare with" in text
-    assert "describes no case twice" in text
+    assert "No case of this family is described twice" in text
     assert HOSTILE not in text and "&lt;script&gt;document" in text
 
 

@@ -36,22 +36,39 @@ def unsynced_writes(material: Material) -> Found:
     yield from _above(material, "write", "writes")
 
 
-def _above(material: Material, op: str, noun: str) -> Iterator[tuple[str, str]]:
+@rule(
+    "low-ceiling",
+    "note",
+    why="The storage counters say that storage gave every byte, so the cases that measured the ceiling did not reach "
+    "what it can give. Such a ceiling cannot show which other figures are impossible.",
+    action="Measure the ceiling with larger requests, with more of them in flight, or on a quiet machine; or declare "
+    "the rate of its data sheet.",
+)
+def low_ceiling(material: Material) -> Found:
+    for group, ceiling, said in _beyond(material, "read", "reads"):
+        if ceiling.measured and _all_from_storage(group):
+            yield group.where, said
+
+
+def _above(material: Material, op: str, noun: str) -> Found:
+    for group, ceiling, said in _beyond(material, op, noun):
+        if not (op == "read" and ceiling.measured and _all_from_storage(group)):
+            yield group.where, said
+
+
+def _beyond(material: Material, op: str, noun: str) -> Iterator[tuple[Group, Ceiling, str]]:
+    """Figures beyond a ceiling, in words."""
     for group in material.groups:
         factor, memory = _DECLARED_AS_MEMORY[op]
         if group.levels.get(factor) == memory:
             continue
         ceiling = next((c for c in material.ceilings if c.op == op and _holds_for(c, group)), None)
         found = _rate(group, op)
-        if ceiling is not None and ceiling.measured and op == "read" and _all_from_storage(group):
-            continue
         if ceiling is not None and found is not None and found[0] > _SLACK * ceiling.rate:
             rate, said = found
-            what = (
-                f"{said}{noun} at {words.rate(rate)}, {rounding.few(rate / ceiling.rate)} times the most that it can "
-                f"be: {ceiling.source}"
-            )
-            yield group.where, what
+            times = rounding.few(rate / ceiling.rate)
+            what = f"{said}{noun} at {words.rate(rate)}, {times} times the most that it can be: {ceiling.source}"
+            yield group, ceiling, what
 
 
 def _all_from_storage(group: Group) -> bool:

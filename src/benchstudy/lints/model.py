@@ -8,6 +8,8 @@ from benchstudy.lints.printed import last_digit
 
 K = TypeVar("K", bound=Hashable)
 Severity = Literal["error", "warning", "note"]
+# What readers see, most severe first.
+SEVERITIES: Mapping[Severity, str] = {"error": "cannot be true", "warning": "may mislead", "note": "note"}
 
 
 @dataclass(frozen=True)

@@ -155,12 +155,12 @@ class Page(PageTables, PageFigures):
 
     def calibration(self, metrics: Titled) -> None:
         """Show how often this study finds a difference where there is none, if it describes a case twice (A/A)."""
-        found = calibrations(self.results, self._indexes, metrics, self.declared)
+        found, withheld = calibrations(self.results, self._indexes, metrics, self.declared)
         again = twin_cases(self.results, self.declared) if found else []
-        self.note("calibration", ", ".join(metrics), {"said": found, "cases": again})
-        if found:
-            return self.say(found)
-        self.nothing("This study describes no case twice (A/A), so its own false-alarm rate is unknown.")
+        self.note("calibration", ", ".join(metrics), {"said": found, "withheld": withheld, "cases": again})
+        if found or withheld:
+            return self.say([*found, *withheld])
+        self.nothing("No case of this family is described twice (A/A), so its own false-alarm rate is unknown.")
 
     # -- evidence ----------------------------------------------------------------------------------------------------
 

@@ -6,6 +6,7 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
+from benchstudy.lints.model import SEVERITIES
 from benchstudy.report import human
 from benchstudy.report.texts import as_html
 
@@ -27,4 +28,5 @@ def render(name: str, **values: Any) -> str:
     )
     environment.filters["coded"] = lambda text: Markup(as_html(text))
     environment.filters["noun"] = human.noun
+    environment.globals["severities"] = SEVERITIES
     return environment.get_template(name).render(**values)

@@ -188,7 +188,7 @@ def compare(base: Arm, other: Arm, *, margin: float, better: Better) -> Comparis
     pairs = _pairs(base, other)
     method = _method(len(pairs[0]), base.n, other.n)
     if method is None:
-        return replace(made, why=f"n too small: {base.n} against {other.n} trials; {_FEWEST_FOR_T} are needed")
+        return replace(made, why=f"n too small: {base.n} against {other.n}; {_FEWEST_FOR_T} trials are needed")
     paired = method in (Method.PAIRED_T, Method.SIGNED_RANK)
     logs = [np.log(values) for values in (pairs if paired else (base.values, other.values))]
     made = replace(made, method=method, pairs=len(pairs[0]) if paired else 0)

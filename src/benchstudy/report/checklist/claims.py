@@ -10,6 +10,7 @@ from typing import Any
 
 import polars as pl
 
+from benchstudy.lints.ceilings import cache_speed_reads, low_ceiling, unsynced_writes
 from benchstudy.model import registry
 from benchstudy.report import human, prose
 from benchstudy.report.checklist.lacking import Lack, having, in_cases, in_trials, unless_lacking
@@ -22,7 +23,7 @@ from benchstudy.report.tables.tables import anchor
 
 _MOST_NAMED = 3
 _NO_COMPARISON = "No page compares two cases."
-_BEYOND_CEILING = ("cache-speed-reads", "unsynced-writes")
+_BEYOND_CEILING = (cache_speed_reads.name, unsynced_writes.name)
 
 
 def _comparing(facts: StudyFacts) -> list[FamilyFacts]:
@@ -122,7 +123,7 @@ def smallest_detectable(facts: StudyFacts) -> Answer:
     if not ends:
         return does_not_apply("Nothing was tested." if _made(facts) else _NO_COMPARISON)
     span = " to ".join(human.percent(end) for end in (min(ends), max(ends)))
-    text = f"Each comparison has its smallest detectable effect: {span} beyond the margin"
+    text = f"Each tested comparison has its smallest detectable effect: {span} beyond the margin"
     return _answered(facts, "detectable", text, "It is missing in")
 
 
@@ -138,6 +139,8 @@ def ceilings(facts: StudyFacts) -> Answer:
     text = f"{human.plural(len(declared), 'ceiling')} declared{f': {told}' if told else ''}"
     text += f"; {lost} unknown, because the cases that measure it gave no value" if lost else ""
     text += f"; figures of {names(beyond)} exceed one" if beyond else "; no figure exceeds one without a reason"
+    low = [f for f in facts.families if _open(f, (low_ceiling.name,))]
+    text += f"; figures of {names(low)} whose bytes all came from storage exceed a measured one" if low else ""
     page = first_page(beyond or facts.families, "#lints")
     if beyond or lost:
         first = next((rule["first"] for f in beyond for rule in f.lints if rule["lint"] in _BEYOND_CEILING), "")
@@ -252,6 +255,10 @@ def consistent(facts: StudyFacts) -> Answer:
 def calibration(facts: StudyFacts) -> Answer:
     noted = [(f, [n for n in f.notes.get("calibration", {}).values() if n["said"]]) for f in facts.families]
     done = [(family, found) for family, found in noted if found]
+    withheld = [(f, n["withheld"]) for f in facts.families for n in f.notes.get("calibration", {}).values()]
+    untold = next(((family, said[0]) for family, said in withheld if said), None)
+    if not done and untold:
+        return Answer("not satisfied", f"{names([untold[0]])}: {untold[1]}", untold[0].page)
     if not done:
         return Answer("not satisfied", "The study describes no case twice, so its own false-alarm rate is unknown.")
     text = f"{names([family for family, _ in done])}: {done[0][1][0]['said'][0]}"

@@ -288,17 +288,27 @@ def forest_frame(rows: Sequence[Row]) -> pl.DataFrame:
     return pl.DataFrame(drawn, schema=texts | numbers | {"decided": pl.Boolean})
 
 
-def calibrations(results: Results, indexes: Indexes, metrics: Titled, declared: Any) -> list[str]:
-    """One text on the false-alarm rate for each pair of cases that a family's block, `declared`, describes twice."""
-    found = []
+def calibrations(results: Results, indexes: Indexes, metrics: Titled, declared: Any) -> tuple[list[str], list[str]]:
+    """A text per pair of cases that a family's block, `declared`, describes twice.
+
+    The first list has pairs whose false-alarm rate is known, the second list those of which no comparison counts.
+    """
+    found: list[str] = []
+    withheld: list[str] = []
     for first, second in twins(declared):
         for factor in results.factors:
             if {first, second} <= set(results.levels(factor)):
                 where = {factor: [first, second]}
                 made = Comparisons(results, indexes, metrics, factor=factor, base=first, where=where)
                 rate = calibrate(row.outcome for row in made.rows)
-                found += [_calibration(rate, f"{first} and {second}")] if rate else []
-    return found
+                if rate:
+                    found.append(_calibration(rate, f"{first} and {second}"))
+                elif made.rows:
+                    withheld.append(
+                        f"A/A: {first} and {second} are the same case under two names, but no comparison between them "
+                        f"counts (of {len(made.rows)}). The reason for the first: {made.rows[0].outcome.why}."
+                    )
+    return found, withheld
 
 
 def twin_cases(results: Results, declared: Any) -> list[str]:

@@ -164,7 +164,7 @@ class StudyIndex:
         return (
             f"This study makes {human.plural(tests, 'test')} in {human.plural(len(self._tested), 'group')}, and each "
             "group is adjusted separately (Benjamini-Hochberg). If all tests are adjusted together, "
-            f"{stand} of {human.plural(made, 'verdict')} of better, worse or equivalent remain."
+            f"{stand} of {human.plural(made, 'verdict')} of better, worse or equivalent {_remain(stand)}."
         )
 
     def _over_the_study(self, family: str, name: str) -> str:
@@ -174,7 +174,8 @@ class StudyIndex:
         made, stand = self._standing[family, name]
         tests = sum(map(len, self._tested.values()))
         return (
-            f" Adjusted over all {tests} tests of the study, {stand} of its {human.plural(made, 'verdict')} remain."
+            f" Adjusted over all {tests} tests of the study, {stand} of its {human.plural(made, 'verdict')} "
+            f"{_remain(stand)}."
             if made
             else ""
         )
@@ -383,6 +384,10 @@ class StudyIndex:
                 if sha != self._study.sha256
             ]
         return lines
+
+
+def _remain(verdicts: int) -> str:
+    return "remains" if verdicts == 1 else "remain"
 
 
 def _why_aside(row: Mapping[str, Any]) -> str:

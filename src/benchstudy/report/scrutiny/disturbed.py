@@ -111,8 +111,10 @@ def rule(results: Results, declared: Mapping[str, Any]) -> str:
 def weaknesses(results: Results) -> list[str]:
     """Sentences for the list of what is weak."""
     said = [sentence(results)] if results.disturbed else []
-    for key, (count, total) in sorted(cases(results).items(), key=lambda item: -item[1][0])[:_MOST_NAMED]:
-        said.append(f"{results.case_name(*key)}: disturbed in {count} of {human.plural(total, 'trial')}.")
+    most_first = sorted(cases(results).items(), key=lambda item: -item[1][0])
+    named = [f"{results.case_name(*key)} ({count} of {total})" for key, (count, total) in most_first]
+    if named:
+        said.append(f"Cases with disturbed trials: {human.listed(named, _MOST_NAMED, '; ')}.")
     repeated = results.counts()["repeated"]
     if repeated:
         said.append(

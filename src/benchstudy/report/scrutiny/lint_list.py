@@ -7,6 +7,7 @@ from pathlib import Path
 
 from benchstudy import lints
 from benchstudy.lints import Finding
+from benchstudy.lints.model import SEVERITIES
 from benchstudy.model import paths
 from benchstudy.model.study import Study, load_study
 from benchstudy.report.results import ceilings, material
@@ -15,7 +16,6 @@ from benchstudy.report.results.results import Results
 from benchstudy.report.tables.tables import Cell, Table
 from benchstudy.report.texts import as_html
 
-_SEVERITIES = {"error": "cannot be true", "warning": "may mislead", "note": "is missing"}
 _SHOWN = 3  # findings of one rule; further ones are folded
 
 
@@ -42,7 +42,7 @@ def of_family(results: Results, study: Study | None) -> list[Finding]:
 
 
 def _order(finding: Finding) -> tuple[int, str]:
-    return list(_SEVERITIES).index(finding.severity), finding.lint
+    return list(SEVERITIES).index(finding.severity), finding.lint
 
 
 def section(found: Sequence[Finding], level: int = 3, rest: str = "") -> str:
@@ -73,7 +73,7 @@ def _rule(name: str, found: list[Finding], level: int, elsewhere: str = "") -> s
         listed += f'<details><summary>{more} more</summary><ul class="weak">{"".join(rest)}</ul></details>'
     elif more > 0:
         listed += f"<p>{more:,} more {html.escape(elsewhere)}.</p>"
-    severity = f'<span class="severity {first.severity}">{_SEVERITIES[first.severity]}</span>'
+    severity = f'<span class="severity {first.severity}">{SEVERITIES[first.severity]}</span>'
     why, action = (as_html(text) for text in (first.why, first.action))
     heading = f"<h{level}>{html.escape(name)} {severity}</h{level}>"
     return f'<div class="rule">{heading}<p>{why} <strong>To do:</strong> {action}</p>{listed}</div>'
@@ -91,7 +91,7 @@ def counts(found: Iterable[Finding], subjects: Sequence[tuple[str, str]], name: 
     body = []
     for prefix, title in subjects:
         own = [f for f in listed if f.where.startswith(f"{prefix}:") and not f.acknowledged]
-        by_severity = [Cell.text(str(sum(f.severity == s for f in own) or "–"), kind="number") for s in _SEVERITIES]
+        by_severity = [Cell.text(str(sum(f.severity == s for f in own) or "–"), kind="number") for s in SEVERITIES]
         body.append((Cell.text(title), *by_severity))
-    headings = ("Page", *(text.capitalize() for text in _SEVERITIES.values()))
+    headings = ("Page", *(text.capitalize() for text in SEVERITIES.values()))
     return Table(name, caption, headings, tuple(body))

@@ -56,7 +56,8 @@ def points(found: Scrutiny) -> list[str]:
     if found.outliers:
         said.append(
             f"{human.plural(len(found.flagged), 'outlier')} among {found.results.counted.height} trials; all are kept, "
-            f"and marked in the list of trials. For {found.explained} of them, something was noticed on the host."
+            "and marked in the list of trials. Something was noticed on the host for "
+            f"{found.explained or 'none'} of them."
         )
     moving = found.drift.cases
     if moving:
