@@ -108,7 +108,7 @@ def test_the_page_format_keeps_one_unit_a_cell():
 def test_a_cell_leads_to_the_trials_of_its_case(tables):
     add(tables, 0.001, 0.002, 0.003, 0.004, 0.005, 0.006)
     cell = only_cell(results_of(tables))
-    assert cell.lines == ("3.5 ms", "n = 6, 95 %: 1.0–6.0 ms", "mean 3.50 ms (±1.87 ms, p50: 3.5 ms)")
+    assert cell.lines == ("3.5 ms", "n = 6, 95 %: 1.0–6.0 ms", "mean 3.50 ms (±1.87 ms)")
     assert cell.href == "#case-backend=local,op=write,size=1MB,sync=fsync"
 
 
@@ -125,7 +125,7 @@ def test_failures_stand_beside_the_figure_of_the_others(tables):
     assert only_cell(results_of(tables)).lines == (
         "1.50 ms",
         "n = 2: too small for an interval",
-        "mean 1.50 ms (±0.707 ms, p50: 1.50 ms)",
+        "mean 1.50 ms (±0.707 ms)",
         "failed: ended after 600 s (1 of 3)",
     )
 
@@ -396,7 +396,7 @@ def test_the_published_format_stands_first_where_the_study_says_so(tables, tmp_p
         page = Page("file_size", study="study", tidy="data/tidy/study/file_size", output=f"reports/{choice}")
         page.table("times", "duration", rows="size", columns=["backend"], where={}, caption="Times")
         shown[choice] = (tmp_path / f"reports/{choice}/tables/times.csv").read_text()
-    assert '"200 ms\nn = 6, 95 %: 190–210 ms\nmean 200 ms (±7.07 ms, p50: 200 ms)"' in shown["median"]
+    assert '"200 ms\nn = 6, 95 %: 190–210 ms\nmean 200 ms (±7.07 ms)"' in shown["median"]
     assert '"200 ms (±7.07 ms, p50: 200 ms)\nmedian 200 ms, n = 6, 95 %: 190–210 ms"' in shown["mean"]
 
 

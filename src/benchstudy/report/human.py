@@ -116,10 +116,20 @@ def percent(share: float | None) -> str:
 
 def page_cell(summary: Summary, unit: str) -> str:
     """The published storage page's format, without an interval: mean (±standard deviation, p50: median)."""
-    assert summary.mean is not None and summary.median is not None, "a summary without estimates has no cell"
+    mean, spread = _mean_and_spread(summary, unit)
+    return f"{mean} ({spread}{', ' if spread else ''}p50: {median(summary, unit)})"
+
+
+def mean_cell(summary: Summary, unit: str) -> str:
+    """The same format without the median: mean (±standard deviation)."""
+    mean, spread = _mean_and_spread(summary, unit)
+    return f"{mean} ({spread})" if spread else mean
+
+
+def _mean_and_spread(summary: Summary, unit: str) -> tuple[str, str]:
+    assert summary.mean is not None, "a summary without estimates has no cell"
     unit_of_cell = scale(summary.mean, unit)
-    spread = f"±{unit_of_cell.text(summary.sd)}, " if summary.sd is not None else ""
-    return f"{unit_of_cell.text(summary.mean)} ({spread}p50: {median(summary, unit)})"
+    return unit_of_cell.text(summary.mean), f"±{unit_of_cell.text(summary.sd)}" if summary.sd is not None else ""
 
 
 def duration(seconds: float) -> str:

@@ -26,8 +26,9 @@ def href(results: Results, target: str, case: str) -> str:
 def estimate_cell(results: Results, estimate: Estimate | None, form: str, unit: str | None = None) -> Cell:
     """The cell of one case: its figure and interval, or why and how often it failed.
 
-    `form` decides the lines: "median" (median, then its interval), "page" (and mean, deviation and p50 in the storage
-    page's format), "mean" (that format first) or "range" (lowest to highest, for what must hold in every trial).
+    `form` decides the lines: "median" (median, then its interval), "page" (and mean and deviation), "mean" (mean,
+    deviation and p50 in the storage page's format first) or "range" (lowest to highest, for what must hold in every
+    trial).
     `unit` replaces the metric's own unit, such as "%" for a share.
     """
     if estimate is None:
@@ -40,7 +41,7 @@ def estimate_cell(results: Results, estimate: Estimate | None, form: str, unit: 
         return Cell((f"{human.value_range(values, unit)} in {trials}",), link)
     lines = [human.median(summary, unit), human.evidence(summary, unit)]
     if form == "page":
-        lines.append(f"mean {human.page_cell(summary, unit)}")
+        lines.append(f"mean {human.mean_cell(summary, unit)}")
     elif form == "mean":
         lines = [human.page_cell(summary, unit), f"median {lines[0]}, {lines[1]}"]
     if estimate.failed:

@@ -28,6 +28,8 @@ from benchstudy.report.tables.tables import link
 _OWN_NAMES = re.compile(r"[0-9a-f]{8,}(?:-[0-9a-f]{4,}){0,4}|(?<=[\w\]]:)[0-9]{4,5}\b")
 # More commands than these would not be read; `trial.json` has each trial's own.
 _MOST_COMMANDS = 8
+# The list of more cases is folded as a whole: a link to a trial opens it, and nobody reads it from top to bottom.
+_MOST_CASES = 8
 
 Row = Mapping[str, Any]
 
@@ -89,7 +91,12 @@ class TrialList:
         apart = self.results.places.detail == "apart"
         said = f"<p>{html.escape(self._apart())}</p>" if apart else ""
         listed = "".join(self._case(key, rows, apart) for key, rows in self._cases.items())
-        return f'{said}<div class="cases">{listed}</div>'
+        cases = f'<div class="cases">{listed}</div>'
+        if len(self._cases) <= _MOST_CASES:
+            return f"{said}{cases}"
+        count = human.plural(self.results.trials.height, "trial")
+        summary = f"{human.plural(len(self._cases), 'case')} with {count}"
+        return f'{said}<details class="fold"><summary>{summary}</summary>{cases}</details>'
 
     def _apart(self) -> str:
         count = human.plural(self.results.trials.height, "trial")
