@@ -66,8 +66,8 @@ OF_PROMETHEUS = [
     ),
     Row(
         statuses(401, 403),
-        "refused at once, also where a token has just expired, with where credentials are said; nothing that was sent "
-        "is repeated",
+        "refused at once, also where a token has just expired, and the message says where to set credentials; nothing "
+        "that was sent is repeated",
         "refused the bearer token",
     ),
     Row(statuses(301, 302, 307), "refused at once: no credentials are sent elsewhere", "sends elsewhere"),
@@ -124,7 +124,7 @@ OF_ARCHIVE = [
     ),
     Row(
         codes("InvalidAccessKeyId", "SignatureDoesNotMatch", status=403),
-        "refused at once, with where credentials are said",
+        "refused at once; the message says where to set credentials",
         "unknown credentials; look at AWS_PROFILE",
     ),
     Row(
