@@ -20,6 +20,8 @@ from benchstudy.families.log_write.page.published import LogPublished
 from benchstudy.families.log_write.page.summary import LogSummary
 from benchstudy.families.log_write.page.tables import LogTables as Drawn
 from benchstudy.model import paths
+from benchstudy.report.comparisons import findings, verdicts, wording
+from benchstudy.report.comparisons.comparison import Comparisons
 from benchstudy.report.exhibits.exhibits import Exhibits
 from benchstudy.report.page import Page
 from benchstudy.report.results.results import Results
@@ -240,6 +242,31 @@ def test_open_and_closed_loops_stand_in_one_picture(load):
     assert [panel.title for panel in panels] == ["Achieved", "Time in queue, mean", "Time to integrate, mean"]
     drawn = json.dumps(panels[1].spec(400))
     assert all(json.dumps(name)[1:-1] in drawn for name in style.names[:2]) and '"trial"' in drawn
+
+
+# -- comparisons ---------------------------------------------------------------------------------------
+
+
+def compared(load: LogWrite) -> Comparisons:
+    metrics = ["qps", "integrate_p50"]
+    choice = {"factor": "antispam", "base": "no", "unfit": load.unfit, "settled": load.settled}
+    return Comparisons(load.results, [], metrics, **choice)
+
+
+def test_logs_that_took_the_same_offered_rate_are_compared_by_their_times_and_not_by_it(load):
+    made = compared(load)
+    took = [r for r in made.rows if r.outcome.why == "both took the offered rate"]
+    assert {(r.metric, r.base["backend"], r.base["generator"], r.base["rate"]) for r in took} == {
+        *(("qps", "posix", "open", rate) for rate in ("250-per-s", "500-per-s", "1000-per-s")),
+        ("qps", "gcp-emulated", "open", "250-per-s"),
+    }
+    noted = findings.of(made, wording.of("log_write"), aside=False)["found"]
+    assert {one["verdict"] for one in noted if one["why"] == "both took the offered rate"} == {"none"}
+    assert [one["metric"] for one in noted if one["ratio"] and one["where"].startswith("at 250/s")] == [
+        "integrate_p50", "integrate_p50",
+    ]  # fmt: skip
+    lacking = verdicts.summarised(made, "Antispam")["lacking"]["interval"]
+    assert not [name for name in lacking if "250/s" in name], "no interval is missing where the study sets the ratio"
 
 
 # -- figures -------------------------------------------------------------------------------------------

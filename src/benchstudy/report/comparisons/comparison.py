@@ -33,6 +33,8 @@ _NOTHING = Cell(("–",), kind="missing")
 Counterparts = Mapping[str, Mapping[str, str]]
 # Maps (target, case) to the reason why its figures are not those of the compared system; empty if they are.
 Unfit = Callable[[str, str], str]
+# Maps a metric and two cases, each (target, case), to the reason why the study decides their ratio; empty if not.
+Settled = Callable[[str, tuple[str, str], tuple[str, str]], str]
 
 
 @dataclass(frozen=True)
@@ -83,17 +85,17 @@ class Comparisons:
 
     `metrics` are names, or {metric: title}. Each case is compared with the case at the level `base` of `factor` (by
     default the first level that has such a case) whose other levels are the same, or their `counterparts`. With
-    `across_tools` the tools may differ, because the factor is the tool. An `unfit` case gets no verdict. Raises
-    BenchstudyError for an unknown factor, and for a metric whose family does not declare whether higher or lower is
-    better.
+    `across_tools` the tools may differ, because the factor is the tool. An `unfit` case gets no verdict, nor does a
+    `settled` pair. Raises BenchstudyError for an unknown factor, and for a metric whose family does not declare whether
+    higher or lower is better.
     """
 
     def __init__(
         self, results: Results, indexes: Indexes, metrics: Titled, *, factor: str, base: str | None = None,
         where: Where | None = None, counterparts: Counterparts | None = None, across_tools: bool = False,
-        unfit: Unfit | None = None,
+        unfit: Unfit | None = None, settled: Settled | None = None,
     ):  # fmt: skip
-        self.results, self.factor, self._wanted, self._unfit = results, factor, base, unfit
+        self.results, self.factor, self._wanted, self._unfit, self._settled = results, factor, base, unfit, settled
         self._counterparts = counterparts or {}
         self.levels = results.levels(factor, where)
         self.base = base if base is not None else next(iter(self.levels), "")
@@ -167,8 +169,11 @@ class Comparisons:
         sides = [values.get((e.target, e.case), []) for e in (base, other)]
         names = [human.level(str(e.levels[self.factor])) for e in (base, other)]
         unfit = [f"{name}: {why}" for name, e in zip(names, (base, other), strict=True) if (why := self._why_not(e))]
+        settled = self._settled(metric, *((e.target, e.case) for e in (base, other))) if self._settled else ""
         failed = (base.failed, other.failed)
-        return self._comparability.compared(names, sides, failed, margin=margin, better=better, unfit="; ".join(unfit))
+        return self._comparability.compared(
+            names, sides, failed, margin=margin, better=better, unfit="; ".join(unfit), settled=settled
+        )
 
     def _why_not(self, estimate: Estimate) -> str:
         return self._unfit(estimate.target, estimate.case) if self._unfit else ""
