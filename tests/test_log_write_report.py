@@ -395,8 +395,17 @@ def test_real_outputs_fill_every_table_and_figure(real):
     assert len(saturated[2]) == 4
     (over_time,) = LogFigures(real).over_time()
     assert "no dedup: 500/s" in over_time[1] and len(over_time[2]) == 4
-    drawn = json.dumps(over_time[2][0].spec(400))
-    assert all(f'"{phase}"' in drawn for phase in ("warm-up", "window", "drain")), "what a table does not count is told"
+    size, rate, queue, _ = (panel.spec(400)["datasets"].values() for panel in over_time[2])
+    shades = {row["phase"]: row["shade"] for rows in size for row in rows if "shade" in row}
+    assert list(shades) == ["warm-up", "window", "cool-down", "drain"]
+    assert {shades.pop("window")} == {0} and len({*shades.values()}) == 1, "what a table does not count is shaded"
+    marks = [panel.spec(400)["layer"][2]["mark"].get("interpolate") for panel in over_time[2]]
+    assert marks == ["linear", "step", "step", "step"], "no slope leads from the window into the cool-down"
+    seconds = {row["x"] % 1 for rows in queue for row in rows if "line" in row}
+    assert seconds == {0.5}, "the times of a second are drawn at its middle"
+    trial = real.results.series("growth").filter(trial=over_time[1].split("trial ")[1][:8])
+    first, second = trial["t_s"].to_list()[:2]
+    assert min(row["x"] for rows in rate for row in rows if "y" in row) == pytest.approx((first + second) / 2, abs=1e-3)
     assert said(row(tables.proofs(), "page-e2-micro")["Proofs requested"]) == "none"
     assert list(LogSummary(real).answers()) and list(LogSummary(real).weaknesses())
     for table in (tables.page(), tables.limits(), *tables.details(), hammer.agreement(), hammer.open_closed()):
