@@ -269,6 +269,14 @@ def test_logs_that_took_the_same_offered_rate_are_compared_by_their_times_and_no
     assert not [name for name in lacking if "250/s" in name], "no interval is missing where the study sets the ratio"
 
 
+def test_a_comparison_calls_a_level_that_is_no_name_by_the_familys_phrase(load):
+    made = compared(load)
+    assert made.drawn and {*made.drawn} == {"a log with antispam"} and made.base_name == "one without"
+    assert {line["name"].split(",")[0] for line in verdicts.lines(made)} == {"a log with antispam against one without"}
+    backends = Comparisons(load.results, [], ["qps"], factor="backend")
+    assert {part for row in backends.rows for part in row.short.split(" · ")} >= {"antispam", "no antispam"}
+
+
 # -- figures -------------------------------------------------------------------------------------------
 
 

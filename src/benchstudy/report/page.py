@@ -20,6 +20,7 @@ from benchstudy.report.exhibits.exhibits import show
 from benchstudy.report.exhibits.pagefigures import PageFigures
 from benchstudy.report.exhibits.pagetables import PageTables
 from benchstudy.report.figures.layers import Reference
+from benchstudy.report.figures.styles import Style
 from benchstudy.report.published import published
 from benchstudy.report.results import estimatefiles, over_targets, sessions
 from benchstudy.report.results.over_targets import OverTargets
@@ -115,7 +116,8 @@ class Page(PageTables, PageFigures):
         self.note("comparisons", name, verdicts.summarised(found, caption))
         self.note("findings", name, findings.of(found, wording.of(self.family), aside=aside))
         show(f"<p>{html.escape(found.summary())}</p>")
-        style = figuredata.style(self.results, factor, choice.get("where"))
+        levels = figuredata.style(self.results, factor, choice.get("where")).names
+        style = Style(tuple(map(found.name, levels)))
         panels = found.panels(style)
         if panels:
             told = f"{caption}. Bars: 95 % intervals; filled: better or worse; band: the margin."
