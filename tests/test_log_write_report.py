@@ -140,6 +140,16 @@ def test_a_lost_leaf_marks_its_rate_and_a_rate_that_always_failed_says_why(load)
     assert row(mariadb, "250/s")["Achieved, no dedup"].marks == ()
 
 
+def test_times_of_all_open_loops_stand_in_one_table(load):
+    (times,) = (table for table in Drawn(load).rates() if not table.name.startswith("rates-"))
+    assert times.columns[:4] == ("Log", "Rate", "Time in queue, p99, no dedup", "Time to integrate, p99, no dedup")
+    assert times.columns[4:] == ("Time in queue, p99, dedup", "Time to integrate, p99, dedup")
+    assert len(times.rows) == 3 * 5 + 1, "three logs at five rates, and one without limits"
+    mariadb = row(times, "MariaDB", "250/s")
+    assert mariadb["Time in queue, p99, no dedup"].href == load_href(load, "mariadb", "250-per-s")
+    assert said(mariadb["Time in queue, p99, dedup"]) == "–"
+
+
 def test_the_capacity_is_a_bracket_for_each_trial(load):
     table = LogCapacity(load).table()
     posix, mariadb = row(table, "POSIX", "no dedup"), row(table, "MariaDB")
