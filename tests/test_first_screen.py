@@ -194,6 +194,16 @@ def test_every_primary_metric_of_every_case_is_a_row_that_leads_to_its_trials(fa
     assert compared and all(one["verdict"] for row in compared for one in row.compared)
 
 
+@pytest.mark.parametrize(("refusal", "told"), [(Refusal.SET, "both took the rate"), (Refusal.UNFIT, "no verdict")])
+def test_a_pair_whose_ratio_the_study_sets_says_so_in_place_of_a_verdict_and_is_no_sentence(facts, refusal, told):
+    family = facts.families[0]
+    here = {"target": family.results.targets[0], "case": family.results.estimates("duration")[0].case}
+    one = found(**here, verdict="none", ratio=None, low=None, high=None, refusal=refusal, why="both took the rate")
+    noted = replace(family, notes={"findings": {"x": {"aside": False, "found": [one]}}})
+    assert [c["verdict"] for row in primarytable.rows([noted])[0] for c in row.compared] == [told]
+    assert headline(noted).kind == "none" and "None of 1 comparison has a verdict." in headline(noted).detail
+
+
 def test_a_table_of_too_many_rows_shows_some_of_each_family_and_says_so(facts, monkeypatch):
     monkeypatch.setattr(primarytable, "MOST_ROWS", 20)
     rows, total = primarytable.rows(facts.families)

@@ -20,6 +20,8 @@ from benchstudy.families.log_write.page.published import LogPublished
 from benchstudy.families.log_write.page.summary import LogSummary
 from benchstudy.families.log_write.page.tables import LogTables as Drawn
 from benchstudy.model import paths
+from benchstudy.report.comparisons import findings, verdicts, wording
+from benchstudy.report.comparisons.comparison import Comparisons
 from benchstudy.report.exhibits.exhibits import Exhibits
 from benchstudy.report.page import Page
 from benchstudy.report.results.results import Results
@@ -138,6 +140,16 @@ def test_a_lost_leaf_marks_its_rate_and_a_rate_that_always_failed_says_why(load)
     assert row(mariadb, "250/s")["Achieved, no dedup"].marks == ()
 
 
+def test_times_of_all_open_loops_stand_in_one_table(load):
+    (times,) = (table for table in Drawn(load).rates() if not table.name.startswith("rates-"))
+    assert times.columns[:4] == ("Log", "Rate", "Time in queue, p99, no dedup", "Time to integrate, p99, no dedup")
+    assert times.columns[4:] == ("Time in queue, p99, dedup", "Time to integrate, p99, dedup")
+    assert len(times.rows) == 3 * 5 + 1, "three logs at five rates, and one without limits"
+    mariadb = row(times, "MariaDB", "250/s")
+    assert mariadb["Time in queue, p99, no dedup"].href == load_href(load, "mariadb", "250-per-s")
+    assert said(mariadb["Time in queue, p99, dedup"]) == "–"
+
+
 def test_the_capacity_is_a_bracket_for_each_trial(load):
     table = LogCapacity(load).table()
     posix, mariadb = row(table, "POSIX", "no dedup"), row(table, "MariaDB")
@@ -240,6 +252,39 @@ def test_open_and_closed_loops_stand_in_one_picture(load):
     assert [panel.title for panel in panels] == ["Achieved", "Time in queue, mean", "Time to integrate, mean"]
     drawn = json.dumps(panels[1].spec(400))
     assert all(json.dumps(name)[1:-1] in drawn for name in style.names[:2]) and '"trial"' in drawn
+
+
+# -- comparisons ---------------------------------------------------------------------------------------
+
+
+def compared(load: LogWrite) -> Comparisons:
+    metrics = ["qps", "integrate_p50"]
+    choice = {"factor": "antispam", "base": "no", "unfit": load.unfit, "settled": load.settled}
+    return Comparisons(load.results, [], metrics, **choice)
+
+
+def test_logs_that_took_the_same_offered_rate_are_compared_by_their_times_and_not_by_it(load):
+    made = compared(load)
+    took = [r for r in made.rows if r.outcome.why == "both took the offered rate"]
+    assert {(r.metric, r.base["backend"], r.base["generator"], r.base["rate"]) for r in took} == {
+        *(("qps", "posix", "open", rate) for rate in ("250-per-s", "500-per-s", "1000-per-s")),
+        ("qps", "gcp-emulated", "open", "250-per-s"),
+    }
+    noted = findings.of(made, wording.of("log_write"), aside=False)["found"]
+    assert {one["verdict"] for one in noted if one["why"] == "both took the offered rate"} == {"none"}
+    assert [one["metric"] for one in noted if one["ratio"] and one["where"].startswith("at 250/s")] == [
+        "integrate_p50", "integrate_p50",
+    ]  # fmt: skip
+    lacking = verdicts.summarised(made, "Antispam")["lacking"]["interval"]
+    assert not [name for name in lacking if "250/s" in name], "no interval is missing where the study sets the ratio"
+
+
+def test_a_comparison_calls_a_level_that_is_no_name_by_the_familys_phrase(load):
+    made = compared(load)
+    assert made.drawn and {*made.drawn} == {"a log with antispam"} and made.base_name == "one without"
+    assert {line["name"].split(",")[0] for line in verdicts.lines(made)} == {"a log with antispam against one without"}
+    backends = Comparisons(load.results, [], ["qps"], factor="backend")
+    assert {part for row in backends.rows for part in row.short.split(" · ")} >= {"antispam", "no antispam"}
 
 
 # -- figures -------------------------------------------------------------------------------------------
@@ -368,8 +413,17 @@ def test_real_outputs_fill_every_table_and_figure(real):
     assert len(saturated[2]) == 4
     (over_time,) = LogFigures(real).over_time()
     assert "no dedup: 500/s" in over_time[1] and len(over_time[2]) == 4
-    drawn = json.dumps(over_time[2][0].spec(400))
-    assert all(f'"{phase}"' in drawn for phase in ("warm-up", "window", "drain")), "what a table does not count is told"
+    size, rate, queue, _ = (panel.spec(400)["datasets"].values() for panel in over_time[2])
+    shades = {row["phase"]: row["shade"] for rows in size for row in rows if "shade" in row}
+    assert list(shades) == ["warm-up", "window", "cool-down", "drain"]
+    assert {shades.pop("window")} == {0} and len({*shades.values()}) == 1, "what a table does not count is shaded"
+    marks = [panel.spec(400)["layer"][2]["mark"].get("interpolate") for panel in over_time[2]]
+    assert marks == ["linear", "step", "step", "step"], "no slope leads from the window into the cool-down"
+    seconds = {row["x"] % 1 for rows in queue for row in rows if "line" in row}
+    assert seconds == {0.5}, "the times of a second are drawn at its middle"
+    trial = real.results.series("growth").filter(trial=over_time[1].split("trial ")[1][:8])
+    first, second = trial["t_s"].to_list()[:2]
+    assert min(row["x"] for rows in rate for row in rows if "y" in row) == pytest.approx((first + second) / 2, abs=1e-3)
     assert said(row(tables.proofs(), "page-e2-micro")["Proofs requested"]) == "none"
     assert list(LogSummary(real).answers()) and list(LogSummary(real).weaknesses())
     for table in (tables.page(), tables.limits(), *tables.details(), hammer.agreement(), hammer.open_closed()):

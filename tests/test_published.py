@@ -277,6 +277,20 @@ def test_a_family_of_another_package_has_its_section_after_ours(sixth, tmp_path)
     assert "A sixth page: all 1 figures as printed" in page
 
 
+def test_what_is_wrong_and_what_is_printed_stand_side_by_side_and_so_do_three_tables_of_one_kind(tmp_path):
+    root = tmp_path / "project"
+    with pages_made_in(root):
+        page = published_page(root)
+    together = page.split("What is wrong with the published figures</h3>")[1:]
+    assert len(together) == 5
+    for part in together:
+        begin, printed = part.split('<div class="cases"><details')[1:3]
+        assert re.search(r"\d findings? by \d rules?</summary>", begin) and "figures as printed</summary>" in printed
+    three = re.search(r'<div class="beside">(.*?)Published transcripts of ab', page, re.DOTALL)[1]
+    assert re.findall(r"Filestash, (\d+MB)", three) == ["32MB", "128MB", "512MB"]
+    assert re.search(r"<summary>The published boxes</summary>.*Time-in-queue", page, re.DOTALL)
+
+
 @pytest.mark.parametrize("drawn", [True, False])
 def test_only_a_page_with_something_to_draw_carries_the_script_that_draws(tmp_path, monkeypatch, drawn):
     monkeypatch.setattr(vega, "bundle", lambda: "(()=>{the bundle})();")

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from html import escape
 from importlib import resources
 from itertools import pairwise
 from pathlib import Path
@@ -35,7 +36,7 @@ def render_notebook(
     links to parent pages: pairs (text, address). Raises nbformat errors for a file that is not a notebook.
     """
     executed = nbformat.read(notebook, as_version=4)
-    fold_what_explains_nothing(executed)
+    list_what_shows_nothing(executed)
     page = {
         "title": title,
         "style": template_text("page.css"),
@@ -62,23 +63,32 @@ def render_notebook(
     html.write_text(with_contents(body).replace(_BUNDLE, bundle, 1), encoding="utf-8")
 
 
-def fold_what_explains_nothing(executed: nbformat.NotebookNode) -> None:
-    """Fold the explanation of each part that shows nothing, below the sentence that says why.
+def list_what_shows_nothing(executed: nbformat.NotebookNode) -> None:
+    """Move each part that shows nothing to a list at the end: why, with the part's explanation folded below.
 
-    A part is a Markdown cell with a heading and the code cells after it.
+    A part is a Markdown cell with a heading and the code cells after it. One with parts below it stays.
     """
     starts = [index for index, cell in enumerate(executed.cells) if cell.cell_type == "markdown"]
-    for start, end in pairwise([*starts, len(executed.cells)]):
+    found, next_level = [], 0
+    for start, end in reversed(list(pairwise([*starts, len(executed.cells)]))):
         part, outputs = executed.cells[start], [o for cell in executed.cells[start + 1 : end] for o in cell.outputs]
         heading, _, explanation = part.source.partition("\n")
+        level = len(heading) - len(heading.lstrip("#"))
         shown = "".join(output.get("data", {}).get("text/html", output.output_type) for output in outputs)
         said = " ".join(filter(None, _NOTHING.findall(shown)))
-        if not said or _NOTHING.sub("", shown).strip() or not explanation.strip() or "\n#" in explanation:
+        is_empty = said and explanation.strip() and "\n#" not in explanation and next_level <= level
+        if not is_empty or _NOTHING.sub("", shown).strip():
+            next_level = level
             continue
-        for cell in executed.cells[start + 1 : end]:
-            cell.outputs = []
-        summary = f'<details class="fold nothing"><summary>{said}</summary>'
-        part.source = f"{heading}\n\n{summary}\n\n{explanation.strip()}\n\n</details>"
+        del executed.cells[start:end]
+        title = escape(heading.lstrip("# "))
+        told = f"<b>{title}{'' if title.endswith('?') else ':'}</b> {said}"
+        opening = f'<details class="fold nothing" id="{_anchor(title)}"><summary>{told}</summary>'
+        found.append(f"{opening}\n\n{explanation.strip()}\n\n</details>")
+    if found:
+        listed = "\n".join(reversed(found))
+        source = f'## Not part of this study\n\n<div class="cases">\n{listed}\n</div>'
+        executed.cells.append(nbformat.v4.new_markdown_cell(source))
 
 
 def with_contents(body: str) -> str:
@@ -87,10 +97,14 @@ def with_contents(body: str) -> str:
 
     def identified(match: re.Match[str]) -> str:
         text = re.sub("<[^>]+>", "", match[1]).strip()
-        name = re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-") or f"part-{len(found)}"
+        name = _anchor(text) or f"part-{len(found)}"
         found[name] = text
         return f'<h2 id="{name}">{match[1].strip()}</h2>'
 
     body = _HEADING.sub(identified, body)
     items = "".join(f'<li><a href="#{name}">{text}</a></li>' for name, text in found.items())
     return body.replace(_CONTENTS, f"<ul>{items}</ul>", 1)
+
+
+def _anchor(title: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")

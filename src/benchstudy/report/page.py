@@ -20,6 +20,7 @@ from benchstudy.report.exhibits.exhibits import show
 from benchstudy.report.exhibits.pagefigures import PageFigures
 from benchstudy.report.exhibits.pagetables import PageTables
 from benchstudy.report.figures.layers import Reference
+from benchstudy.report.figures.styles import Style
 from benchstudy.report.published import published
 from benchstudy.report.results import estimatefiles, over_targets, sessions
 from benchstudy.report.results.over_targets import OverTargets
@@ -106,8 +107,8 @@ class Page(PageTables, PageFigures):
         never the study's headline.
 
         `metrics` are names, or {metric: title} to replace the declared titles. `choice` goes to `Comparisons`: `base`,
-        `where`, `counterparts`, `across_tools`, `unfit`. All comparisons of one call are one group for the adjustment
-        of their p values.
+        `where`, `counterparts`, `across_tools`, `unfit`, `settled`. All comparisons of one call are one group for the
+        adjustment of their p values.
         """
         found = self._compared(metrics, factor=factor, **choice)
         if not found.rows:
@@ -115,7 +116,8 @@ class Page(PageTables, PageFigures):
         self.note("comparisons", name, verdicts.summarised(found, caption))
         self.note("findings", name, findings.of(found, wording.of(self.family), aside=aside))
         show(f"<p>{html.escape(found.summary())}</p>")
-        style = figuredata.style(self.results, factor, choice.get("where"))
+        levels = figuredata.style(self.results, factor, choice.get("where")).names
+        style = Style(tuple(map(found.name, levels)))
         panels = found.panels(style)
         if panels:
             told = f"{caption}. Bars: 95 % intervals; filled: better or worse; band: the margin."

@@ -5,7 +5,7 @@ import re
 
 # A line must not break between a figure and its unit, or inside a part of the brackets of a mean.
 _BRACKETS = re.compile(r"\(±[^()]*\)")
-_KEPT_TOGETHER = re.compile(r"\(±[^(),]*[,)]|p50: [^()]*\)|\d (?:[µmn]?s|[kKMGT]?i?B|%)(?![A-Za-z])|n = \d+")
+_KEPT_TOGETHER = re.compile(r"\(±[^(),]*[,)]|\d (?:[µmn]?s|[kKMGT]?i?B|%)(?![A-Za-z])|n = \d+")
 
 
 def unbroken(text: str) -> str:

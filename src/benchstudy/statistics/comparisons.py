@@ -52,6 +52,7 @@ class Refusal(StrEnum):
     CONDITIONS = "conditions"  # another tool, measuring code, definition or verified cache state
     DISTURBED = "disturbed"  # others took too much of the host
     UNFIT = "unfit"  # the family says why
+    SET = "set"  # the study set both figures, such as rates that both took as offered
 
 
 class Method(StrEnum):

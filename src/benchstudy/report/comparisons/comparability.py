@@ -67,12 +67,12 @@ class Comparability:
 
     def compared(
         self, names: Sequence[str], sides: Sequence[Sequence[Measured]], failed: Sequence[int], *, margin: float,
-        better: Better, unfit: str = "",
+        better: Better, unfit: str = "", settled: str = "",
     ) -> Comparison:  # fmt: skip
         """Compare the trials of both sides that may be compared, base first. Says what is left out.
 
         `names`, `sides`, `failed`: the names, the trials with a value, and the number of failed trials. `unfit`: why
-        their figures allow no verdict.
+        their figures allow no verdict. `settled`: why the study itself decides their ratio.
         """
 
         def arms(*trials: Sequence[Measured]) -> list[Arm]:
@@ -87,6 +87,8 @@ class Comparability:
             return compare(base, other, margin=margin, better=better)
         if unfit:
             return refused(base, other, Refusal.UNFIT, unfit, margin=margin, better=better)
+        if settled:
+            return refused(base, other, Refusal.SET, settled, margin=margin, better=better)
         kept = self.kept(sides[0], sides[1], names)
         if kept.refusal:
             return refused(base, other, kept.refusal, kept.why, margin=margin, better=better)

@@ -10,6 +10,7 @@ import polars as pl
 from benchstudy.model.errors import BenchstudyError
 from benchstudy.model.study import Thresholds
 from benchstudy.report import human
+from benchstudy.report.comparisons import wording
 from benchstudy.report.comparisons.comparability import Comparability, Indexes, Measured
 from benchstudy.report.exhibits import cells
 from benchstudy.report.figures.panels import Panel, Style, forest_panels
@@ -33,11 +34,13 @@ _NOTHING = Cell(("–",), kind="missing")
 Counterparts = Mapping[str, Mapping[str, str]]
 # Maps (target, case) to the reason why its figures are not those of the compared system; empty if they are.
 Unfit = Callable[[str, str], str]
+# Maps a metric and two cases, each (target, case), to the reason why the study decides their ratio; empty if not.
+Settled = Callable[[str, tuple[str, str], tuple[str, str]], str]
 
 
 @dataclass(frozen=True)
 class Row:
-    """One comparison of a page: a metric of a case with `level` against that of a case with `against`.
+    """One comparison of a page: a metric of a case with `level` against that of a case with `against`, as texts.
 
     `other` and `base` are the levels of the two cases. `about` names the levels of the case, and those of the base that
     differ; `short` leaves out the latter.
@@ -83,18 +86,19 @@ class Comparisons:
 
     `metrics` are names, or {metric: title}. Each case is compared with the case at the level `base` of `factor` (by
     default the first level that has such a case) whose other levels are the same, or their `counterparts`. With
-    `across_tools` the tools may differ, because the factor is the tool. An `unfit` case gets no verdict. Raises
-    BenchstudyError for an unknown factor, and for a metric whose family does not declare whether higher or lower is
-    better.
+    `across_tools` the tools may differ, because the factor is the tool. An `unfit` case gets no verdict, nor does a
+    `settled` pair. Raises BenchstudyError for an unknown factor, and for a metric whose family does not declare whether
+    higher or lower is better.
     """
 
     def __init__(
         self, results: Results, indexes: Indexes, metrics: Titled, *, factor: str, base: str | None = None,
         where: Where | None = None, counterparts: Counterparts | None = None, across_tools: bool = False,
-        unfit: Unfit | None = None,
+        unfit: Unfit | None = None, settled: Settled | None = None,
     ):  # fmt: skip
-        self.results, self.factor, self._wanted, self._unfit = results, factor, base, unfit
+        self.results, self.factor, self._wanted, self._unfit, self._settled = results, factor, base, unfit, settled
         self._counterparts = counterparts or {}
+        self._phrases = wording.of(results.family).levels.get(factor, {})
         self.levels = results.levels(factor, where)
         self.base = base if base is not None else next(iter(self.levels), "")
         self.margins = Margins.declared(indexes)
@@ -125,8 +129,8 @@ class Comparisons:
                 continue
             outcome = self._outcome(metric, unit, base, estimate, values)
             about, short = (self._about(estimate.levels, its) for its in (base.levels, estimate.levels))
-            against = base.levels[self.factor]
-            found.append(Row(metric, title, unit, level, against, about, short, estimate.levels, base.levels, outcome))
+            names = self.name(level), self.name(base.levels[self.factor])
+            found.append(Row(metric, title, unit, *names, about, short, estimate.levels, base.levels, outcome))
         return found
 
     def _key(self, levels: Mapping[str, Any], counterparts: Counterparts) -> tuple[Any, ...]:
@@ -141,8 +145,10 @@ class Comparisons:
             # A factor with a single level does not distinguish cases.
             if factor == self.factor or mine is None or (mine == its and factor in self._constant):
                 continue
-            name = f"{factor.replace('_', ' ')} " if str(mine).isdigit() else ""
-            parts.append(f"{name}{human.level(mine)}{'' if mine == its else f' (base: {human.level(its)})'}")
+            named = factor.replace("_", " ")
+            said = {"yes": named, "no": f"no {named}"}.get(mine, human.level(mine))
+            said = f"{named} {said}" if str(mine).isdigit() else said
+            parts.append(f"{said}{'' if mine == its else f' (base: {human.level(its)})'}")
         return " · ".join(parts)
 
     def _values(self, metric: str, where: Where | None) -> dict[tuple[str, str], list[Measured]]:
@@ -165,15 +171,22 @@ class Comparisons:
             )
         margin = self.margins.thresholds.margin_of(self.results.family, metric)
         sides = [values.get((e.target, e.case), []) for e in (base, other)]
-        names = [human.level(str(e.levels[self.factor])) for e in (base, other)]
+        names = [self.name(str(e.levels[self.factor])) for e in (base, other)]
         unfit = [f"{name}: {why}" for name, e in zip(names, (base, other), strict=True) if (why := self._why_not(e))]
+        settled = self._settled(metric, *((e.target, e.case) for e in (base, other))) if self._settled else ""
         failed = (base.failed, other.failed)
-        return self._comparability.compared(names, sides, failed, margin=margin, better=better, unfit="; ".join(unfit))
+        return self._comparability.compared(
+            names, sides, failed, margin=margin, better=better, unfit="; ".join(unfit), settled=settled
+        )
 
     def _why_not(self, estimate: Estimate) -> str:
         return self._unfit(estimate.target, estimate.case) if self._unfit else ""
 
     # -- how it is shown ---------------------------------------------------------------------------------------------
+
+    def name(self, level: str) -> str:
+        """What the page calls a level of the factor: "a log with antispam" instead of "yes"."""
+        return self._phrases.get(level, human.level(level))
 
     @property
     def base_name(self) -> str:

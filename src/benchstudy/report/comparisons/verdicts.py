@@ -38,7 +38,7 @@ def summarised(found: Comparisons, caption: str) -> dict[str, Any]:
 
 def _lacking(rows: Sequence[Row]) -> dict[str, list[Row]]:
     return {
-        "interval": [row for row in rows if row.outcome.low is None],
+        "interval": [r for r in rows if r.outcome.low is None and r.outcome.refusal is not Refusal.SET],
         "adjusted": [row for row in rows if row.outcome.p_beyond is not None and row.outcome.adjusted is None],
         "detectable": [r for r in rows if r.outcome.ratio is not None and r.outcome.smallest_detectable is None],
         "session": [row for row in rows if row.outcome.refusal is Refusal.SESSIONS],

@@ -105,6 +105,13 @@ class Exhibits:
         if any(shown):
             show(_fold(summary, "".join(shown)))
 
+    @contextmanager
+    def side_by_side(self) -> Iterator[None]:
+        """Show the folds inside in two columns if there is room."""
+        with _held() as shown:
+            yield
+        show(f'<div class="cases">{"".join(shown)}</div>')
+
     def show_table(self, table: Table) -> None:
         """Show a table without its empty columns, and write its files.
 
@@ -116,22 +123,24 @@ class Exhibits:
         made = self._table_html(table.without_empty_columns())
         show(_fold(f"{table.caption}: none of {len(table.rows)} has a verdict", made) if table.is_undecided else made)
 
-    def show_tables(self, tables: Iterable[Table], nothing: str, folded: bool = False) -> None:
-        """Show tables below one another, narrow ones side by side if there is room.
+    def show_tables(
+        self, tables: Iterable[Table], nothing: str, folded: bool = False, narrow: int = _NARROW
+    ) -> None:  # fmt: skip
+        """Show tables below one another, those of at most `narrow` columns side by side if there is room.
 
         With `folded`, each is folded below its caption. So is one that repeats another or has no verdict. If all are
         empty, the sentence `nothing` is shown.
         """
-        shown, narrow = "", [""]
+        shown, beside = "", [""]
         for table in (table.without_empty_columns() for table in tables):
             made = self._table_html(table) if table.rows else ""
             if folded or table.is_undecided or table.repeats:
                 made = _fold(table.caption, made) if made else ""
-            elif made and len(table.columns) <= _NARROW:
-                narrow.append(f"<div>{made}</div>")
+            elif made and len(table.columns) <= narrow:
+                beside.append(f"<div>{made}</div>")
                 continue
-            shown += _beside(narrow) + made
-        made = shown + _beside(narrow)
+            shown += _beside(beside) + made
+        made = shown + _beside(beside)
         if not made:
             return self.nothing(nothing)
         show(f'<div class="cases">{made}</div>' if folded else made)

@@ -4,7 +4,7 @@ import json
 import math
 from collections.abc import Sequence
 from statistics import median
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import altair as alt
 import polars as pl
@@ -23,35 +23,38 @@ _LETTER = 1 / 50  # width of a letter on a phone's axis: a phase that is narrowe
 _BAR_PX = 4  # height of each trial's own window; they are stacked from the top of the plot
 _NAMES_PX = 15  # height of a row of names above the plot
 _LABELS_PX = 46  # minimum for labels of the y axis, so that panels below one another share their time axis
-_SHADES = (0.13, 0.05)  # neighbours differ
+_SHADES = (0.13, 0.05)  # neighbours differ if no phase is the measured one
 _WIDTHS = (2.2, 1.0)  # of lines; dashes distinguish series
 _TIME_STEPS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 43200, 86400)
 _MOST_TICKS = 7
 
 
 class Phase(NamedTuple):
-    """A part of the time axis, in its unit. Neighbours are shaded differently.
+    """A part of the time axis, in its unit.
 
-    A phase that belongs to one `series`, such as a trial's own window, is a bar in its colour above the lines.
+    Beside a `measured` phase, which is not shaded, all others are shaded alike; without one, neighbours differ. A phase
+    that belongs to one `series`, such as a trial's own window, is a bar in its colour above the lines.
     """
 
     name: str
     start: float
     end: float
     series: str = ""
+    measured: bool = False
 
 
 def time_panel(
     title: str, lines: pl.DataFrame, x: Axis, y: Axis, style: Style, phases: Sequence[Phase] = (),
     bands: pl.DataFrame | None = None, marks: pl.DataFrame | None = None, height: int = 240,
-    changes: LevelChanges | None = None,
+    changes: LevelChanges | None = None, steps: bool = False,
 ) -> Panel:  # fmt: skip
     """Lines over time, one per series and `line`, such as a percentile. The first `line` is thick, the next thin.
 
     `lines`: series, line, x (s), y. `bands`: series, x, low, high, between which a value is known to be. `phases` are
-    light bands in the background, with their names if there is room. `marks`: series, x, y, `tip …`, for events.
-    `changes` of level are thin vertical lines with their size, for the largest three. On a page, a cross-hair shows the
-    values of all lines at the time under the pointer.
+    light bands in the background, with their names if there is room. With `steps`, each x is the middle of the time
+    that its y covers, and lines change half-way to the next. `marks`: series, x, y, `tip …`, for events. `changes` of
+    level are thin vertical lines with their size, for the largest three. On a page, a cross-hair shows the values of
+    all lines at the time under the pointer.
     """
     names = lines["line"].unique(maintain_order=True).to_list()
     frame = lines.with_columns(pl.col("x").round(3), pl.col("y").round_sig_figs(5))
@@ -66,11 +69,13 @@ def time_panel(
     line = alt.Chart(frame if len(names) > 1 else frame.drop("line")).encode(
         x=base_x, y=alt.Y("y:Q", **y_encoding), color=style.colour(), strokeDash=style.dash()
     )
+    shape: Literal["step", "linear"] = "step" if steps else "linear"
     if len(names) > 1:
         scale = alt.Scale(domain=names, range=[_WIDTHS[index % 2] for index in range(len(names))])
-        line = line.mark_line(aria=False).encode(strokeWidth=alt.StrokeWidth("line:O", scale=scale, legend=None))
+        width = alt.StrokeWidth("line:O", scale=scale, legend=None)
+        line = line.mark_line(interpolate=shape, aria=False).encode(strokeWidth=width)
     else:
-        line = line.mark_line(strokeWidth=1.8, aria=False)
+        line = line.mark_line(interpolate=shape, strokeWidth=1.8, aria=False)
     layers = [*_phase_layers([p for p in phases if not p.series], base_x), *_own_layers(phases, base_x, style)]
     if not between.is_empty():
         area = alt.Chart(between).mark_area(**fill(0.18), aria=False)
@@ -119,11 +124,12 @@ def _phase_layers(phases: Sequence[Phase], x: alt.X) -> list[alt.Chart]:
     if not phases:
         return []
     span = max(p.end for p in phases) - min(p.start for p in phases)
+    shades = _SHADES[:1] if any(p.measured for p in phases) else _SHADES
     rows = [
         {
             "from": round(p.start, 3),
             "to": round(p.end, 3),
-            "shade": _SHADES[index % len(_SHADES)],
+            "shade": 0.0 if p.measured else shades[index % len(shades)],
             "phase": p.name,
             "name": p.name if p.end - p.start >= _LETTER * (len(p.name) + 1) * span else "",
         }
@@ -132,9 +138,9 @@ def _phase_layers(phases: Sequence[Phase], x: alt.X) -> list[alt.Chart]:
     at = x.copy()
     at.shorthand = "from:Q"
     base = alt.Chart(pl.DataFrame(rows))
-    shades = alt.Opacity("shade:Q", scale=None, legend=None)
+    opacity = alt.Opacity("shade:Q", scale=None, legend=None)
     tip = [alt.Tooltip("phase:N", title="phase")]
-    band = base.mark_rect(color=MUTED, aria=False).encode(x=at, x2="to:Q", opacity=shades, tooltip=tip)
+    band = base.mark_rect(color=MUTED, aria=False).encode(x=at, x2="to:Q", opacity=opacity, tooltip=tip)
     # Names are above the plot, because lines would cross them within it.
     name = base.mark_text(align="left", baseline="bottom", dx=2, dy=-3, fontSize=11, color=MUTED, aria=False)
     return [band, name.encode(x=at, y=alt.value(0), text="name:N")]

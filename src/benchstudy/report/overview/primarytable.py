@@ -9,7 +9,7 @@ from benchstudy.report.exhibits import cells
 from benchstudy.report.overview.headlines import compared_on, numbers
 from benchstudy.report.results.results import Estimate
 from benchstudy.report.study.studyfacts import FamilyFacts
-from benchstudy.statistics.comparisons import Verdict
+from benchstudy.statistics.comparisons import Refusal, Verdict
 
 MOST_ROWS = 400  # of all families together: a row takes half a kilobyte, and the pages have all rows
 
@@ -93,7 +93,8 @@ def _against(found: Mapping[str, Any]) -> dict[str, str]:
     verdict = Verdict(found["verdict"])
     against = found["base_level"]
     if found["ratio"] is None:
-        return {"ratio": f"against {against}", "evidence": "", "verdict": verdict.told, "kind": verdict.value}
+        told = found["why"] if found["refusal"] == Refusal.SET else verdict.told
+        return {"ratio": f"against {against}", "evidence": "", "verdict": told, "kind": verdict.value}
     number, *interval = human.ratio(found["ratio"], found["low"], found["high"])
     evidence = ", ".join(
         [*(text.removeprefix("95 %: ") for text in interval), numbers(found), *filter(None, [found["basis"]])]

@@ -95,10 +95,11 @@ class PublishedPage(Exhibits):
             self.say([f"Ours are over {count}: a target's value is the median of its trials, and n counts targets."])
         section.show(self, results)
         self.heading("What is wrong with the published figures")
-        for file in section.files:
-            self._findings(file)
         figures = [_all(self.folder / file, title) for file, title in section.files.items()]
-        self.show_tables(figures, "Nothing is published.", folded=True)
+        with self.side_by_side():
+            for file in section.files:
+                self._findings(file)
+            self.show_tables(figures, "Nothing is published.", folded=True)
 
     def show_own(self) -> None:
         """Show the tables that belong to no family as printed, with the findings in them."""

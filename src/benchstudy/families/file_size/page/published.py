@@ -11,7 +11,8 @@ FILE = "mattermost-storage.csv"
 
 
 def show(page: PublishedPage, results: Results | None) -> None:
-    """Show the time of one file by size, as mean (± deviation, p50): the backends of the page, then ours."""
+    """Show the time of one file by size: the backends of the page, as mean (± deviation, p50), then our medians."""
+    form = "mean" if page.published_form == "mean" else "median"  # the family's page has both
     for op in ("write", "read"):
         table = published.table(
             page.folder / FILE,
@@ -21,9 +22,7 @@ def show(page: PublishedPage, results: Results | None) -> None:
             where={"op": op},
             caption=f"Time of one file, {op}: published (other hardware, unknown repetitions) and measured here",
         )
-        page.show_table(
-            published.beside(table, *_by_size(results, op, page.published_form), lambda size: Size(size).bytes)
-        )
+        page.show_table(published.beside(table, *_by_size(results, op, form), lambda size: Size(size).bytes))
 
 
 def _by_size(results: Results | None, op: str, form: str) -> tuple[list[str], dict[str, list[Cell]]]:
@@ -45,9 +44,9 @@ def _by_size(results: Results | None, op: str, form: str) -> tuple[list[str], di
 SECTION = Section(
     title="Backing storage",
     introduction=(
-        "Time of one file as mean (± standard deviation, p50: median). The published figures are over an unknown "
-        "number of repetitions, and ours over trials. The page does not say whether writes were synced or reads were "
-        "cold; our columns say both."
+        "Time of one file. The published figures are a mean (± standard deviation, p50: median) over an unknown number "
+        "of repetitions. Ours are medians over trials with their interval; the family's page has them in the published "
+        "format, too. The page does not say whether writes were synced or reads were cold; our columns say both."
     ),
     files={FILE: "Mattermost: backing storage"},
     show=show,

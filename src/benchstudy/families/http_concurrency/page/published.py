@@ -190,7 +190,7 @@ def show(page: PublishedPage, results: Results | None) -> None:
     """Show the three tables of the page, with our figures beside them only if the same server was measured."""
     tables = Published(page.folder, HttpLoad(results) if results is not None else None)
     page.say(tables.apart())
-    page.show_tables(tables.tables(), "Nothing is published.")
+    page.show_tables(tables.tables(), "Nothing is published.", narrow=4)
     page.show_table(tables.transcripts())
 
 

@@ -22,6 +22,9 @@ _LATENCIES = {
     "queue_p99": "Time in queue, p99",
 }
 _NUMBER = pl.Float64
+_SECOND_S = 1.0  # of leaves, whose times are one row; `t_s` is its start
+# Checkpoints are seen at `t_s`; a rate covers the time since the one before.
+_MIDDLES = {"size": pl.col("t_s"), "qps": (pl.col("t_s") + pl.col("t_s").shift(1)) / 2}
 _ESTIMATES = {"series": pl.String, "x": _NUMBER, "y": _NUMBER, "tip offered": pl.String, **OF_MEDIANS}
 _POINTS = {"series": pl.String, "trial": pl.String, "x": _NUMBER, "y": _NUMBER, "tip offered": pl.String,
            "tip value": pl.String}  # fmt: skip
@@ -126,7 +129,8 @@ class LogFigures:
                 name = self._name(sweeps)
                 caption = (
                     f"{name}: tree size, QPS, time in queue and time to integrate ({which}). Tables cover only the "
-                    "window. In the drain nothing new is offered, and the backlog is integrated. "
+                    "window; warm-up, cool-down and drain are shaded. In the drain nothing new is offered, and the "
+                    "backlog is integrated. "
                     f"{level_changes.caption(changes, 'the window')}"
                 ).strip()
                 yield slug(f"time-{name}"), caption, panels, STYLE, [s.dedup for s, _, _ in chosen]
@@ -150,11 +154,11 @@ class LogFigures:
             lines = self._lines(chosen, series, columns)
             if not lines.is_empty():
                 named = f"{title}: p99, and p50 thin" if len(columns) > 1 else title
-                window = next((phase for phase in phases if phase.name == "window"), None)
+                window = next((phase for phase in phases if phase.measured), None)
                 if window is not None and "size" not in columns:  # the tree grows all the time
                     changes[title] = level_changes.find(lines, window.start, window.end, axis.unit)
                 x, found = Axis("Time since the load started", "s", log=False), changes.get(title)
-                yield time_panel(named, lines, x, axis, STYLE, phases, changes=found)
+                yield time_panel(named, lines, x, axis, STYLE, phases, changes=found, steps="size" not in columns)
 
     def _phases(self, chosen: Sequence[tuple[Sweep, Point, str]]) -> list[Phase]:
         """The phases of the longest trial: all trials of a log have the same warm-up and window."""
@@ -163,7 +167,8 @@ class LogFigures:
             return []
         mine = [rows.filter(pl.col("trial") == trial).sort("start_s") for _, _, trial in chosen]
         longest = max(mine, key=lambda frame: frame["end_s"].max() or 0.0)
-        return [Phase(*row) for row in longest.select("phase", "start_s", "end_s").iter_rows()]
+        ordered = longest.select("phase", "start_s", "end_s").iter_rows()
+        return [Phase(name, start, end, measured=name == "window") for name, start, end in ordered]
 
     def _lines(
         self, chosen: Sequence[tuple[Sweep, Point, str]], series: str, columns: Mapping[str, str]
@@ -174,13 +179,13 @@ class LogFigures:
             return pl.DataFrame(schema=schema)
         found = [
             rows.filter(pl.col("trial") == trial)
-            .drop_nulls(column)
             .select(
                 pl.lit(sweep.dedup).alias("series"),
                 pl.lit(line).alias("line"),
-                pl.col("t_s").cast(_NUMBER).alias("x"),
-                pl.col(column).cast(_NUMBER).alias("y"),
+                x=_MIDDLES.get(column, pl.col("t_s") + _SECOND_S / 2).cast(_NUMBER),
+                y=pl.col(column).cast(_NUMBER),
             )
+            .drop_nulls(["x", "y"])
             for column, line in columns.items()
             for sweep, _, trial in chosen
         ]

@@ -189,10 +189,14 @@ class LogWrite(SweepResults):
         return bool(declared) or any(note.get("emulated") for note in notes)
 
     def met(self, sweep: Sweep, point: Point) -> bool:
-        """Whether the log achieved the offered rate: leaves were integrated, not pushed back, and all sent."""
+        """Whether the log achieved the offered rate, and no backlog from before the window."""
+        return self._took(sweep, point) and (self.median("achieved_share", sweep, point) or 0.0) <= BACKLOG
+
+    def _took(self, sweep: Sweep, point: Point) -> bool:
+        """Whether all leaves of the offered rate were sent, not pushed back, and integrated."""
         share = self.median("achieved_share", sweep, point)
         refused = sum(self._share(part, sweep, point) or 0.0 for part in ("pushback", "dropped"))
-        return share is not None and ACHIEVED <= share <= BACKLOG and refused <= 1 - ACHIEVED
+        return share is not None and share >= ACHIEVED and refused <= 1 - ACHIEVED
 
     def _share(self, part: str, sweep: Sweep, point: Point) -> float | None:
         """Share of the sent leaves, over all trials, that were pushed back, failed or, of the due ones, were not sent.
@@ -209,17 +213,30 @@ class LogWrite(SweepResults):
 
     def unfit(self, target: str, case: str) -> str:
         """Why the figures of a case do not describe its log, so that logs are not compared by them; "" if they do."""
-        for sweep in self.sweeps:
-            for point in sweep.every_point:
-                if (sweep.target, point.case) == (target, case):
-                    reasons = {
-                        "client-limited": self.client_limited(sweep, point),
-                        "writers-bound": self.writers_bound(sweep, point),
-                        "other processes used the host's CPUs": self.others_busy(sweep, point),
-                        "it lost accepted leaves": self.lost_trials(sweep, point),
-                    }
-                    return next((reason for reason, holds in reasons.items() if holds), "")
-        return ""
+        if (target, case) not in self._by_case:
+            return ""
+        sweep, point = self._by_case[target, case]
+        reasons = {
+            "client-limited": self.client_limited(sweep, point),
+            "writers-bound": self.writers_bound(sweep, point),
+            "other processes used the host's CPUs": self.others_busy(sweep, point),
+            "it lost accepted leaves": self.lost_trials(sweep, point),
+        }
+        return next((reason for reason, holds in reasons.items() if holds), "")
+
+    def settled(self, metric: str, *cases: tuple[str, str]) -> str:
+        """Why a metric cannot differ between cases, each (target, case); "" if it can.
+
+        If logs take all leaves of open loops at the same rate, their QPS is that rate.
+        """
+        known = [self._by_case[case] for case in cases]
+        took = [sweep.is_open and self._took(sweep, point) for sweep, point in known]
+        is_one_rate = len({point.rate or case for case, (_, point) in zip(cases, known, strict=True)}) == 1
+        return "both took the offered rate" if metric == "qps" and is_one_rate and all(took) else ""
+
+    @cached_property
+    def _by_case(self) -> dict[tuple[str, str], tuple[Sweep, Point]]:
+        return {(sweep.target, point.case): (sweep, point) for sweep in self.sweeps for point in sweep.every_point}
 
     def others_busy(self, sweep: Sweep, point: Point) -> bool:
         """Whether other processes used the host's CPUs in at least half of the trials."""

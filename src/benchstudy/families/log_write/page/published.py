@@ -185,7 +185,8 @@ def show(page: PublishedPage, results: Results | None) -> None:
         load = LogWrite(results, sessions.declared(page.indexes(results.family), results.family))
     tables = LogPublished(page.folder, load)
     page.show_table(replace(tables.table(), name="log-qps"))
-    page.show_listings("published", tables.boxes(), "No box is published.")
+    with page.folded("The published boxes"):
+        page.show_listings("published", tables.boxes(), "No box is published.")
 
 
 SECTION = Section(

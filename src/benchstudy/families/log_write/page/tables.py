@@ -1,7 +1,6 @@
 """Tables of write tests of logs: those of Tessera's page, and further ones."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import polars as pl
 
@@ -32,7 +31,7 @@ class LogTables:
         """One row per backend and resources: the highest QPS without and with dedup, as far as measured, each with its
         offered rate."""
         several = [factor for factor in ("target", "front_ends", "duplicates") if self.load.varies(factor)]
-        dedups = list(dict.fromkeys(s.dedup for s in sorted(self.load.sweeps, key=lambda sweep: sweep.antispam)))
+        dedups = self._dedups(self.load.sweeps)
         body = []
         for sweeps in self.load.subjects():
             by_dedup = {sweep.dedup: sweep for sweep in sweeps}
@@ -45,6 +44,10 @@ class LogTables:
         columns = ("Backend", "Resources", *titles, "Generator")
         columns += tuple(f"{what}, {dedup}" for dedup in dedups for what in ("Offered", "QPS"))
         return Table("most", "Highest QPS achieved, and the rate offered for it", columns, tuple(body))
+
+    @staticmethod
+    def _dedups(sweeps: Iterable[Sweep]) -> list[str]:
+        return list(dict.fromkeys(sweep.dedup for sweep in sorted(sweeps, key=lambda sweep: sweep.antispam)))
 
     def _most(self, sweep: Sweep | None) -> tuple[Cell, Cell]:
         if sweep is None:
@@ -90,32 +93,41 @@ class LogTables:
     # -- every rate ------------------------------------------------------------------------------------------------
 
     def rates(self) -> Iterator[Table]:
-        """Two tables per backend, resources and generator: rates, and times. One row per offered rate, with columns
-        without and with dedup. If a log was measured at one rate only, the first repeats its row of `page`.
+        """A table of rates per backend, resources and generator, and one of times for all open loops. One row per
+        offered rate, with columns without and with dedup. If a log was measured at one rate only, its rates repeat its
+        row of `page`.
         """
+        both = {"Offered": self._offered, "Achieved": self.rate_cell}
         for sweeps in self.load.subjects():
             name = self.load.name(sweeps[0], dedup=False, generator=False)
-            title, file = f"{name} ({self.load.loop(sweeps[0])})", f"{name}-{sweeps[0].generator}"
-            both = {"Offered": self._offered, "Achieved": self.rate_cell}
-            made = self._by_rate(f"rates-{file}", f"Offered and achieved: {title}", sweeps, both)
-            yield replace(made, repeats=all(len(sweep.every_point) < 2 for sweep in sweeps) and len(made.rows) == 1)
-            times = {
-                f"{heading}, {p}": self.figure(f"{which}_{p}") for which, heading in _TIMES.items() for p in _SHOWN
-            }
-            if sweeps[0].is_open:
-                yield self._by_rate(f"times-{file}", f"Times: {title}", sweeps, times)
+            columns = ("Rate", *(f"{what}, {sweep.dedup}" for sweep in sweeps for what in both))
+            caption = f"Offered and achieved: {name} ({self.load.loop(sweeps[0])})"
+            rows = tuple(self._by_rate(sweeps, [sweep.dedup for sweep in sweeps], both))
+            repeats = all(len(sweep.every_point) < 2 for sweep in sweeps) and len(rows) == 1
+            yield Table(slug(f"rates-{name}-{sweeps[0].generator}"), caption, columns, rows, repeats=repeats)
+        yield self._times()
 
-    def _by_rate(self, name: str, caption: str, sweeps: Sequence[Sweep], draws: Mapping[str, Draw]) -> Table:
+    def _times(self) -> Table:
+        draws = {f"{heading}, {p}": self.figure(f"{which}_{p}") for which, heading in _TIMES.items() for p in _SHOWN}
+        dedups = self._dedups(sweep for sweep in self.load.sweeps if sweep.is_open)
+        columns = ("Log", "Rate", *(f"{what}, {dedup}" for dedup in dedups for what in draws))
+        rows = (
+            (Cell.text(self.load.name(sweeps[0], dedup=False)), *row)
+            for sweeps in self.load.subjects(is_open=True)
+            for row in self._by_rate(sweeps, dedups, draws)
+        )
+        return Table("times", "Times by offered rate, open loop", columns, tuple(rows))
+
+    def _by_rate(
+        self, sweeps: Sequence[Sweep], dedups: Sequence[str], draws: Mapping[str, Draw]
+    ) -> Iterator[tuple[Cell, ...]]:
+        """Yield one row per offered rate: the rate, and what is drawn of each of the `dedups`."""
         loads = {point.rate: point.level for sweep in sweeps for point in sweep.points}
-        body = []
+        of = {(sweep.dedup, point.rate): (sweep, point) for sweep in sweeps for point in sweep.points}
         for rate in sorted(loads, key=lambda rate: rate or 0.0):
-            row = [Cell.text(loads[rate])]
-            for sweep in sweeps:
-                point = next((p for p in sweep.points if p.rate == rate), None)
-                row += [MISSING if point is None else draw(sweep, point) for draw in draws.values()]
-            body.append(tuple(row))
-        columns = (f"{what}, {sweep.dedup}" for sweep in sweeps for what in draws)
-        return Table(slug(name), caption, ("Rate", *columns), tuple(body))
+            points = [of.get((dedup, rate)) for dedup in dedups]
+            figures = [MISSING if at is None else draw(*at) for at in points for draw in draws.values()]
+            yield Cell.text(loads[rate]), *figures
 
     # -- one sweep in detail ---------------------------------------------------------------------------------------
 
