@@ -97,16 +97,15 @@ class Reading:
     @property
     def verdict(self) -> str:
         """The verdict in a few words; with too few trials, how the means changed, marked as "no verdict"."""
-        said = self._said
-        return said if self.tested or self.mix_driven else f"no verdict: {said}"
+        return self._said if self.tested else f"no verdict: {self._said}"
 
     @property
     def _said(self) -> str:
         shift = self.shift
         raw = "regression" if self._raw_slower else "improvement"
         if self.mix_driven:
-            sure = not self.tested or self.like.verdict is Verdict.EQUIVALENT
-            return f"{MIX_DRIVEN}, no {raw}" + ("" if sure else " shown")
+            shown = "" if self.like.verdict is Verdict.EQUIVALENT else " shown"
+            return f"{MIX_DRIVEN}, no {raw}{shown}" if self.tested else "mostly a change of the mix"
         like = "regression" if self._like_slower else "improvement"
         if not self.tested:
             raw, like = ("slower" if part > 0 else "faster" for part in (shift.change, shift.within))

@@ -110,8 +110,7 @@ class LoadSummary:
             # With few trials both values are shown: a change alone would look like a result.
             value = human.from_to(shift.base_mean, shift.base_mean + shift.within, "s")
             apart = human.from_to(shift.base_mean, shift.new_mean, "s")
-            beyond = ", no verdict over trials" if reading.mix_driven else ""  # the others' verdict says so already
-            few = f"{human.plural(self.load.n(reading.contrast), 'trial')} per arm{beyond}"
+            few = f"{human.plural(self.load.n(reading.contrast), 'trial')} per arm"
             parts = [reading.verdict, f"raw {signed(shift.change, 's')}: {apart}", *labels, few]
         return {"name": self.load.title(reading.contrast), "value": value, "evidence": "; ".join(parts)}
 
