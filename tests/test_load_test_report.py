@@ -263,8 +263,11 @@ def test_the_first_page_says_that_times_are_compared_at_the_same_mix_of_calls(lo
     told = headline(family)
     assert " at the same mix of calls under the bounded load" in told.after
     assert told.detail.startswith("Medians at the same mix of calls: ")
-    compared = [one for each in primarytable.rows([family])[0] for one in each.compared if one["evidence"]]
-    assert compared and all(one["evidence"].endswith("at the same mix of calls") for one in compared)
+    rows = primarytable.rows([family])[0]
+    compared = [(each.metric, one["evidence"]) for each in rows for one in each.compared if one["evidence"]]
+    mixed = "at the same mix of calls"
+    assert {metric for metric, text in compared if text.endswith(mixed)} == {"API times", "Store times"}
+    assert {metric for metric, text in compared if not text.endswith(mixed)} == {"Supported users"}
 
 
 def test_the_same_version_twice_shows_no_shift(load):
@@ -528,8 +531,39 @@ def test_a_load_that_reached_its_greatest_number_without_an_alert_is_no_capacity
     found = load_of(tables.write())
     cells = row(LoadSummary(found).users.table(), "unbounded")
     assert said(cells[BASE]) == "not found | nothing failed up to 200 users, the most that the load tried"
-    assert said(cells[NEW]).endswith("at least: 1 of 2 not limited"), "beside the one trial that was"
+    assert said(cells[NEW]) == "≥ 180 | 1 of 2 loads not limited", "beside the one trial that was"
     assert "nothing failed up to 200 users" in LoadSummary(found).answers()[0]["lines"][0]["evidence"]
+
+
+CLIPPED = {"why": "clipped", "supported": 97.2, "max_users": 100, "checks": 12, "clipped": 5}
+
+
+@pytest.mark.parametrize("blocks", [1, 6])
+def test_a_number_that_the_loads_own_maximum_clipped_is_told_as_a_lower_bound_and_has_no_verdict(tmp_path, blocks):
+    """Of six trials, the others make the new version better, and leave out just the highest number."""
+    tables = LoadTables(tmp_path)
+    for block in range(1, blocks + 1):
+        tables.run(levels_of(BASE, load="unbounded"), block, users=80.0 + block / 10)
+        clipped = {"facts": {"load": {"result": CLIPPED}}, "extra": {"supported_users": (None, "1")}}
+        tables.run(levels_of(NEW, load="unbounded"), block, users=97.2, **(clipped if block == 1 else {}))
+    found = load_of(tables.write())
+    summary = LoadSummary(found)
+    how = f"{NEW}: at the maximum of 100 users in 5 of 12 checks"
+    (answer,) = summary.answers()[0]["lines"]
+    assert answer["value"].endswith(" → ≥ 97.2") and answer["evidence"] == f"no verdict: {how}"
+    (made,) = summary.users.outcomes.values()
+    assert made.verdict == "none" and made.ratio is None
+    assert all(one["metric"] != "supported_users" or one["verdict"] == "none" for one in summary.findings()["found"])
+    shown = row(summary.users.table(), "unbounded")
+    assert said(shown[NEW]) == "≥ 97.2 | at the maximum of 100 users in 5 of 12 checks"
+    assert "≥" not in said(shown[BASE]) and said(shown["Verdict"]) == f"no verdict | {how}"
+    (limits,) = [r for r in summary.users.limits().rows if said(r[0]).endswith(f"{NEW} | block 1")]
+    assert said(limits[1]) == "≥ 97.2"
+    assert any(text.startswith(f"PostgreSQL 15, unbounded, {how}") for text in summary.weaknesses())
+    comments = " ".join(text for _, texts in summary.comments() for text in texts)
+    assert f"without a verdict: {how}." in comments and f"the load's maximum of users ({NEW})" in comments
+    published = row(LoadPublished(PUBLISHED, found).users(), "Postgres")
+    assert said(published["Measured: new"]).startswith("≥ 97.2") and said(published["Measured: change"]) == "–"
 
 
 # -- panels --------------------------------------------------------------------------------------------

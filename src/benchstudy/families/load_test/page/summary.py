@@ -10,7 +10,7 @@ from benchstudy.families.load_test.page.labels import WORSE, LoadLabels
 from benchstudy.families.load_test.page.load import FEWEST, GROUPS, LABELS, PAGE_BAND, Contrast, LoadTest
 from benchstudy.families.load_test.page.mix import LoadMix, Reading
 from benchstudy.families.load_test.page.panels import LoadPanels
-from benchstudy.families.load_test.page.users import AT_MAXIMUM, METRIC, LoadUsers, alert_word
+from benchstudy.families.load_test.page.users import METRIC, LoadUsers, alert_word
 from benchstudy.families.load_test.page.wording import setting
 from benchstudy.report import human
 from benchstudy.report.comparisons import findings
@@ -37,16 +37,19 @@ class LoadSummary:
         }
 
     def findings(self) -> dict[str, Any]:
-        """Store and API times like for like, for the study's overview."""
-        return {"aside": False, "found": [self._finding(reading) for reading in self.mix.readings]}
+        """Supported users, and store and API times like for like, for the study's overview."""
+        known = ((c, made) for c, made in self.users.outcomes.items() if made.base.n and made.other.n)
+        users = [self._finding(contrast, METRIC, "1", made) for contrast, made in known]
+        times = [self._finding(r.contrast, f"{r.group}_mean", "s", r.like, SAME_MIX) for r in self.mix.readings]
+        return {"aside": False, "found": [*users, *times]}
 
-    def _finding(self, reading: Reading) -> dict[str, Any]:
-        contrast = reading.contrast
-        metric = f"{reading.group}_mean"
+    def _finding(
+        self, contrast: Contrast, metric: str, unit: str, made: Comparison, basis: str = ""
+    ) -> dict[str, Any]:  # fmt: skip
         where = setting({"load": contrast.load, "database": self.load.database(contrast.database)})
         cases = [{"target": contrast.target, "case": case} for case in (contrast.new_case, contrast.base_case)]
         title, names = self.load.results.declared(metric).title, (contrast.new, contrast.base)
-        return findings.finding(metric, title, "s", names, where, (cases[0], cases[1]), reading.like, SAME_MIX)
+        return findings.finding(metric, title, unit, names, where, (cases[0], cases[1]), made, basis)
 
     # -- the answer --------------------------------------------------------------------------------------------------
 
@@ -74,18 +77,18 @@ class LoadSummary:
         ratio = self.users.ratio(contrast, made)
         base, new = (self.load.estimate(METRIC, contrast.target, case) for case in contrast.cases.values())
         failure = next((e.failure for e in (new, base) if e is not None and e.failed), "")
-        if ratio is None:
+        both = self.users.both(contrast)
+        if not both:
             why = "; ".join(f"{version}: {text}" for version, text in self.users.unsettled(contrast).items())
             return {"name": self.load.title(contrast), "value": "–", "evidence": failure or why or made.why}
-        both = self.users.both(contrast)
-        if made.low is not None and made.high is not None:
+        if ratio is None:
+            value, parts = both, [f"no verdict: {made.why}"]
+        elif made.low is not None and made.high is not None:
             value = signed_percent(ratio, made.low, made.high)
             parts = [both, percent_interval(made.low, made.high), made.verdict]
         else:  # a relative change from so few trials would look like a result
             n = self.load.n(contrast)
             value, parts = both, [f"{'one trial' if n == 1 else human.plural(n, 'trial')} per arm: no verdict"]
-        full = [t for side in self.load.sides(contrast) for t in side if self.load.value(t.uuid, AT_MAXIMUM)]
-        parts += ["not limited: the true number is at least this high"] if full else []
         parts += [failure] if failure else []
         return {"name": self.load.title(contrast), "value": value, "evidence": "; ".join(parts)}
 
@@ -141,11 +144,13 @@ class LoadSummary:
     def _about_users(self, contrast: Contrast) -> str:
         made = self.users.outcomes[contrast]
         ratio, band = self.users.ratio(contrast, made), self.users.band(contrast)
-        if ratio is None:
+        both = self.users.both(contrast)
+        if not both:
             why = "; ".join(f"{version}: {text}" for version, text in self.users.unsettled(contrast).items())
             known = f"The number of supported users is not known for both versions. {why or made.why}."
             return known + self._limited_by(contrast)
-        both = self.users.both(contrast)
+        if ratio is None:
+            return f"Supported users: {both}, without a verdict: {made.why}.{self._limited_by(contrast)}"
         if made.low is not None and made.high is not None:
             told = f"{signed_percent(ratio, made.low, made.high)} supported users ({both}), "
             told += f"{percent_interval(made.low, made.high)}: {made.verdict}, {made.why}."
@@ -167,11 +172,11 @@ class LoadSummary:
         return told + self._limited_by(contrast)
 
     def _limited_by(self, contrast: Contrast) -> str:
-        limits = {}
+        limits = dict.fromkeys(self.users.bounded(contrast), "the load's maximum of users")
         for version, case in contrast.cases.items():
             brackets = [self.users.bracket(t) for t in self.load.trials(contrast.target, case)]
             named = Counter(b.limited_by for b in brackets if b is not None and b.limited_by)
-            if named:
+            if named and version not in limits:
                 limits[version] = alert_word(named.most_common(1)[0][0])
         if not limits:
             return ""
@@ -242,6 +247,12 @@ class LoadSummary:
             yield from self._unalternated()
         if not self.load.repeats:
             yield "No version was measured under two names, so the band comes from pairs of the base's own trials."
+        for contrast in self.users.outcomes:
+            for version, text in self.users.bounded(contrast).items():
+                yield (
+                    f"{self.load.title(contrast)}, {version}: {text}. The number of supported users is only a lower "
+                    "bound: raise `max_users`, and measure again."
+                )
         few = [c for c in self.load.contrasts if self.load.n(c) < FEWEST]
         if few:
             yield f"{human.plural(len(few), 'comparison')} with fewer than {FEWEST} trials per arm: no verdict."
