@@ -82,7 +82,7 @@ class LoadSummary:
             why = "; ".join(f"{version}: {text}" for version, text in self.users.unsettled(contrast).items())
             return {"name": self.load.title(contrast), "value": "–", "evidence": failure or why or made.why}
         if ratio is None:
-            value, parts = both, [f"no verdict: {made.why}"]
+            value, parts = both, ["no verdict", made.why]
         elif made.low is not None and made.high is not None:
             value = signed_percent(ratio, made.low, made.high)
             parts = [both, percent_interval(made.low, made.high), made.verdict]

@@ -276,12 +276,15 @@ class LoadUsers:
             "Test",
             "Supported users",
             "Users in the window",
-            "Most users without an alert",
-            "Fewest users with an alert",
+            "Bracket",
             "Slope",
             "Alerts, share of checks",
         )
-        return Table("limits", "What limited the users, per trial", columns, tuple(body), MOST_OF_TRIALS)
+        caption = (
+            "What limited the users, per trial; the bracket ends at the fewest users at which an alert began, and "
+            "begins at the most below without one"
+        )
+        return Table("limits", caption, columns, tuple(body), MOST_OF_TRIALS)
 
     def _limit_row(self, contrast: Contrast, version: str, trial: Trial) -> tuple[Cell, ...]:
         href, found = self.load.results.places.href(trial.uuid), self.bracket(trial)
@@ -296,8 +299,7 @@ class LoadUsers:
             Cell((f"{self.load.place(contrast)}, {version}", f"block {trial.block}")),
             supported,
             self._seen(trial, href),
-            _whole(found.passed if found else None, href),
-            _whole(found.failed if found else None, href, "no alert began"),
+            _bracket_cell(found, href),
             MISSING if slope is None else Cell((f"{signed(slope, '1')} users/s",), href),
             Cell(tuple(alerts) or ("none",), href, "text"),
         )
@@ -395,5 +397,9 @@ def _alerts(rows: pl.DataFrame, version: str) -> pl.DataFrame:
     ).with_columns(pl.Series("tip alert", words, dtype=pl.String))
 
 
-def _whole(value: float | None, href: str, otherwise: str = "–") -> Cell:
-    return Cell((otherwise,), kind="missing") if value is None else Cell((human.number(value),), href)
+def _bracket_cell(found: Bracket | None, href: str) -> Cell:
+    if found is None or found.failed is None:
+        return MISSING if found is None else Cell(("no alert began",), kind="missing")
+    if found.passed is None:
+        return Cell((f"below {human.number(found.failed)}",), href)
+    return Cell((human.value_range((found.passed, found.failed), "1"),), href)
