@@ -598,6 +598,20 @@ def test_ten_graphs_of_each_load_and_database_with_base_and_new_and_their_phases
     assert edges == {(0.025, 0.05), (0.05, 0.1)}, "the band of a p99 is its bucket"
 
 
+def test_what_rates_look_back_at_is_not_named_steady(load, once):
+    _, caption, panels, *_ = dict(LoadPanels(load).figures())["Bounded PostgreSQL 15"][0]
+    areas = {
+        kind: [(r["phase"], r["from"], r["to"]) for r in drawn_of([panel]) if "shade" in r]
+        for kind, panel in zip(PANELS, panels, strict=True)
+    }
+    assert areas["heap"] == areas["devices"] == [("ramp", 0, 12), ("steady", 12, 72)]
+    assert areas["cpu"] == areas["api_p99"] == [("ramp", 0, 12), ("look-back", 12, 17), ("steady", 17, 72)]
+    assert 'Rates cover the 5 s before each point. In the area "look-back", they still contain the phase' in caption
+    assert "Since the load began" in json.dumps(panels[0].spec(400)), "the axis has the ramp, too"
+    ((_, _, scraped, *_),) = dict(LoadPanels(once).figures())["Bounded PostgreSQL 15"]
+    assert "Since the window began" in json.dumps(scraped[0].spec(400)), "of a scraped load, nothing else is known"
+
+
 def test_the_windows_table_gives_quantiles_no_ratio(load):
     table = LoadPanels(load).table(load.contrasts[0])
     api, p99 = row(table, "Average API times"), row(table, "p99 of store times")

@@ -337,7 +337,7 @@ class LoadUsers:
         phases = self.panels.phases({version: [trial] for version, trial in chosen.items()})
         # The window whose mean is the result, per version.
         last = {version: phase for version, t in chosen.items() for phase in self.panels.own_phases(t)[1:][-1:]}
-        x = Axis("Since the window began", "time", log=False)
+        x = self.panels.time
         y = Axis("Active users", "1", log=False)
         panels = [time_panel("Active users", lines, x, y, self.load.style, phases, marks=marks)]
         if last:
