@@ -370,6 +370,9 @@ def test_without_the_same_version_twice_the_band_is_of_the_bases_own_trials(load
     contrast = next(c for c in alone.contrasts if c.load == "unbounded" and c.new == NEW)
     band = LoadSummary(alone).users.band(contrast)
     assert band.n == 15 and band.low < 1 < band.high and "own trials" in band.source
+    assert LoadSummary(alone).users.about_band() == ["The band shows how much equal versions differ on these machines."]
+    weak = " ".join(LoadSummary(alone).weaknesses())
+    assert "the band of equal versions comes from pairs of the base's own trials." in weak
 
 
 def test_the_bracket_lies_between_the_most_users_without_an_alert_and_the_fewest_with_one(load):
@@ -520,6 +523,9 @@ def test_one_trial_an_arm_has_an_interval_from_within_and_says_so(once):
     assert said(found["Delta"]).startswith("13,200 → 12,800 | 95 %: ")
     assert said(found["Delta"]).endswith("within one trial")
     assert said(found["Verdict"]).startswith("no verdict") and said(found["This study's band"]) == "–"
+    assert LoadSummary(once).users.about_band()[0].startswith("There is no band of equal versions")
+    weak = " ".join(LoadSummary(once).weaknesses())
+    assert "the band of equal versions is unknown" in weak and "own trials" not in weak
     assert any("no verdict" in text for _, texts in LoadSummary(once).comments() for text in texts)
 
 

@@ -245,8 +245,9 @@ class LoadSummary:
                 "ran, and whether the data were the same."
             )
             yield from self._unalternated()
-        if not self.load.repeats:
-            yield "No version was measured under two names, so the band comes from pairs of the base's own trials."
+        if not self.load.repeats and self.users.outcomes:
+            band = "comes from pairs of the base's own trials" if self.users.has_band else "is unknown"
+            yield f"No version was measured under two names, so the band of equal versions {band}."
         for contrast in self.users.outcomes:
             for version, text in self.users.bounded(contrast).items():
                 yield (

@@ -163,6 +163,18 @@ class LoadUsers:
             return None
         return Band(min(ratios), max(ratios), len(ratios), "pairs of the base's own trials")
 
+    def about_band(self) -> list[str]:
+        """What the band is, or that there is none; nothing without an unbounded load."""
+        if not self.outcomes:
+            return []
+        if not self.has_band:
+            return ["There is no band of equal versions: the base has fewer than two numbers of supported users."]
+        return ["The band shows how much equal versions differ on these machines."]
+
+    @property
+    def has_band(self) -> bool:
+        return any(self.band(contrast) is not None for contrast in self.outcomes)
+
     # -- table -------------------------------------------------------------------------------------------------------
 
     def table(self) -> Table:
