@@ -32,6 +32,7 @@ from benchstudy.families.load_test.page.published import LoadPublished
 from benchstudy.families.load_test.page.setup import LoadSetup
 from benchstudy.families.load_test.page.summary import LoadSummary
 from benchstudy.report import human
+from benchstudy.report.figures.charts import Figure
 from benchstudy.report.figures.panels import Phase
 from benchstudy.report.overview import primarytable
 from benchstudy.report.overview.headlines import headline
@@ -602,6 +603,16 @@ def test_ten_graphs_of_each_load_and_database_with_base_and_new_and_their_phases
     p99 = panels[1].spec(400)
     edges = {(r["low"], r["high"]) for rows in p99["datasets"].values() for r in rows if "low" in r}
     assert edges == {(0.025, 0.05), (0.05, 0.1)}, "the band of a p99 is its bucket"
+
+
+def test_four_graphs_share_a_row_only_if_scripts_draw_them(load):
+    name, caption, panels, style, shown = dict(LoadPanels(load).figures())["Bounded PostgreSQL 15"][0]
+    columns = {}
+    for number in (4, 6, 9, 10):
+        figure = Figure(name, caption, "", tuple(panels[:number]), style, tuple(shown))
+        columns[number] = re.search('class="panels([^"]*)"', figure.html())[1]
+    assert columns == {4: " many", 6: " many three", 9: " many three", 10: " many three four"}
+    assert 'class="panels many three"' in figure.static_html(10), "type would be too small in static ones"
 
 
 def test_what_rates_look_back_at_is_not_named_steady(load, once):
