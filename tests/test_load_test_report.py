@@ -216,7 +216,8 @@ def test_a_version_is_told_without_where_the_program_lies():
 def test_a_slower_handler_is_a_regression_like_for_like(load):
     found = reading(load, "PostgreSQL 15, bounded", "api")
     assert found.verdict == "regression" and found.worse and found.like.verdict == "worse"
-    actions = LoadSummary(load).actions()
+    ((heading, actions),) = LoadSummary(load).to_look_at()
+    assert heading == "What to look at" and LoadSummary(load).nothing_worse() == []
     assert any("API times are slower like for like, +" in text for text in actions)
     assert any("createPost is slower, higher by at least 3" in text for text in actions)
 
@@ -333,6 +334,8 @@ def test_without_a_verdict_no_label_is_listed_as_worse_and_nothing_is_red(once):
     drawn = "".join(table.html() for table in others)
     assert "createPost" in drawn and "verdict worse" not in drawn and 'class="failed' not in drawn
     assert "slower" in labels.summary(contrast) and "by chance" in labels.summary(contrast)
+    comments = " ".join(text for _, texts in LoadSummary(once).comments() for text in texts)
+    assert "by chance" not in comments, "the page says it once, above the labels"
 
 
 def test_p99s_in_one_bucket_are_not_distinguishable_and_the_lowest_bucket_is_no_figure(load):
@@ -669,6 +672,16 @@ def test_clients_stand_beside_the_server_action_by_action(load):
     assert said(row(actions, "login")["p99"]).startswith("needs 368 → ")
 
 
+def test_why_clients_have_no_interval_is_told_once_per_case(load, once):
+    tables = LoadClient(load).beside(), LoadClient(once).beside()
+    several, single = (row(table, f"PostgreSQL 15, bounded, {BASE}") for table in tables)
+    assert said(several["Case"]) == f"PostgreSQL 15, bounded, {BASE}", "intervals differ from cell to cell"
+    assert all("95 %: " in said(several[name]) for name in ("Client, mean", "Server, mean"))
+    assert said(single["Case"]) == f"PostgreSQL 15, bounded, {BASE} | n = 1: too small for an interval"
+    assert not any("n = 1" in said(cell) for name, cell in single.items() if name != "Case")
+    assert len(said(single["Client, p99"]).split(" | ")) == 1
+
+
 def test_failures_gaps_and_resets_are_told(load):
     client = LoadClient(load)
     table = client.failures()
@@ -704,8 +717,8 @@ def test_a_study_with_one_version_says_that_there_is_nothing_to_compare(tmp_path
     tables = LoadTables(tmp_path)
     tables.run(levels_of(BASE), 1)
     alone = load_of(tables.write())
-    ((_, (text,)),) = LoadSummary(alone).comments()
-    assert text.startswith("No two versions were measured")
+    (text,) = LoadSummary(alone).nothing_worse()
+    assert text.startswith("No two versions were measured") and not list(LoadSummary(alone).comments())
     assert LoadSummary(alone).mix.table().rows == () and dict(LoadPanels(alone).figures())
 
 

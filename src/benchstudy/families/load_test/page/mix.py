@@ -318,7 +318,7 @@ class LoadMix:
             shift = reading.shift
             body = [self._part_row(part, reading) for part in shift.parts[:_TOP]]
             name = f"{self.load.title(reading.contrast)}, {GROUPS[reading.group]}"
-            caption = f"{name}: the {human.plural(len(body), LABELS[reading.group])} that move the mean most"
+            caption = f"{name}: the {len(body)} that move the mean most"
             columns = (
                 HEADS[reading.group], "Change without it", "Contribution", "From the label itself", "From the mix",
                 "Share of calls, base", "Share of calls, new", "Mean, base", "Mean, new",

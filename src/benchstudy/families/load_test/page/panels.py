@@ -34,6 +34,7 @@ _TOWERING = 4.0  # times the steady level: with higher ramps the axis is logarit
 _SAME_S = 1.0  # phases of several trials are drawn as one if their edges are this close
 _ALIGNED = "steady"  # ramps differ in length, so trials are aligned at the start of this phase
 _LOOK_BACK = "look-back"  # the part of the measured phase in which rates still contain the one before
+HEIGHT = 160  # of a chart over time, in px
 _MOST_POINTS = 100  # per line: the page may hold over forty graphs, and must stay below 3 MB
 
 
@@ -99,11 +100,13 @@ class LoadPanels:
         )  # fmt: skip
         memory_s = self._memory_s(trials)
         window = f" Rates cover the {memory_s:g} s before each point." if memory_s else ""
-        if any(phase.name == _LOOK_BACK for phase in self._of_rates(self.phases(trials), trials)):
+        phases = self._of_rates(self.phases(trials), trials)
+        bars = "; bars at the top are those of single trials" if any(phase.series for phase in phases) else ""
+        if any(phase.name == _LOOK_BACK for phase in phases):
             window += f' In the area "{_LOOK_BACK}", they still contain the phase before it.'
         return (
             f"{title} ({counts}). {lines}. For a p99, the band is its bucket, and the line is PromQL's interpolation. "
-            f"Shaded areas are phases that all trials share; bars at the top are those of single trials.{window}"
+            f"Shaded areas are phases that all trials share{bars}.{window}"
         )
 
     def _panel(
@@ -128,7 +131,7 @@ class LoadPanels:
         if phases and not kind.quantile:  # a value known only by its bucket has no level
             changes[kind.title] = self._changes(frames, trials, y.unit)
         marked = changes.get(kind.title)
-        return time_panel(title, lines, self.time, y, self.load.style, phases, bands, height=160, changes=marked)
+        return time_panel(title, lines, self.time, y, self.load.style, phases, bands, height=HEIGHT, changes=marked)
 
     def _changes(
         self, frames: dict[str, pl.DataFrame], trials: Mapping[str, Sequence[Trial]], unit: str

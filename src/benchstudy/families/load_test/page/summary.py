@@ -2,11 +2,10 @@
 
 from collections import Counter
 from collections.abc import Iterator
-from functools import cached_property
 from typing import Any
 
 from benchstudy.families.load_test.page.cells import percent_interval, signed, signed_percent
-from benchstudy.families.load_test.page.labels import WORSE, LoadLabels
+from benchstudy.families.load_test.page.labels import LoadLabels
 from benchstudy.families.load_test.page.load import FEWEST, GROUPS, LABELS, PAGE_BAND, Contrast, LoadTest
 from benchstudy.families.load_test.page.mix import LoadMix, Reading
 from benchstudy.families.load_test.page.panels import LoadPanels
@@ -17,7 +16,6 @@ from benchstudy.report.comparisons import findings
 from benchstudy.statistics.comparisons import Comparison, Verdict
 
 SAME_MIX = "at the same mix of calls"
-_NAMED = 3  # labels that a sentence names
 
 
 class LoadSummary:
@@ -120,24 +118,21 @@ class LoadSummary:
     # -- comments ----------------------------------------------------------------------------------------------------
 
     def comments(self) -> Iterator[tuple[str, list[str]]]:
-        """Comments by load and database; all their figures come from the results."""
+        """Comments by load and database; all their figures come from the results. What labels say is beside these."""
         first = list(self._about_trials())
         if first:
             yield "All loads and databases", first
         for contrast in self.load.contrasts:
             own = [self._about_users(contrast)] if contrast in self.users.outcomes else []
             own += [self.mix.sentence(reading) for reading in self.mix.readings if reading.contrast == contrast]
-            yield self.load.title(contrast), [*own, self.labels.summary(contrast, titled=False) + self._worst(contrast)]
+            yield self.load.title(contrast), own
 
     def _about_trials(self) -> Iterator[str]:
-        if not self.load.contrasts:
-            yield "No two versions were measured under the same load on the same database: nothing can be compared."
-            return
-        counts = {self.load.n(contrast) for contrast in self.load.contrasts}
-        if max(counts) < FEWEST:
-            within = " Intervals come from within that trial." if max(counts) == 1 else ""
+        most = max(map(self.load.n, self.load.contrasts), default=FEWEST)
+        if most < FEWEST:
+            within = " Intervals come from within that trial." if most == 1 else ""
             yield (
-                f"{human.plural(max(counts), 'trial')} of each version: no verdict, because the spread between loads "
+                f"{human.plural(most, 'trial')} of each version: no verdict, because the spread between loads "
                 f"of the same version is not known. A verdict needs at least {FEWEST} trials.{within}"
             )
 
@@ -185,19 +180,17 @@ class LoadSummary:
         each = ", ".join(f"{word} ({version})" for version, word in limits.items())
         return f" The most frequent limits: {each}."
 
-    def _worst(self, contrast: Contrast) -> str:
-        worst = [line for group in GROUPS for line in self.labels.of(contrast, group, WORSE)]
-        if not worst or self.load.n(contrast) < FEWEST:
-            return ""
-        return f" Slower: {human.listed([f'{line.label} {signed_percent(line.ratio)}' for line in worst], _NAMED)}."
-
     # -- what to look at ---------------------------------------------------------------------------------------------
 
     def actions(self) -> list[str]:
         """What to look at before the release, as far as the data show it."""
         found = [text for contrast in self.load.contrasts for text in self._actions(contrast)]
-        found += [f"{case}: {cause}." for case, cause in self._failures()]
-        return found or [self._nothing_worse]
+        return found + [f"{case}: {cause}." for case, cause in self._failures()]
+
+    def to_look_at(self) -> list[tuple[str, list[str]]]:
+        """The actions below their heading; nothing without any."""
+        found = self.actions()
+        return [("What to look at", found)] if found else []
 
     def _actions(self, contrast: Contrast) -> Iterator[str]:
         place, users = self.load.title(contrast), self.users.outcomes.get(contrast)
@@ -212,18 +205,22 @@ class LoadSummary:
         for line in worse:
             yield f"{place}: {line.label} is slower, {line.outcome.why}."
 
-    @cached_property
-    def _nothing_worse(self) -> str:
+    def nothing_worse(self) -> list[str]:
+        """The sentence that there is nothing to look at, and on how many tests it rests; nothing if there is."""
+        if self.actions():
+            return []
+        if not self.load.contrasts:
+            return ["No two versions were measured under the same load on the same database: nothing can be compared."]
         tests = [line.outcome for line in self.labels.lines if line.outcome.low is not None]
         if not tests:
-            return "No verdict is possible with so few trials: nothing is shown to be worse or equivalent."
+            return ["No verdict is possible with so few trials: nothing is shown to be worse or equivalent."]
         found = sorted(made.smallest_detectable for made in tests if made.smallest_detectable is not None)
         middle = ""
         if found:
             middle = (
                 f" Half of the tests could have detected {human.percent(found[len(found) // 2])} beyond the margin."
             )
-        return f"None of the {human.plural(len(tests), 'label')} tested is shown to be worse.{middle}"
+        return [f"None of the {human.plural(len(tests), 'label')} tested is shown to be worse.{middle}"]
 
     def _failures(self) -> Iterator[tuple[str, str]]:
         for row in self.load.results.cases.iter_rows(named=True):

@@ -18,7 +18,7 @@ from benchstudy.families.load_test.page.cells import (
     verdict_cell,
 )
 from benchstudy.families.load_test.page.load import PAGE_BAND, Contrast, LoadTest, Trial
-from benchstudy.families.load_test.page.panels import Drawn, LoadPanels
+from benchstudy.families.load_test.page.panels import HEIGHT, Drawn, LoadPanels
 from benchstudy.families.load_test.users.on_host import feedback
 from benchstudy.report import human
 from benchstudy.report.exhibits import cells
@@ -351,7 +351,7 @@ class LoadUsers:
         last = {version: phase for version, t in chosen.items() for phase in self.panels.own_phases(t)[1:][-1:]}
         x = self.panels.time
         y = Axis("Active users", "1", log=False)
-        panels = [time_panel("Active users", lines, x, y, self.load.style, phases, marks=marks)]
+        panels = [time_panel("Active users", lines, x, y, self.load.style, phases, marks=marks, height=HEIGHT)]
         if last:
             own = (((pl.col("series") == v) & pl.col("x").is_between(p.start, p.end)) for v, p in last.items())
             inside = pl.any_horizontal(*own)
@@ -363,7 +363,7 @@ class LoadUsers:
                 x, y = replace(x, from_zero=False), replace(y, from_zero=not near)
                 name = next(iter(last.values())).name
                 title = f"Active users, {name}{' (axis does not start at zero)' if near else ''}"
-                panels.append(time_panel(title, shown[0], x, y, self.load.style, marks=shown[1]))
+                panels.append(time_panel(title, shown[0], x, y, self.load.style, marks=shown[1], height=HEIGHT))
         told = "; ".join(f"{version}: trial {trial.uuid}" for version, trial in chosen.items())
         caption = (
             f"{place}: active users ({told}; of several trials, the one nearest to the median). A mark shows where an "
