@@ -244,6 +244,9 @@ def test_a_caption_tells_when_how_much_and_what_cannot_be_told():
     assert level_changes.caption({"Others": few}, "the window") == (
         "Change points of the window: cannot be determined (20 samples; 30 are needed)."
     )
+    fewer = level_changes.find(two_releases([]).filter(pl.col("x") < 18), 0, 3600, "s")
+    told = level_changes.caption({"Others": few, "More": fewer}, "the window")
+    assert told.endswith("(18 to 20 samples; 30 are needed).")
 
 
 def test_a_drift_is_told_as_one_and_not_marked():

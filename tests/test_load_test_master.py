@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from prometheus_file import every, figures, write_trial
 
-from benchstudy.families.load_test.locust import parse_load
+from benchstudy.families.load_test.locust import CLIPPED, parse_load
 from benchstudy.families.load_test.users.on_host import master
 from benchstudy.families.load_test.users.on_host.alerts import (
     ALERT,
@@ -386,7 +386,7 @@ def test_a_search_that_settled_is_told_with_its_number(folder: Path):
         {
             "why": SETTLED, "limited_by": "cpu", "supported": 11.5, "slope": 0.125, "least": 10, "most": 12,
             "swing": pytest.approx(2 / (sum(users) / 15)), "passed": 10, "failed": 12, "bracket_low": 10,
-            "bracket_high": 12,
+            "bracket_high": 12, "max_users": 40, "checks": 15, "clipped": 0,
         }
     ]  # fmt: skip
     values = {name: load.values[name] for name in load.values if name not in parsed_without_search(folder)}
@@ -455,6 +455,17 @@ def test_users_that_swing_by_more_than_half_their_mean_yield_no_number(folder: P
     assert (swing > 0.5) == (why == SWINGING)
     load = searched(folder, taking_turns(most=most))
     assert (load.series["search"][0]["why"], load.values["swing"][0]) == (why, pytest.approx(swing))
+
+
+@pytest.mark.parametrize(("state", "clipped", "why"), [(OK, 2, CLIPPED), (ALERT, 0, SETTLED)])
+def test_a_window_that_its_maximum_clipped_yields_a_lower_bound(folder: Path, state: str, clipped: int, why: str):
+    """If there is no alert with 40 users, of 40 that are allowed, more would have been added."""
+    checks = [(t_s, 40, state) if t_s in (30, 31) else (t_s, n, s) for t_s, n, s in taking_turns(30, 38)]
+    load = searched(folder, checks, supported=35.0)
+    (search,) = load.series["search"]
+    assert (search["why"], search["supported"], search["clipped"], search["checks"]) == (why, 35.0, clipped, 15)
+    assert ("supported_users" in load.values) == (why == SETTLED)
+    assert load.values["at_maximum"] == (0, "1"), "it did not stay there"
 
 
 @pytest.mark.parametrize("why", [TOO_LONG, AT_MAXIMUM])

@@ -32,6 +32,7 @@ from benchstudy.families.load_test.page.published import LoadPublished
 from benchstudy.families.load_test.page.setup import LoadSetup
 from benchstudy.families.load_test.page.summary import LoadSummary
 from benchstudy.report import human
+from benchstudy.report.figures.charts import Figure
 from benchstudy.report.figures.panels import Phase
 from benchstudy.report.overview import primarytable
 from benchstudy.report.overview.headlines import headline
@@ -171,7 +172,8 @@ def test_a_label_that_is_hardly_called_any_more_is_found_too(tmp_path):
 
 def test_one_trial_an_arm_describes_the_mix_and_gives_no_verdict_over_trials(once):
     found = reading(once, "PostgreSQL 15, bounded", "store")
-    assert found.verdict == "mix-driven, no regression" and not found.tested
+    assert found.verdict == "no verdict: mostly a change of the mix" and not found.tested
+    assert found.mix_driven and found.shift.alarm, "what was seen is still told"
     assert reading(once, "PostgreSQL 15, bounded", "api").verdict == "no verdict: slower like for like"
     text = LoadSummary(once).mix.sentence(found)
     assert DRIVER in text and text.endswith("From 1 trial per arm: a description, not a verdict over trials.")
@@ -192,9 +194,10 @@ def test_real_servers_the_label_that_left_is_named(tmp_path):
 def test_real_servers_a_release_that_only_lost_the_label_is_mix_driven(tmp_path):
     load = captured(tmp_path, ("9.9.0-dev", "mattermost-9.9", ()), ("9.9.0-lost", "mattermost-9.9", (DRIVER,)))
     found = reading(load, "postgres, bounded", "store")
-    assert found.verdict == "mix-driven, no regression" and [p.label for p in found.drivers] == [DRIVER]
+    assert found.mix_driven and [p.label for p in found.drivers] == [DRIVER]
     assert found.shift.within == 0 and found.shift.change > 0.0004
-    assert LoadSummary(load).mix.sentence(found).startswith("Store times: mix-driven, no regression. The mean is +0.5")
+    text = LoadSummary(load).mix.sentence(found)
+    assert text.startswith("Store times: no verdict: mostly a change of the mix. The mean is +0.5")
     assert not any("store" in text for text in LoadSummary(load).actions())
 
 
@@ -213,7 +216,8 @@ def test_a_version_is_told_without_where_the_program_lies():
 def test_a_slower_handler_is_a_regression_like_for_like(load):
     found = reading(load, "PostgreSQL 15, bounded", "api")
     assert found.verdict == "regression" and found.worse and found.like.verdict == "worse"
-    actions = LoadSummary(load).actions()
+    ((heading, actions),) = LoadSummary(load).to_look_at()
+    assert heading == "What to look at" and LoadSummary(load).nothing_worse() == []
     assert any("API times are slower like for like, +" in text for text in actions)
     assert any("createPost is slower, higher by at least 3" in text for text in actions)
 
@@ -261,8 +265,11 @@ def test_the_first_page_says_that_times_are_compared_at_the_same_mix_of_calls(lo
     told = headline(family)
     assert " at the same mix of calls under the bounded load" in told.after
     assert told.detail.startswith("Medians at the same mix of calls: ")
-    compared = [one for each in primarytable.rows([family])[0] for one in each.compared if one["evidence"]]
-    assert compared and all(one["evidence"].endswith("at the same mix of calls") for one in compared)
+    rows = primarytable.rows([family])[0]
+    compared = [(each.metric, one["evidence"]) for each in rows for one in each.compared if one["evidence"]]
+    mixed = "at the same mix of calls"
+    assert {metric for metric, text in compared if text.endswith(mixed)} == {"API times", "Store times"}
+    assert {metric for metric, text in compared if not text.endswith(mixed)} == {"Supported users"}
 
 
 def test_the_same_version_twice_shows_no_shift(load):
@@ -327,6 +334,8 @@ def test_without_a_verdict_no_label_is_listed_as_worse_and_nothing_is_red(once):
     drawn = "".join(table.html() for table in others)
     assert "createPost" in drawn and "verdict worse" not in drawn and 'class="failed' not in drawn
     assert "slower" in labels.summary(contrast) and "by chance" in labels.summary(contrast)
+    comments = " ".join(text for _, texts in LoadSummary(once).comments() for text in texts)
+    assert "by chance" not in comments, "the page says it once, above the labels"
 
 
 def test_p99s_in_one_bucket_are_not_distinguishable_and_the_lowest_bucket_is_no_figure(load):
@@ -365,6 +374,9 @@ def test_without_the_same_version_twice_the_band_is_of_the_bases_own_trials(load
     contrast = next(c for c in alone.contrasts if c.load == "unbounded" and c.new == NEW)
     band = LoadSummary(alone).users.band(contrast)
     assert band.n == 15 and band.low < 1 < band.high and "own trials" in band.source
+    assert LoadSummary(alone).users.about_band() == ["The band shows how much equal versions differ on these machines."]
+    weak = " ".join(LoadSummary(alone).weaknesses())
+    assert "the band of equal versions comes from pairs of the base's own trials." in weak
 
 
 def test_the_bracket_lies_between_the_most_users_without_an_alert_and_the_fewest_with_one(load):
@@ -479,7 +491,8 @@ def test_what_limited_users_is_read_before_they_were_removed(tmp_path):
     assert (found.passed, found.failed, found.limited_by) == (24, 36, "cpu") and found.alerts == {"cpu": 0.4}
     table = users.limits()
     limits = dict(zip(table.columns, table.rows[0], strict=True))
-    assert said(limits["Most users without an alert"]) == "24" and said(limits["Fewest users with an alert"]) == "36"
+    assert said(limits["Bracket"]) == "24–36", "24 users also had an alert that went on"
+    assert not [name for name in table.columns if "without an alert" in name]
     assert said(limits["Supported users"]) == "not found"
     assert said(limits["Users in the window"]) == "12–36 | swing: 114 %"
     cell = row(users.table(), "unbounded")[BASE]
@@ -514,6 +527,9 @@ def test_one_trial_an_arm_has_an_interval_from_within_and_says_so(once):
     assert said(found["Delta"]).startswith("13,200 → 12,800 | 95 %: ")
     assert said(found["Delta"]).endswith("within one trial")
     assert said(found["Verdict"]).startswith("no verdict") and said(found["This study's band"]) == "–"
+    assert LoadSummary(once).users.about_band()[0].startswith("There is no band of equal versions")
+    weak = " ".join(LoadSummary(once).weaknesses())
+    assert "the band of equal versions is unknown" in weak and "own trials" not in weak
     assert any("no verdict" in text for _, texts in LoadSummary(once).comments() for text in texts)
 
 
@@ -526,8 +542,39 @@ def test_a_load_that_reached_its_greatest_number_without_an_alert_is_no_capacity
     found = load_of(tables.write())
     cells = row(LoadSummary(found).users.table(), "unbounded")
     assert said(cells[BASE]) == "not found | nothing failed up to 200 users, the most that the load tried"
-    assert said(cells[NEW]).endswith("at least: 1 of 2 not limited"), "beside the one trial that was"
+    assert said(cells[NEW]) == "≥ 180 | 1 of 2 loads not limited", "beside the one trial that was"
     assert "nothing failed up to 200 users" in LoadSummary(found).answers()[0]["lines"][0]["evidence"]
+
+
+CLIPPED = {"why": "clipped", "supported": 97.2, "max_users": 100, "checks": 12, "clipped": 5}
+
+
+@pytest.mark.parametrize("blocks", [1, 6])
+def test_a_number_that_the_loads_own_maximum_clipped_is_told_as_a_lower_bound_and_has_no_verdict(tmp_path, blocks):
+    """Of six trials, the others make the new version better, and leave out just the highest number."""
+    tables = LoadTables(tmp_path)
+    for block in range(1, blocks + 1):
+        tables.run(levels_of(BASE, load="unbounded"), block, users=80.0 + block / 10)
+        clipped = {"facts": {"load": {"result": CLIPPED}}, "extra": {"supported_users": (None, "1")}}
+        tables.run(levels_of(NEW, load="unbounded"), block, users=97.2, **(clipped if block == 1 else {}))
+    found = load_of(tables.write())
+    summary = LoadSummary(found)
+    how = f"{NEW}: at the maximum of 100 users in 5 of 12 checks"
+    (answer,) = summary.answers()[0]["lines"]
+    assert answer["value"].endswith(" → ≥ 97.2") and answer["evidence"] == f"no verdict; {how}"
+    (made,) = summary.users.outcomes.values()
+    assert made.verdict == "none" and made.ratio is None
+    assert all(one["metric"] != "supported_users" or one["verdict"] == "none" for one in summary.findings()["found"])
+    shown = row(summary.users.table(), "unbounded")
+    assert said(shown[NEW]) == "≥ 97.2 | at the maximum of 100 users in 5 of 12 checks"
+    assert "≥" not in said(shown[BASE]) and said(shown["Verdict"]) == f"no verdict | {how}"
+    (limits,) = [r for r in summary.users.limits().rows if said(r[0]).endswith(f"{NEW} | block 1")]
+    assert said(limits[1]) == "≥ 97.2"
+    assert any(text.startswith(f"PostgreSQL 15, unbounded, {how}") for text in summary.weaknesses())
+    comments = " ".join(text for _, texts in summary.comments() for text in texts)
+    assert f"without a verdict: {how}." in comments and f"the load's maximum of users ({NEW})" in comments
+    published = row(LoadPublished(PUBLISHED, found).users(), "Postgres")
+    assert said(published["Measured: new"]).startswith("≥ 97.2") and said(published["Measured: change"]) == "–"
 
 
 # -- panels --------------------------------------------------------------------------------------------
@@ -559,6 +606,30 @@ def test_ten_graphs_of_each_load_and_database_with_base_and_new_and_their_phases
     p99 = panels[1].spec(400)
     edges = {(r["low"], r["high"]) for rows in p99["datasets"].values() for r in rows if "low" in r}
     assert edges == {(0.025, 0.05), (0.05, 0.1)}, "the band of a p99 is its bucket"
+
+
+def test_four_graphs_share_a_row_only_if_scripts_draw_them(load):
+    name, caption, panels, style, shown = dict(LoadPanels(load).figures())["Bounded PostgreSQL 15"][0]
+    columns = {}
+    for number in (4, 6, 9, 10):
+        figure = Figure(name, caption, "", tuple(panels[:number]), style, tuple(shown))
+        columns[number] = re.search('class="panels([^"]*)"', figure.html())[1]
+    assert columns == {4: " many", 6: " many three", 9: " many three", 10: " many three four"}
+    assert 'class="panels many three"' in figure.static_html(10), "type would be too small in static ones"
+
+
+def test_what_rates_look_back_at_is_not_named_steady(load, once):
+    _, caption, panels, *_ = dict(LoadPanels(load).figures())["Bounded PostgreSQL 15"][0]
+    areas = {
+        kind: [(r["phase"], r["from"], r["to"]) for r in drawn_of([panel]) if "shade" in r]
+        for kind, panel in zip(PANELS, panels, strict=True)
+    }
+    assert areas["heap"] == areas["devices"] == [("ramp", 0, 12), ("steady", 12, 72)]
+    assert areas["cpu"] == areas["api_p99"] == [("ramp", 0, 12), ("look-back", 12, 17), ("steady", 17, 72)]
+    assert 'Rates cover the 5 s before each point. In the area "look-back", they still contain the phase' in caption
+    assert "Since the load began" in json.dumps(panels[0].spec(400)), "the axis has the ramp, too"
+    ((_, _, scraped, *_),) = dict(LoadPanels(once).figures())["Bounded PostgreSQL 15"]
+    assert "Since the window began" in json.dumps(scraped[0].spec(400)), "of a scraped load, nothing else is known"
 
 
 def test_the_windows_table_gives_quantiles_no_ratio(load):
@@ -601,6 +672,16 @@ def test_clients_stand_beside_the_server_action_by_action(load):
     assert said(row(actions, "login")["p99"]).startswith("needs 368 → ")
 
 
+def test_why_clients_have_no_interval_is_told_once_per_case(load, once):
+    tables = LoadClient(load).beside(), LoadClient(once).beside()
+    several, single = (row(table, f"PostgreSQL 15, bounded, {BASE}") for table in tables)
+    assert said(several["Case"]) == f"PostgreSQL 15, bounded, {BASE}", "intervals differ from cell to cell"
+    assert all("95 %: " in said(several[name]) for name in ("Client, mean", "Server, mean"))
+    assert said(single["Case"]) == f"PostgreSQL 15, bounded, {BASE} | n = 1: too small for an interval"
+    assert not any("n = 1" in said(cell) for name, cell in single.items() if name != "Case")
+    assert len(said(single["Client, p99"]).split(" | ")) == 1
+
+
 def test_failures_gaps_and_resets_are_told(load):
     client = LoadClient(load)
     table = client.failures()
@@ -636,8 +717,8 @@ def test_a_study_with_one_version_says_that_there_is_nothing_to_compare(tmp_path
     tables = LoadTables(tmp_path)
     tables.run(levels_of(BASE), 1)
     alone = load_of(tables.write())
-    ((_, (text,)),) = LoadSummary(alone).comments()
-    assert text.startswith("No two versions were measured")
+    (text,) = LoadSummary(alone).nothing_worse()
+    assert text.startswith("No two versions were measured") and not list(LoadSummary(alone).comments())
     assert LoadSummary(alone).mix.table().rows == () and dict(LoadPanels(alone).figures())
 
 

@@ -45,6 +45,7 @@ class LoadTest(Family[LoadTestConfig]):
             **dict.fromkeys(("supported", "slope", "swing", "least", "most", "passed", "failed"), "Float64"),
             "bracket_low": "Float64",
             "bracket_high": "Float64",
+            **dict.fromkeys(("max_users", "checks", "clipped"), "Int64"),
         },
         "client": {
             "action": "String",

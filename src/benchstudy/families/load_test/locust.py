@@ -26,6 +26,8 @@ from benchstudy.families.shared.files import damaged, read_json
 from benchstudy.model.criteria import USERS_SWING
 from benchstudy.model.family import ParseError
 
+# A window that says it settled, although its load could not add users at some checks: the mean is only a lower bound.
+CLIPPED = "clipped"
 CONNECT, DELIVERY = "connect", "delivery"  # rows of the table `client` that are not HTTP
 _SLACK_S = 1e-3  # an interval that ends with the window lies in it
 _PERCENTS = (50, 95, 99)
@@ -70,7 +72,7 @@ def _rule_values(search: Mapping[str, Any] | None) -> dict[str, tuple[float, str
     if search is None:
         return {}
     found = {
-        "supported_users": (search["supported"], "1"),
+        "supported_users": (search["supported"] if search["why"] == SETTLED else None, "1"),
         "slope": (search["slope"], "1/s"),
         "swing": (search["swing"], "1"),
         "users_low": (search["bracket_low"], "1"),
@@ -183,6 +185,9 @@ class _Files:
     def _search(self, checks: Sequence[_Check]) -> dict[str, Any] | None:
         """The result of an unbounded load, and its last window. A load that says it settled is judged again by today's
         conditions, because in old loads the window may begin with the load, swing, or have no bracket.
+
+        `clipped`: how many of the window's `checks` had `max_users` users and no alert. If there is one, `supported` is
+        a lower bound.
         """
         result = self.result.get("result")
         if not result:
@@ -195,14 +200,17 @@ class _Files:
         window = [(c.t_s, c.users, c.alerts) for c in last]
         judged = [(c.t_s, c.users, c.alerts) for c in before if c.judged] + window
         passed, failed = feedback.meeting(judged)
+        most_allowed = rule["constants"]["max_users"]
+        clipped = sum(users >= most_allowed and not alerts for _, users, alerts in window)
         if why == SETTLED:
             start_up_s = max(alert["ignore_first_s"] for alert in rule["alerts"]) + rule["alert_window_s"]
             begun_early = begin_s < start_up_s - _SLACK_S
             why = STARTING if begun_early else feedback.verdict(judged, window, USERS_SWING)
+            why = CLIPPED if why == SETTLED and clipped else why
         return {
             "why": why,
             "limited_by": result["limited_by"],
-            "supported": result["supported"] if why == SETTLED else None,
+            "supported": result["supported"] if why in (SETTLED, CLIPPED) else None,
             "slope": result["slope"],
             "swing": feedback.swing_of(window) if window else None,
             "least": min((users for _, users, _ in window), default=None),
@@ -211,6 +219,9 @@ class _Files:
             "failed": failed,
             "bracket_low": result["bracket"]["low"],
             "bracket_high": result["bracket"]["high"],
+            "max_users": most_allowed,
+            "checks": len(window),
+            "clipped": clipped,
         }
 
     # --- what they waited for --------------------------------------------------------------------------------

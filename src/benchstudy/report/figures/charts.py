@@ -41,6 +41,9 @@ _CONFIG: dict[str, Any] = {
     "title": {"fontSize": 13, "fontWeight": 600, "color": INK, "anchor": "start", "offset": 10},
 }
 
+# Labels of a time axis would touch where four panels share a row.
+_LIVE = {**_CONFIG, "axis": {**_CONFIG["axis"], "labelSeparation": 6}}
+
 
 @dataclass(frozen=True)
 class Figure:
@@ -63,7 +66,7 @@ class Figure:
         `number` begins the caption: "Figure 2".
         """
         views = "".join(map(self._panel_html, self.panels, self._static))
-        many = _columns(len(self.panels))
+        many = _columns(len(self.panels), over_time=all(panel.live for panel in self.panels))
         return (
             f'<figure class="chart" id="figure-{html.escape(self.name)}">{self._legend_html(self._entries)}'
             f'<div class="panels{many}">{views}</div><figcaption>{numbered(number)}'
@@ -119,7 +122,7 @@ class Figure:
     def _panel_html(self, panel: Panel, static: str) -> str:
         spec = panel.spec("container", live=True)
         spec |= {
-            "config": _CONFIG,
+            "config": _LIVE,
             "description": self._alt_text(panel),
             "autosize": _FITTED,
         }
@@ -191,9 +194,15 @@ class Figure:
         ]
 
 
-def _columns(panels: int) -> str:
-    """CSS classes for so many panels: two or four make pairs, other numbers three in a row if there is room."""
-    return "" if panels < 2 else " many" if panels in (2, 4) else " many three"
+def _columns(panels: int, over_time: bool = False) -> str:
+    """CSS classes for so many panels: two or four make pairs, other numbers three in a row if there is room.
+
+    If scripts draw them, four panels `over_time` share a row where that saves one. Static ones would get small type.
+    """
+    if panels in (2, 4):
+        return " many"
+    four = " four" if over_time and -(-panels // 4) < -(-panels // 3) else ""
+    return f" many three{four}" if panels > 1 else ""
 
 
 def numbered(number: str) -> str:

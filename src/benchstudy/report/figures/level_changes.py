@@ -1,7 +1,7 @@
 """Change points in the lines of a chart, for its marks and its caption. Annotation only; no verdict uses them."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -80,7 +80,7 @@ def caption(found: Mapping[str, LevelChanges], where: str) -> str:
     every = [made for changes in found.values() for made in changes.by_line.values()]
     told = [made for made in every if made.steady is not None]
     if not told:
-        reasons = sorted({made.why for made in every})
+        reasons = _reasons(every)
         return f"Change points of {where}: cannot be determined ({'; '.join(reasons)})." if reasons else ""
     said = []
     for title, changes in found.items():
@@ -101,6 +101,13 @@ def caption(found: Mapping[str, LevelChanges], where: str) -> str:
     silent = len(every) - len(told)
     text += f"; {silent} cannot be determined: too few samples, or dependent ones" if silent else ""
     return f"{text}."
+
+
+def _reasons(unknown: Sequence[Changes]) -> list[str]:
+    """Why nothing can be said, in one reason for all lines with too few samples: "4 to 5 samples; 30 are needed"."""
+    few = sorted((made.n, made.why) for made in unknown if made.n < change_points.FEWEST_SAMPLES)
+    said = [f"{few[0][0]} to {few[-1][1]}" if few[0] != few[-1] else few[0][1]] if few else []
+    return [*said, *sorted({made.why for made in unknown if made.n >= change_points.FEWEST_SAMPLES})]
 
 
 def moment(seconds: float) -> str:

@@ -1,7 +1,7 @@
 """Client-side and server-side figures of a load side by side, per action, and the failures on both sides."""
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 
 import polars as pl
@@ -52,8 +52,10 @@ class LoadClient:
                 between = Cell((signed(client - server, "s"), ratio), href)
             times = [self._median(metric, target, case) for metric in _TIMES]
             rates = [self._median(metric, target, case) for metric in ("client_rate", "api_rate")]
-            own = self._server(target, case)
-            body.append((Cell.text(self.load.case(row)), *times, *own, between, *rates))
+            mean, p99 = self._server(target, case)
+            why, (mean, *of_client) = _why_none((mean, *times, *rates))
+            times, rates = of_client[: len(times)], of_client[len(times) :]
+            body.append((Cell((self.load.case(row), *why), kind="text"), *times, mean, p99, between, *rates))
         columns = (
             "Case", *(f"Client, {name}" for name in _TIMES.values()), "Server, mean", "Server, p99", "Difference",
             "Client, requests per second", "Server, requests per second",
@@ -190,6 +192,14 @@ class LoadClient:
                 body.append((Cell.text(name), Cell.text(what), often, Cell.text(detail)))
         columns = ("Case", "Event", "Count", "Detail")
         return Table("events", "Gaps, resets and restarts per trial", columns, tuple(body), MOST_OF_TRIALS)
+
+
+def _why_none(row: Sequence[Cell]) -> tuple[tuple[str, ...], list[Cell]]:
+    """Why there is no interval, once, and the cells without it; nothing is moved if their evidence differs."""
+    said = {cell.lines[1:] for cell in row if cell is not MISSING}
+    if len(said) != 1:
+        return (), list(row)
+    return said.pop(), [cell if cell is MISSING else replace(cell, lines=cell.lines[:1]) for cell in row]
 
 
 def _failed(action: Action) -> tuple[str, ...]:

@@ -92,13 +92,13 @@ class LoadLabels:
 
     # -- words -------------------------------------------------------------------------------------------------------
 
-    def summary(self, contrast: Contrast, *, titled: bool = True) -> str:
-        """How many labels were tested, with which outcomes; `titled` puts the load in front."""
+    def summary(self, contrast: Contrast) -> str:
+        """The load, how many labels were tested, and with which outcomes."""
         own = [line for line in self.lines if line.contrast == contrast]
         tests = next((line.outcome.tests for line in own if line.outcome.tests), 0)
         counts = {kind: sum(line.kind == kind for line in own) for kind in (WORSE, BETTER)}
         verdicts = [line.outcome.verdict for line in own]
-        title = f"{self.load.title(contrast)}: " if titled else ""
+        title = f"{self.load.title(contrast)}: "
         if not tests:
             few = self.load.n(contrast) < FEWEST
             why = f"{human.plural(self.load.n(contrast), 'trial')} per arm, so no verdict" if few else "no verdict"

@@ -97,16 +97,15 @@ class Reading:
     @property
     def verdict(self) -> str:
         """The verdict in a few words; with too few trials, how the means changed, marked as "no verdict"."""
-        said = self._said
-        return said if self.tested or self.mix_driven else f"no verdict: {said}"
+        return self._said if self.tested else f"no verdict: {self._said}"
 
     @property
     def _said(self) -> str:
         shift = self.shift
         raw = "regression" if self._raw_slower else "improvement"
         if self.mix_driven:
-            sure = not self.tested or self.like.verdict is Verdict.EQUIVALENT
-            return f"{MIX_DRIVEN}, no {raw}" + ("" if sure else " shown")
+            shown = "" if self.like.verdict is Verdict.EQUIVALENT else " shown"
+            return f"{MIX_DRIVEN}, no {raw}{shown}" if self.tested else "mostly a change of the mix"
         like = "regression" if self._like_slower else "improvement"
         if not self.tested:
             raw, like = ("slower" if part > 0 else "faster" for part in (shift.change, shift.within))
@@ -319,7 +318,7 @@ class LoadMix:
             shift = reading.shift
             body = [self._part_row(part, reading) for part in shift.parts[:_TOP]]
             name = f"{self.load.title(reading.contrast)}, {GROUPS[reading.group]}"
-            caption = f"{name}: the {human.plural(len(body), LABELS[reading.group])} that move the mean most"
+            caption = f"{name}: the {len(body)} that move the mean most"
             columns = (
                 HEADS[reading.group], "Change without it", "Contribution", "From the label itself", "From the mix",
                 "Share of calls, base", "Share of calls, new", "Mean, base", "Mean, new",

@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from statistics import median
 
 import polars as pl
 
@@ -34,17 +33,20 @@ Drawn = tuple[str, str, list[Panel], Style, list[str]]
 _TOWERING = 4.0  # times the steady level: with higher ramps the axis is logarithmic
 _SAME_S = 1.0  # phases of several trials are drawn as one if their edges are this close
 _ALIGNED = "steady"  # ramps differ in length, so trials are aligned at the start of this phase
+_LOOK_BACK = "look-back"  # the part of the measured phase in which rates still contain the one before
+HEIGHT = 160  # of a chart over time, in px
 _MOST_POINTS = 100  # per line: the page may hold over forty graphs, and must stay below 3 MB
 
 
 @dataclass(frozen=True)
 class Kind:
     """One of the published page's graphs, with its title there. A quantile of buckets gets no verdict, because it is
-    not a number."""
+    not a number. A gauge is a value at its time, and no rate over the time before."""
 
     title: str
     axis: str
     quantile: bool = False
+    gauge: bool = False
 
 
 # The page's ten, in its order.
@@ -54,17 +56,19 @@ PANELS = {
     "store_mean": Kind("Average store times", "Time"),
     "store_p99": Kind("p99 of store times", "Time", quantile=True),
     "cpu": Kind("CPU utilization", "Cores"),
-    "goroutines": Kind("Goroutines in use", "Goroutines"),
-    "heap": Kind("Heap in use", "Memory"),
-    "devices": Kind("Connected devices", "Devices"),
+    "goroutines": Kind("Goroutines in use", "Goroutines", gauge=True),
+    "heap": Kind("Heap in use", "Memory", gauge=True),
+    "devices": Kind("Connected devices", "Devices", gauge=True),
     "rps": Kind("Requests per second", "Requests per second"),
-    "stack": Kind("Stack in use", "Memory"),
+    "stack": Kind("Stack in use", "Memory", gauge=True),
 }
 
 
 class LoadPanels:
     def __init__(self, load: LoadTest):
         self.load = load
+        # Whoever scrapes a window does not know when the load began.
+        self.time = Axis(f"Since the {'window' if load.scraped else 'load'} began", "time", log=False)
 
     # -- graphs ------------------------------------------------------------------------------------------------------
 
@@ -94,11 +98,15 @@ class LoadPanels:
         lines = "Lines are medians over trials; bands are their range" if several else (
             "One trial per version"
         )  # fmt: skip
-        known = [width for found in trials.values() for t in found if (width := self.load.value(t.uuid, "rate_window"))]
-        window = f" Rates cover the {median(known):g} s before each point." if known else ""
+        memory_s = self._memory_s(trials)
+        window = f" Rates cover the {memory_s:g} s before each point." if memory_s else ""
+        phases = self._of_rates(self.phases(trials), trials)
+        bars = "; bars at the top are those of single trials" if any(phase.series for phase in phases) else ""
+        if any(phase.name == _LOOK_BACK for phase in phases):
+            window += f' In the area "{_LOOK_BACK}", they still contain the phase before it.'
         return (
             f"{title} ({counts}). {lines}. For a p99, the band is its bucket, and the line is PromQL's interpolation. "
-            f"Shaded areas are phases that all trials share; bars at the top are those of single trials.{window}"
+            f"Shaded areas are phases that all trials share{bars}.{window}"
         )
 
     def _panel(
@@ -112,17 +120,18 @@ class LoadPanels:
             return None
         pitch = _pitch(pl.concat(frames.values()))
         drawn = [_on_grid(rows, pitch, kind.quantile).with_columns(series=pl.lit(v)) for v, rows in frames.items()]
-        phases = self.phases(trials)
+        shared = self.phases(trials)
+        phases = shared if kind.gauge else self._of_rates(shared, trials)
         together = pl.concat(drawn)
         towers = _towers(together, phases)
         lines = together.select("series", pl.lit("").alias("line"), "x", "y")
         bands = together.filter(pl.col("high") > pl.col("low")).select("series", "x", "low", "high")
-        x, y = Axis("Since the window began", "time", log=False), Axis(kind.axis, METRICS[metric].unit, log=towers)
+        y = Axis(kind.axis, METRICS[metric].unit, log=towers)
         title = f"{kind.title} (logarithmic)" if towers else kind.title
         if phases and not kind.quantile:  # a value known only by its bucket has no level
             changes[kind.title] = self._changes(frames, trials, y.unit)
         marked = changes.get(kind.title)
-        return time_panel(title, lines, x, y, self.load.style, phases, bands, height=160, changes=marked)
+        return time_panel(title, lines, self.time, y, self.load.style, phases, bands, height=HEIGHT, changes=marked)
 
     def _changes(
         self, frames: dict[str, pl.DataFrame], trials: Mapping[str, Sequence[Trial]], unit: str
@@ -131,8 +140,7 @@ class LoadPanels:
         pitch = max(_steps(pl.concat(frames.values())), default=1.0)
         everything = [t for own in trials.values() for t in own]
         moved = self._moved(everything)
-        widths = [width for t in everything if (width := self.load.value(t.uuid, "rate_window"))]
-        memory_s = max(widths, default=0.0)
+        memory_s = self._memory_s(trials)
         found: dict[level_changes.Line, Changes] = {}
         for version, rows in frames.items():
             line = _on_grid(rows, pitch, False).select(series=pl.lit(version), line=pl.lit(""), x="x", y="y")
@@ -141,6 +149,23 @@ class LoadPanels:
             # A rate that looks back beyond the start of the phase still contains the time before.
             found |= level_changes.find(line, begin_s + memory_s, end_s, unit, memory_s).by_line
         return LevelChanges(found, unit)
+
+    def _memory_s(self, trials: Mapping[str, Sequence[Trial]]) -> float:
+        """The time in s over which a rate looks back; 0 if it is unknown."""
+        known = (self.load.value(t.uuid, "rate_window") for of in trials.values() for t in of)
+        return max(filter(None, known), default=0.0)
+
+    def _of_rates(self, phases: Sequence[Phase], trials: Mapping[str, Sequence[Trial]]) -> list[Phase]:
+        """The phases for a graph of rates: the measured one begins when no rate looks back before it."""
+        later = {phase.name for of in trials.values() for t in of for phase in self.own_phases(t)[1:][-1:]}
+        found = []
+        for phase in phases:
+            end_s = min(phase.start + self._memory_s(trials), phase.end)
+            if phase.series or phase.name not in later or end_s == phase.start:
+                found.append(phase)
+            else:
+                found += [Phase(_LOOK_BACK, phase.start, end_s), phase._replace(start=end_s)]
+        return [phase for phase in found if phase.start < phase.end]
 
     @cached_property
     def _samples(self) -> dict[tuple[object, ...], pl.DataFrame]:

@@ -65,13 +65,14 @@ class LoadPublished:
 
     def _measured(self, ours: Mapping[Contrast, float | None], contrast: Contrast) -> list[Cell]:
         assert self.load is not None, "without results nothing is measured"
-        found = []
+        found, users = [], LoadUsers(self.load)
         for version, case in contrast.cases.items():
             estimate = self.load.estimate(METRIC, contrast.target, case)
             cell = cells.estimate_cell(self.load.results, estimate, "median")
-            if estimate is not None and estimate.summary.median is not None:
-                lines = (human.number(estimate.summary.median), version, f"n = {estimate.summary.n}")
-                cell = Cell(lines, cell.href)
+            if figure := users.figure(contrast, case):
+                n = f"n = {estimate.summary.n}" if estimate is not None else ""
+                lines = (figure, version, users.bounded(contrast).get(version, n))
+                cell = Cell(lines, cells.href(self.load.results, contrast.target, case))
             found.append(cell)
         ratio = ours[contrast]
         href = cells.href(self.load.results, contrast.target, contrast.new_case)
@@ -101,8 +102,7 @@ class LoadPublished:
     def _like_the_page(self, reading: Reading) -> bool:
         """Whether the reading is of store times in a bounded load, as on the page."""
         assert self.load is not None, "without results there is no reading"
-        searched = self.load.median(METRIC, reading.contrast.target, reading.contrast.base_case) is not None
-        return reading.group == "store" and not searched
+        return reading.group == "store" and not LoadUsers(self.load).searched(reading.contrast)
 
     def _difference(self, reading: Reading, what: str, everything: bool) -> Cell:
         assert self.load is not None, "without results there is no reading"

@@ -2,22 +2,20 @@
 
 from collections import Counter
 from collections.abc import Iterator
-from functools import cached_property
 from typing import Any
 
 from benchstudy.families.load_test.page.cells import percent_interval, signed, signed_percent
-from benchstudy.families.load_test.page.labels import WORSE, LoadLabels
+from benchstudy.families.load_test.page.labels import LoadLabels
 from benchstudy.families.load_test.page.load import FEWEST, GROUPS, LABELS, PAGE_BAND, Contrast, LoadTest
 from benchstudy.families.load_test.page.mix import LoadMix, Reading
 from benchstudy.families.load_test.page.panels import LoadPanels
-from benchstudy.families.load_test.page.users import AT_MAXIMUM, METRIC, LoadUsers, alert_word
+from benchstudy.families.load_test.page.users import METRIC, LoadUsers, alert_word
 from benchstudy.families.load_test.page.wording import setting
 from benchstudy.report import human
 from benchstudy.report.comparisons import findings
 from benchstudy.statistics.comparisons import Comparison, Verdict
 
 SAME_MIX = "at the same mix of calls"
-_NAMED = 3  # labels that a sentence names
 
 
 class LoadSummary:
@@ -37,16 +35,19 @@ class LoadSummary:
         }
 
     def findings(self) -> dict[str, Any]:
-        """Store and API times like for like, for the study's overview."""
-        return {"aside": False, "found": [self._finding(reading) for reading in self.mix.readings]}
+        """Supported users, and store and API times like for like, for the study's overview."""
+        known = ((c, made) for c, made in self.users.outcomes.items() if made.base.n and made.other.n)
+        users = [self._finding(contrast, METRIC, "1", made) for contrast, made in known]
+        times = [self._finding(r.contrast, f"{r.group}_mean", "s", r.like, SAME_MIX) for r in self.mix.readings]
+        return {"aside": False, "found": [*users, *times]}
 
-    def _finding(self, reading: Reading) -> dict[str, Any]:
-        contrast = reading.contrast
-        metric = f"{reading.group}_mean"
+    def _finding(
+        self, contrast: Contrast, metric: str, unit: str, made: Comparison, basis: str = ""
+    ) -> dict[str, Any]:  # fmt: skip
         where = setting({"load": contrast.load, "database": self.load.database(contrast.database)})
         cases = [{"target": contrast.target, "case": case} for case in (contrast.new_case, contrast.base_case)]
         title, names = self.load.results.declared(metric).title, (contrast.new, contrast.base)
-        return findings.finding(metric, title, "s", names, where, (cases[0], cases[1]), reading.like, SAME_MIX)
+        return findings.finding(metric, title, unit, names, where, (cases[0], cases[1]), made, basis)
 
     # -- the answer --------------------------------------------------------------------------------------------------
 
@@ -74,18 +75,18 @@ class LoadSummary:
         ratio = self.users.ratio(contrast, made)
         base, new = (self.load.estimate(METRIC, contrast.target, case) for case in contrast.cases.values())
         failure = next((e.failure for e in (new, base) if e is not None and e.failed), "")
-        if ratio is None:
+        both = self.users.both(contrast)
+        if not both:
             why = "; ".join(f"{version}: {text}" for version, text in self.users.unsettled(contrast).items())
             return {"name": self.load.title(contrast), "value": "–", "evidence": failure or why or made.why}
-        both = self.users.both(contrast)
-        if made.low is not None and made.high is not None:
+        if ratio is None:
+            value, parts = both, ["no verdict", made.why]
+        elif made.low is not None and made.high is not None:
             value = signed_percent(ratio, made.low, made.high)
             parts = [both, percent_interval(made.low, made.high), made.verdict]
         else:  # a relative change from so few trials would look like a result
             n = self.load.n(contrast)
             value, parts = both, [f"{'one trial' if n == 1 else human.plural(n, 'trial')} per arm: no verdict"]
-        full = [t for side in self.load.sides(contrast) for t in side if self.load.value(t.uuid, AT_MAXIMUM)]
-        parts += ["not limited: the true number is at least this high"] if full else []
         parts += [failure] if failure else []
         return {"name": self.load.title(contrast), "value": value, "evidence": "; ".join(parts)}
 
@@ -110,43 +111,41 @@ class LoadSummary:
             # With few trials both values are shown: a change alone would look like a result.
             value = human.from_to(shift.base_mean, shift.base_mean + shift.within, "s")
             apart = human.from_to(shift.base_mean, shift.new_mean, "s")
-            beyond = ", no verdict over trials" if reading.mix_driven else ""  # the others' verdict says so already
-            few = f"{human.plural(self.load.n(reading.contrast), 'trial')} per arm{beyond}"
+            few = f"{human.plural(self.load.n(reading.contrast), 'trial')} per arm"
             parts = [reading.verdict, f"raw {signed(shift.change, 's')}: {apart}", *labels, few]
         return {"name": self.load.title(reading.contrast), "value": value, "evidence": "; ".join(parts)}
 
     # -- comments ----------------------------------------------------------------------------------------------------
 
     def comments(self) -> Iterator[tuple[str, list[str]]]:
-        """Comments by load and database; all their figures come from the results."""
+        """Comments by load and database; all their figures come from the results. What labels say is beside these."""
         first = list(self._about_trials())
         if first:
             yield "All loads and databases", first
         for contrast in self.load.contrasts:
             own = [self._about_users(contrast)] if contrast in self.users.outcomes else []
             own += [self.mix.sentence(reading) for reading in self.mix.readings if reading.contrast == contrast]
-            yield self.load.title(contrast), [*own, self.labels.summary(contrast, titled=False) + self._worst(contrast)]
+            yield self.load.title(contrast), own
 
     def _about_trials(self) -> Iterator[str]:
-        if not self.load.contrasts:
-            yield "No two versions were measured under the same load on the same database: nothing can be compared."
-            return
-        counts = {self.load.n(contrast) for contrast in self.load.contrasts}
-        if max(counts) < FEWEST:
-            within = " Intervals come from within that trial." if max(counts) == 1 else ""
+        most = max(map(self.load.n, self.load.contrasts), default=FEWEST)
+        if most < FEWEST:
+            within = " Intervals come from within that trial." if most == 1 else ""
             yield (
-                f"{human.plural(max(counts), 'trial')} of each version: no verdict, because the spread between loads "
+                f"{human.plural(most, 'trial')} of each version: no verdict, because the spread between loads "
                 f"of the same version is not known. A verdict needs at least {FEWEST} trials.{within}"
             )
 
     def _about_users(self, contrast: Contrast) -> str:
         made = self.users.outcomes[contrast]
         ratio, band = self.users.ratio(contrast, made), self.users.band(contrast)
-        if ratio is None:
+        both = self.users.both(contrast)
+        if not both:
             why = "; ".join(f"{version}: {text}" for version, text in self.users.unsettled(contrast).items())
             known = f"The number of supported users is not known for both versions. {why or made.why}."
             return known + self._limited_by(contrast)
-        both = self.users.both(contrast)
+        if ratio is None:
+            return f"Supported users: {both}, without a verdict: {made.why}.{self._limited_by(contrast)}"
         if made.low is not None and made.high is not None:
             told = f"{signed_percent(ratio, made.low, made.high)} supported users ({both}), "
             told += f"{percent_interval(made.low, made.high)}: {made.verdict}, {made.why}."
@@ -168,11 +167,11 @@ class LoadSummary:
         return told + self._limited_by(contrast)
 
     def _limited_by(self, contrast: Contrast) -> str:
-        limits = {}
+        limits = dict.fromkeys(self.users.bounded(contrast), "the load's maximum of users")
         for version, case in contrast.cases.items():
             brackets = [self.users.bracket(t) for t in self.load.trials(contrast.target, case)]
             named = Counter(b.limited_by for b in brackets if b is not None and b.limited_by)
-            if named:
+            if named and version not in limits:
                 limits[version] = alert_word(named.most_common(1)[0][0])
         if not limits:
             return ""
@@ -181,19 +180,17 @@ class LoadSummary:
         each = ", ".join(f"{word} ({version})" for version, word in limits.items())
         return f" The most frequent limits: {each}."
 
-    def _worst(self, contrast: Contrast) -> str:
-        worst = [line for group in GROUPS for line in self.labels.of(contrast, group, WORSE)]
-        if not worst or self.load.n(contrast) < FEWEST:
-            return ""
-        return f" Slower: {human.listed([f'{line.label} {signed_percent(line.ratio)}' for line in worst], _NAMED)}."
-
     # -- what to look at ---------------------------------------------------------------------------------------------
 
     def actions(self) -> list[str]:
         """What to look at before the release, as far as the data show it."""
         found = [text for contrast in self.load.contrasts for text in self._actions(contrast)]
-        found += [f"{case}: {cause}." for case, cause in self._failures()]
-        return found or [self._nothing_worse]
+        return found + [f"{case}: {cause}." for case, cause in self._failures()]
+
+    def to_look_at(self) -> list[tuple[str, list[str]]]:
+        """The actions below their heading; nothing without any."""
+        found = self.actions()
+        return [("What to look at", found)] if found else []
 
     def _actions(self, contrast: Contrast) -> Iterator[str]:
         place, users = self.load.title(contrast), self.users.outcomes.get(contrast)
@@ -208,18 +205,22 @@ class LoadSummary:
         for line in worse:
             yield f"{place}: {line.label} is slower, {line.outcome.why}."
 
-    @cached_property
-    def _nothing_worse(self) -> str:
+    def nothing_worse(self) -> list[str]:
+        """The sentence that there is nothing to look at, and on how many tests it rests; nothing if there is."""
+        if self.actions():
+            return []
+        if not self.load.contrasts:
+            return ["No two versions were measured under the same load on the same database: nothing can be compared."]
         tests = [line.outcome for line in self.labels.lines if line.outcome.low is not None]
         if not tests:
-            return "No verdict is possible with so few trials: nothing is shown to be worse or equivalent."
+            return ["No verdict is possible with so few trials: nothing is shown to be worse or equivalent."]
         found = sorted(made.smallest_detectable for made in tests if made.smallest_detectable is not None)
         middle = ""
         if found:
             middle = (
                 f" Half of the tests could have detected {human.percent(found[len(found) // 2])} beyond the margin."
             )
-        return f"None of the {human.plural(len(tests), 'label')} tested is shown to be worse.{middle}"
+        return [f"None of the {human.plural(len(tests), 'label')} tested is shown to be worse.{middle}"]
 
     def _failures(self) -> Iterator[tuple[str, str]]:
         for row in self.load.results.cases.iter_rows(named=True):
@@ -241,8 +242,15 @@ class LoadSummary:
                 "ran, and whether the data were the same."
             )
             yield from self._unalternated()
-        if not self.load.repeats:
-            yield "No version was measured under two names, so the band comes from pairs of the base's own trials."
+        if not self.load.repeats and self.users.outcomes:
+            band = "comes from pairs of the base's own trials" if self.users.has_band else "is unknown"
+            yield f"No version was measured under two names, so the band of equal versions {band}."
+        for contrast in self.users.outcomes:
+            for version, text in self.users.bounded(contrast).items():
+                yield (
+                    f"{self.load.title(contrast)}, {version}: {text}. The number of supported users is only a lower "
+                    "bound: raise `max_users`, and measure again."
+                )
         few = [c for c in self.load.contrasts if self.load.n(c) < FEWEST]
         if few:
             yield f"{human.plural(len(few), 'comparison')} with fewer than {FEWEST} trials per arm: no verdict."

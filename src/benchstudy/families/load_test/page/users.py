@@ -4,10 +4,12 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from statistics import median
 from typing import Any
 
 import polars as pl
 
+from benchstudy.families.load_test.locust import CLIPPED
 from benchstudy.families.load_test.page.cells import (
     interval_lines,
     percent_interval,
@@ -16,14 +18,14 @@ from benchstudy.families.load_test.page.cells import (
     verdict_cell,
 )
 from benchstudy.families.load_test.page.load import PAGE_BAND, Contrast, LoadTest, Trial
-from benchstudy.families.load_test.page.panels import Drawn, LoadPanels
+from benchstudy.families.load_test.page.panels import HEIGHT, Drawn, LoadPanels
 from benchstudy.families.load_test.users.on_host import feedback
 from benchstudy.report import human
 from benchstudy.report.exhibits import cells
 from benchstudy.report.figures.panels import Axis, time_panel
 from benchstudy.report.tables.tables import MISSING, MOST_OF_TRIALS, Cell, Table, slug
 from benchstudy.statistics import within_trial
-from benchstudy.statistics.comparisons import Comparison, judge
+from benchstudy.statistics.comparisons import Comparison, Refusal, judge, refused
 
 METRIC = "supported_users"
 # 1 in a trial that stayed at the rule's maximum number of users without an alert.
@@ -82,10 +84,18 @@ class LoadUsers:
     @cached_property
     def outcomes(self) -> dict[Contrast, Comparison]:
         """The comparisons of all contrasts of unbounded loads, judged together."""
-        found = {c: self.load.compared(c, METRIC) for c in self.load.contrasts if self._searched(c)}
+        found = {c: self._compared(c) for c in self.load.contrasts if self.searched(c)}
         return dict(zip(found, judge(list(found.values())), strict=True))
 
-    def _searched(self, contrast: Contrast) -> bool:
+    def _compared(self, contrast: Contrast) -> Comparison:
+        """Without a ratio if a number is only a lower bound: it would leave out the trials with the highest ones."""
+        made = self.load.compared(contrast, METRIC)
+        why = "; ".join(f"{version}: {text}" for version, text in self.bounded(contrast).items())
+        if not why:
+            return made
+        return refused(made.base, made.other, Refusal.UNFIT, why, margin=made.margin, better=made.better)
+
+    def searched(self, contrast: Contrast) -> bool:
         """Whether this load searches for the number of users instead of keeping a fixed one."""
         gave = any(self.load.median(METRIC, contrast.target, case) is not None for case in contrast.cases.values())
         return gave or bool(self.load.load(contrast.load).get("rule"))
@@ -95,7 +105,7 @@ class LoadUsers:
         found = {}
         for version, case in contrast.cases.items():
             trials = self.load.trials(contrast.target, case)
-            if trials and self.load.median(METRIC, contrast.target, case) is None:
+            if trials and not self.figure(contrast, case):
                 said = (self._why(search) for t in trials if (search := self.search(t)))
                 found[version] = next(said, "the number of users is not known")
         return found
@@ -104,6 +114,30 @@ class LoadUsers:
         """The trial's row of the series `search`; {} if its load did not search."""
         rows = self.load.series("search", trial.uuid)
         return {} if rows is None or rows.is_empty() else rows.row(0, named=True)
+
+    def bounded(self, contrast: Contrast) -> dict[str, str]:
+        """Versions whose number is only a lower bound, because loads reached their maximum of users, and how often."""
+        return {version: text for version, case in contrast.cases.items() if (text := self._bounded(contrast, case))}
+
+    def _bounded(self, contrast: Contrast, case: str) -> str:
+        trials = self.load.trials(contrast.target, case)
+        if clipped := [search for t in trials if (search := self._clipped(t))]:
+            seen, checks = (sum(search[name] for search in clipped) for name in ("clipped", "checks"))
+            return f"at the maximum of {clipped[0]['max_users']:,} users in {seen} of {human.plural(checks, 'check')}"
+        full = sum(bool(self.load.value(t.uuid, AT_MAXIMUM)) for t in trials)
+        return f"{full} of {human.plural(len(trials), 'load')} not limited" if full else ""
+
+    def _clipped(self, trial: Trial) -> Mapping[str, Any]:
+        """The trial's search if its `supported` is a lower bound, else {}."""
+        search = self.search(trial)
+        return search if search.get("why") == CLIPPED else {}
+
+    def figure(self, contrast: Contrast, case: str) -> str:
+        """The median over trials: "93", or "≥ 97.2" if it is only a lower bound; empty if there is no number."""
+        trials = self.load.trials(contrast.target, case)
+        bounds = [search["supported"] for t in trials if (search := self._clipped(t))]
+        known = [*self.load.by_trial(trials, METRIC).values(), *bounds]
+        return f"{'≥ ' if self._bounded(contrast, case) else ''}{human.number(median(known))}" if known else ""
 
     @staticmethod
     def _why(search: Mapping[str, Any]) -> str:
@@ -128,6 +162,18 @@ class LoadUsers:
         if not ratios:
             return None
         return Band(min(ratios), max(ratios), len(ratios), "pairs of the base's own trials")
+
+    def about_band(self) -> list[str]:
+        """What the band is, or that there is none; nothing without an unbounded load."""
+        if not self.outcomes:
+            return []
+        if not self.has_band:
+            return ["There is no band of equal versions: the base has fewer than two numbers of supported users."]
+        return ["The band shows how much equal versions differ on these machines."]
+
+    @property
+    def has_band(self) -> bool:
+        return any(self.band(contrast) is not None for contrast in self.outcomes)
 
     # -- table -------------------------------------------------------------------------------------------------------
 
@@ -159,15 +205,17 @@ class LoadUsers:
     def _side(self, contrast: Contrast, case: str) -> Cell:
         estimate = self.load.estimate(METRIC, contrast.target, case)
         cell = cells.estimate_cell(self.load.results, estimate, "median")
+        href, figure = cells.href(self.load.results, contrast.target, case), self.figure(contrast, case)
+        if figure and (bounded := self._bounded(contrast, case)):
+            return Cell((figure, bounded), href, "number warning")
         if estimate is None or estimate.summary.median is None:
             why = [text for version, text in self.unsettled(contrast).items() if contrast.cases[version] == case]
-            href = cells.href(self.load.results, contrast.target, case)
             return Cell(("not found", *why), href, "failed") if why else cell
         lines = list(cell.lines)
         if estimate.summary.n == 1:
             ends = within_trial.mean_interval(self._only(contrast, case))
             lines[1:2] = [f"95 %: {human.value_range(ends, '1')}", within_trial.WITHIN] if ends else ["one trial"]
-        return Cell(tuple(lines), cell.href, cell.kind, cell.title, self._marks(contrast, case))
+        return Cell(tuple(lines), cell.href, cell.kind, cell.title)
 
     def _only(self, contrast: Contrast, case: str) -> list[float]:
         """Active users over time in the only trial that found a number; [] if several did, or none."""
@@ -175,17 +223,11 @@ class LoadUsers:
         trials = [t for t in self.load.trials(contrast.target, case) if t.uuid in found]
         return self._steady_users(trials[0]) if len(trials) == 1 else []
 
-    def _marks(self, contrast: Contrast, case: str) -> tuple[str, ...]:
-        """A mark for loads that reached their maximum of users without an alert: that is not the system's limit."""
-        trials = self.load.trials(contrast.target, case)
-        full = sum(bool(self.load.value(t.uuid, AT_MAXIMUM)) for t in trials)
-        return (f"at least: {full} of {len(trials)} not limited",) if full else ()
-
     def _delta(self, contrast: Contrast, made: Comparison) -> Cell:
         href = cells.href(self.load.results, contrast.target, contrast.new_case)
         ratio = self.ratio(contrast, made)
         if ratio is None:
-            return MISSING
+            return Cell((self.both(contrast),), href) if self.both(contrast) else MISSING
         if made.low is not None and made.high is not None:
             return Cell((signed_percent(ratio, made.low, made.high), *interval_lines(made)), href)
         # With so few trials the spread of one version is not known, so a relative change would mislead.
@@ -196,13 +238,13 @@ class LoadUsers:
         return Cell((self.both(contrast), *said), href)
 
     def both(self, contrast: Contrast) -> str:
-        """ "93 → 22"."""
-        medians = [self.load.median(METRIC, contrast.target, case) for case in contrast.cases.values()]
-        return " → ".join(human.number(m) for m in medians)
+        """ "93 → 22", or "93 → ≥ 97.2"; empty if a version has no number."""
+        found = [self.figure(contrast, case) for case in contrast.cases.values()]
+        return " → ".join(found) if all(found) else ""
 
     def ratio(self, contrast: Contrast, made: Comparison) -> float | None:
-        """The ratio of the comparison, else that of the medians."""
-        if made.ratio is not None:
+        """The ratio of the comparison, else that of the medians; None of lower bounds."""
+        if made.ratio is not None or made.refusal is Refusal.UNFIT:
             return made.ratio
         base, new = (self.load.median(METRIC, contrast.target, case) for case in contrast.cases.values())
         return new / base if base and new is not None else None
@@ -235,7 +277,7 @@ class LoadUsers:
     def limits(self) -> Table:
         """One row per trial of an unbounded load: result, bracket, alerts."""
         body = []
-        for contrast in [*self.outcomes, *(r for r in self.load.repeats if self._searched(r))]:
+        for contrast in [*self.outcomes, *(r for r in self.load.repeats if self.searched(r))]:
             cases = contrast.cases if contrast in self.outcomes else {contrast.new: contrast.new_case}
             for version, case in cases.items():
                 for trial in self.load.trials(contrast.target, case):
@@ -246,25 +288,30 @@ class LoadUsers:
             "Test",
             "Supported users",
             "Users in the window",
-            "Most users without an alert",
-            "Fewest users with an alert",
+            "Bracket",
             "Slope",
             "Alerts, share of checks",
         )
-        return Table("limits", "What limited the users, per trial", columns, tuple(body), MOST_OF_TRIALS)
+        caption = (
+            "What limited the users, per trial; the bracket ends at the fewest users at which an alert began, and "
+            "begins at the most below without one"
+        )
+        return Table("limits", caption, columns, tuple(body), MOST_OF_TRIALS)
 
     def _limit_row(self, contrast: Contrast, version: str, trial: Trial) -> tuple[Cell, ...]:
         href, found = self.load.results.places.href(trial.uuid), self.bracket(trial)
         users, slope = (self.load.value(trial.uuid, metric) for metric in (METRIC, "slope"))
+        supported = Cell(("not found",), href, "missing") if users is None else Cell((human.number(users),), href)
+        if clipped := self._clipped(trial):
+            supported = Cell((f"≥ {human.number(clipped['supported'])}",), href, "number warning")
         alerts = (
             [f"{alert_word(name)}: {human.percent(share)}" for name, share in found.alerts.items()] if found else []
         )
         return (
             Cell((f"{self.load.place(contrast)}, {version}", f"block {trial.block}")),
-            Cell(("not found",), href, "missing") if users is None else Cell((human.number(users),), href),
+            supported,
             self._seen(trial, href),
-            _whole(found.passed if found else None, href),
-            _whole(found.failed if found else None, href, "no alert began"),
+            _bracket_cell(found, href),
             MISSING if slope is None else Cell((f"{signed(slope, '1')} users/s",), href),
             Cell(tuple(alerts) or ("none",), href, "text"),
         )
@@ -302,9 +349,9 @@ class LoadUsers:
         phases = self.panels.phases({version: [trial] for version, trial in chosen.items()})
         # The window whose mean is the result, per version.
         last = {version: phase for version, t in chosen.items() for phase in self.panels.own_phases(t)[1:][-1:]}
-        x = Axis("Since the window began", "time", log=False)
+        x = self.panels.time
         y = Axis("Active users", "1", log=False)
-        panels = [time_panel("Active users", lines, x, y, self.load.style, phases, marks=marks)]
+        panels = [time_panel("Active users", lines, x, y, self.load.style, phases, marks=marks, height=HEIGHT)]
         if last:
             own = (((pl.col("series") == v) & pl.col("x").is_between(p.start, p.end)) for v, p in last.items())
             inside = pl.any_horizontal(*own)
@@ -316,7 +363,7 @@ class LoadUsers:
                 x, y = replace(x, from_zero=False), replace(y, from_zero=not near)
                 name = next(iter(last.values())).name
                 title = f"Active users, {name}{' (axis does not start at zero)' if near else ''}"
-                panels.append(time_panel(title, shown[0], x, y, self.load.style, marks=shown[1]))
+                panels.append(time_panel(title, shown[0], x, y, self.load.style, marks=shown[1], height=HEIGHT))
         told = "; ".join(f"{version}: trial {trial.uuid}" for version, trial in chosen.items())
         caption = (
             f"{place}: active users ({told}; of several trials, the one nearest to the median). A mark shows where an "
@@ -362,5 +409,9 @@ def _alerts(rows: pl.DataFrame, version: str) -> pl.DataFrame:
     ).with_columns(pl.Series("tip alert", words, dtype=pl.String))
 
 
-def _whole(value: float | None, href: str, otherwise: str = "–") -> Cell:
-    return Cell((otherwise,), kind="missing") if value is None else Cell((human.number(value),), href)
+def _bracket_cell(found: Bracket | None, href: str) -> Cell:
+    if found is None or found.failed is None:
+        return MISSING if found is None else Cell(("no alert began",), kind="missing")
+    if found.passed is None:
+        return Cell((f"below {human.number(found.failed)}",), href)
+    return Cell((human.value_range((found.passed, found.failed), "1"),), href)
