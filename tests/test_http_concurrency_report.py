@@ -7,7 +7,7 @@ import polars as pl
 from http_fixture import HttpTables, levels_of
 
 from benchstudy.families.http_concurrency.page.load import HttpLoad
-from benchstudy.families.http_concurrency.page.tables import CLIENT_LIMITED, NO_CEILING, TOO_SHORT
+from benchstudy.families.http_concurrency.page.tables import CLIENT_LIMITED, LITTLE_BROKEN, NO_CEILING, TOO_SHORT
 from benchstudy.families.http_concurrency.page.tables import HttpTables as Drawn
 from benchstudy.report.page import Page
 from benchstudy.report.results.results import Results
@@ -119,3 +119,18 @@ def test_endpoints_of_a_single_server_are_lines_of_one_panel(tmp_path):
     assert (table.caption, table.columns) == (
         "Requests per second: sftpgo · 1-core (ab, closed loop)", ("Concurrency", "static", "list"),
     )  # fmt: skip
+
+
+def test_ceilings_that_break_littles_law_are_marked_and_counted(tmp_path):
+    tables = HttpTables(tmp_path)
+    wrk = NOTHING | {"generator": "wrk"}
+    for levels, little in ((FILES, 0.2), (NOTHING, -0.18), (wrk, 0.3), (wrk | {"concurrency": "1"}, 0.0)):
+        tables.closed(levels, 1, 9000.0, little=little, requests=10_000)
+    load = HttpLoad(Results(tables.write(), study="embedded", family="http_concurrency"))
+    (table,) = Drawn(load).ceilings()
+    assert [[cell.marks for cell in row[1:]] for row in table.rows] == [[(), ()], [(LITTLE_BROKEN,)] * 2]
+    assert [text for text in load.weaknesses() if "Little" in text] == [
+        "1 of 1 closed-loop point and 2 of 3 closed-loop points of the null server break Little's law by more than "
+        "5 %. In 2, λW is below L: fewer requests were in flight than there are connections, the run was too short "
+        "for so many connections, or a clock is wrong. In 1, λW is above L, so the mean latency is overestimated."
+    ]

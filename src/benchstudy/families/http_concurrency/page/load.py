@@ -151,6 +151,10 @@ class HttpLoad(SweepResults):
         """Median over trials of |L − λW| / L."""
         return None if sweep.is_open else self.median("little_error", sweep, point)
 
+    def breaks_little(self, sweep: Sweep, point: Point) -> bool:
+        """Whether a closed loop deviates too far from Little's law."""
+        return (self.little(sweep, point) or 0.0) > LITTLE
+
     @property
     def served(self) -> dict[str, list[str]]:
         """The cases of servers under test, as a choice for comparisons."""
@@ -282,6 +286,27 @@ class HttpLoad(SweepResults):
             evidence += "; client-limited"
         return {"name": name, "value": human.median(estimate.summary, "1/s"), "evidence": evidence}
 
+    def _against_little(self) -> Iterator[str]:
+        """How many closed loops, also of the null server, break Little's law, and what the sign of the error means."""
+        counts, broken = [], []
+        for sweeps, whose in ((self.sweeps(), ""), (self.ceilings(), " of the null server")):
+            points = [(s, p) for s in sweeps for p in s.points if self.little(s, p) is not None]
+            broken += (beyond := [(s, p) for s, p in points if self.breaks_little(s, p)])
+            counts += [f"{len(beyond)} of {human.plural(len(points), 'closed-loop point')}{whose}"] if points else []
+        if not broken:
+            return
+        above = sum((self.median("concurrency_measured", s, p) or 0.0) > p.number for s, p in broken)
+        below = len(broken) - above
+        said = f"{' and '.join(counts)} break Little's law by more than {human.percent(LITTLE)}."
+        if below:
+            said += (
+                f" In {below}, λW is below L: fewer requests were in flight than there are connections, the run was "
+                "too short for so many connections, or a clock is wrong."
+            )
+        if above:
+            said += f" In {above}, λW is above L, so the mean latency is overestimated."
+        yield said
+
     def weaknesses(self) -> Iterator[str]:
         """Sentences about the weaknesses of these figures."""
         points = [(s, p) for s in self.sweeps() for p in s.points if self.median("throughput", s, p) is not None]
@@ -299,13 +324,7 @@ class HttpLoad(SweepResults):
                 f"same generator and concurrency for {LEAST_CEILING_S:g} s or more: only the generator's CPU usage "
                 "shows whether the client limited them."
             )
-        broken = [(s, p) for s, p in closed if (self.little(s, p) or 0.0) > LITTLE]
-        if broken:
-            yield (
-                f"{len(broken)} of {human.plural(len(closed), 'closed-loop point')} break Little's law by more than "
-                f"{human.percent(LITTLE)}: fewer requests were in flight than there are connections, the run was too "
-                "short for so many connections, or a clock is wrong."
-            )
+        yield from self._against_little()
         if closed:
             yield (
                 "Closed loops (" + ", ".join(dict.fromkeys(s.generator for s, _ in closed)) + ") wait for a response "

@@ -124,12 +124,12 @@ class HttpTables:
     def _marks(self, sweep: Sweep, point: Point) -> tuple[str, ...]:
         marks = []
         if sweep in self.load.ceilings():
-            return (TOO_SHORT,) if self.load.is_short(sweep, point) else ()
-        if self.load.client_limit(sweep, point).reasons:
+            marks += [TOO_SHORT] if self.load.is_short(sweep, point) else []
+        elif self.load.client_limit(sweep, point).reasons:
             marks.append(CLIENT_LIMITED)
         elif self.load.lacks_ceiling(sweep, point):
             marks.append(NO_CEILING)
-        if (self.load.little(sweep, point) or 0.0) > LITTLE:
+        if self.load.breaks_little(sweep, point):
             marks.append(LITTLE_BROKEN)
         errors, requests = (self.load.total(metric, sweep, point) for metric in ("errors", "requests"))
         if errors and requests:
@@ -216,7 +216,7 @@ class HttpTables:
         lines = [human.median(estimate.summary, "%")]
         lines += [f"λW = {human.number(measured)}"] if measured is not None else []
         lines.append(f"worst of {estimate.summary.n}: {human.percent(max(estimate.values))}")
-        marks = (LITTLE_BROKEN,) if estimate.summary.median > LITTLE else ()
+        marks = (LITTLE_BROKEN,) if self.load.breaks_little(sweep, point) else ()
         return Cell(tuple(lines), self.load.href(sweep, point), marks=marks)
 
     def errors(self) -> Table:
