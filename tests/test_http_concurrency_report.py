@@ -7,6 +7,7 @@ import polars as pl
 from http_fixture import HttpTables, levels_of
 
 from benchstudy.families.http_concurrency.page.load import HttpLoad
+from benchstudy.families.http_concurrency.page.open_loop import OpenAgainstClosed
 from benchstudy.families.http_concurrency.page.tables import CLIENT_LIMITED, LITTLE_BROKEN, NO_CEILING, TOO_SHORT
 from benchstudy.families.http_concurrency.page.tables import HttpTables as Drawn
 from benchstudy.report.page import Page
@@ -134,3 +135,25 @@ def test_ceilings_that_break_littles_law_are_marked_and_counted(tmp_path):
         "5 %. In 2, λW is below L: fewer requests were in flight than there are connections, the run was too short "
         "for so many connections, or a clock is wrong. In 1, λW is above L, so the mean latency is overestimated."
     ]
+
+
+def test_a_tail_of_too_few_requests_is_neither_printed_nor_drawn(tmp_path):
+    """p99 needs 368 requests in each trial. The open loops have ten times their rate."""
+    tables = HttpTables(tmp_path)
+    opened = levels_of("files", "1-core", "list", "k6")
+    for block, requests in ((1, 5_000), (2, 5_000), (3, 367)):
+        tables.closed(FILES, block, 6000.0, requests=368)
+        tables.closed(FILES | {"concurrency": "5"}, block, 5500.0, requests=requests)
+        for rate in (36, 37):
+            tables.opened(opened | {"rate": f"{rate}/s"}, block, float(rate), 0.003)
+    load = HttpLoad(Results(tables.write(), study="embedded", family="http_concurrency"))
+    few, enough = (load.sweeps(is_open=False)[0].points[i].case for i in (0, 1))
+    assert [view["case"] for view in (*load.views().values(), *load.views(99).values())] == [[few, enough], [enough]]
+    (said,) = load.not_drawn(99)
+    assert said == "p99 needs 368 requests per trial. Not drawn: files · 1-core · list · ab · 5."
+    assert [*load.not_drawn(50)] == []
+    against = OpenAgainstClosed(load)
+    printed = [[row[3].lines[0], row[7].lines[0]] for row in against.table().rows]
+    assert [[text == "needs 368 requests" for text in row] for row in printed] == [[True, True], [False, True]]
+    (panel,) = against.panels()
+    assert panel.trials == 6

@@ -4,6 +4,7 @@ It uses the tables of the family http_concurrency (docs/families/http_concurrenc
 open loop, and one with a level `concurrency` is a closed loop. The null server has the endpoint "null".
 """
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,14 +12,17 @@ from typing import Any
 
 import polars as pl
 
-from benchstudy.families.shared.sweeps import SweepResults
+from benchstudy.families.shared.sweeps import Draw, SweepResults
 from benchstudy.model.clients import CLIENTS
 from benchstudy.model.criteria import ACHIEVED, BUSY_GENERATOR, LEAST_CEILING_S, LITTLE
 from benchstudy.report import human
 from benchstudy.report.results.results import Estimate, Results
+from benchstudy.report.tables.tables import Cell
 from benchstudy.statistics import scalability
+from benchstudy.statistics.stats import smallest_n
 
 CEILING_ENDPOINT = "null"
+ALWAYS = "throughput"  # the metric of every successful trial
 # The null server must reach twice the throughput of a server. Above this share, the generator may limit the figure.
 LARGEST_SHARE = 0.5
 # The first concurrency that reaches this share of a sweep's largest throughput saturates the server.
@@ -169,6 +173,31 @@ class HttpLoad(SweepResults):
                     return f"client-limited, {reasons[0]}" if reasons else ""
         return ""
 
+    # -- percentiles ---------------------------------------------------------------------------------------------------
+
+    def too_few(self, percentile: float, sweep: Sweep, point: Point) -> bool:
+        """Whether a trial of the point had fewer requests than this percentile needs."""
+        requests = self.estimate("requests", sweep, point)
+        return requests is not None and min(requests.values, default=math.inf) < smallest_n(percentile)
+
+    def percentile(self, percentile: int) -> Draw:
+        """Cells with the median of a latency percentile of trials, or with the number of requests that it needs."""
+        figure = self.figure(f"latency_p{percentile}", always=ALWAYS)
+
+        def draw(sweep: Sweep, point: Point) -> Cell:
+            if self.too_few(percentile, sweep, point):
+                return Cell((f"needs {smallest_n(percentile):,} requests",), self.href(sweep, point), "missing")
+            return figure(sweep, point)
+
+        return draw
+
+    def not_drawn(self, percentile: int) -> Iterator[str]:
+        """A sentence with the cases that `views` leaves out because they have too few requests for the percentile."""
+        points = [(s, p) for s in self.sweeps(is_open=False) for p in s.points]
+        named = [f"{self.name(s)} · {p.level}" for s, p in points if self.too_few(percentile, s, p)]
+        if named:
+            yield f"p{percentile} needs {smallest_n(percentile):,} requests per trial. Not drawn: {'; '.join(named)}."
+
     # -- results of a sweep --------------------------------------------------------------------------------------------
 
     def best(self, sweep: Sweep) -> tuple[Point, Estimate] | None:
@@ -222,14 +251,18 @@ class HttpLoad(SweepResults):
         """What is compared in one figure or table: servers if there are several, else endpoints."""
         return "server" if len({sweep.server for sweep in self.sweeps()}) > 1 else "endpoint"
 
-    def views(self) -> dict[str, dict[str, Any]]:
-        """One choice of closed-loop cases per figure over concurrency, by title: the cases that differ in `series`."""
+    def views(self, percentile: int | None = None) -> dict[str, dict[str, Any]]:
+        """One choice of closed-loop cases per figure over concurrency, by title: the cases that differ in `series`.
+
+        With `percentile`, cases with too few requests for it are left out.
+        """
         chosen = [name for name in _SWEEP if name not in (self.series, CLIENTS)]
         found: dict[str, dict[str, Any]] = {}
         for sweep in self.sweeps(is_open=False):
             where = {name: getattr(sweep, name) for name in [*chosen, *([CLIENTS] if sweep.clients else [])]}
-            view = found.setdefault(self.name(sweep, *chosen[1:], CLIENTS), where | {self.series: []})
+            view = found.setdefault(self.name(sweep, *chosen[1:], CLIENTS), where | {self.series: [], "case": []})
             view[self.series].append(getattr(sweep, self.series))
+            view["case"] += [p.case for p in sweep.points if not (percentile and self.too_few(percentile, sweep, p))]
         return found
 
     def _target(self, sweep: Sweep) -> list[str]:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 
 from benchstudy.families.http_concurrency.metrics import PERCENTILES
-from benchstudy.families.http_concurrency.page.load import HttpLoad, Point, Sweep
+from benchstudy.families.http_concurrency.page.load import ALWAYS, HttpLoad, Point, Sweep
 from benchstudy.families.shared.sweeps import Draw, failed_cell, rows_of
 from benchstudy.model.criteria import LITTLE
 from benchstudy.report import human
@@ -12,7 +12,6 @@ from benchstudy.report.results.results import Estimate
 from benchstudy.report.tables.tables import MISSING, Cell, Table, slug
 from benchstudy.statistics.comparisons import share
 from benchstudy.statistics.scalability import Parameter, Peak
-from benchstudy.statistics.stats import smallest_n
 
 CLIENT_LIMITED = "client-limited"
 NO_CEILING = "no ceiling"
@@ -150,7 +149,7 @@ class HttpTables:
 
     def _detail_rows(self) -> Iterator[tuple[str, Draw]]:
         for percentile in PERCENTILES:
-            yield f"{percentile} %", self._percentile(percentile)
+            yield f"{percentile} %", self.load.percentile(percentile)
         yield "100 % (longest request)", self._figure("latency_max")
         for part, heading in _TIMES.items():
             yield f"{heading}: mean ± sd", self._time(part)
@@ -162,18 +161,7 @@ class HttpTables:
         yield "Keep-alive requests", self._figure("keepalive_requests")
 
     def _figure(self, metric: str, unit: str | None = None) -> Draw:
-        return self.load.figure(metric, unit, always="throughput")
-
-    def _percentile(self, percentile: int) -> Draw:
-        figure, needed = self._figure(f"latency_p{percentile}"), smallest_n(percentile)
-
-        def draw(sweep: Sweep, point: Point) -> Cell:
-            requests = self.load.median("requests", sweep, point)
-            if requests is not None and requests < needed:
-                return Cell((f"needs {needed:,} requests",), self.load.href(sweep, point), "missing")
-            return figure(sweep, point)
-
-        return draw
+        return self.load.figure(metric, unit, always=ALWAYS)
 
     def _time(self, part: str) -> Draw:
         """Mean ± standard deviation, median and maximum of a trial's requests, each as the median over trials."""
