@@ -157,3 +157,35 @@ def test_a_tail_of_too_few_requests_is_neither_printed_nor_drawn(tmp_path):
     assert [[text == "needs 368 requests" for text in row] for row in printed] == [[True, True], [False, True]]
     (panel,) = against.panels()
     assert panel.trials == 6
+
+
+def test_a_time_that_ab_rounds_to_zero_is_no_zero(tmp_path):
+    """ab prints its report in whole milliseconds, deviations in tenths. k6 does not round, and tells no deviation."""
+    tables = HttpTables(tmp_path)
+    tables.closed(FILES, 1, 6000.0)
+    tables.opened(levels_of("files", "1-core", "list", "k6", rate="50/s"), 1, 50.0, 0.003)
+    tables.observations = [o for o in tables.observations if (o["case"].count("k6"), o["metric"]) != (1, "connect_sd")]
+    told = {"connect_mean": 0.0, "connect_median": 0.0, "connect_max": 1e-3, "latency_mean": 4e-4, "latency_sd": 2e-4}
+    for observation in tables.observations:
+        observation["value"] = told.get(observation["metric"], observation["value"])
+    load = HttpLoad(Results(tables.write(), study="embedded", family="http_concurrency"))
+    cells = [{row[0].lines[0]: row[1].lines for row in table.rows} for table in Drawn(load).details()]
+    assert [of["Connect: mean ± sd"] for of in cells] == [
+        ("< 0.5 ms", "median < 0.5 ms, max 1.00 ms"), ("0 s", "median 0 s, max 1.00 ms"),
+    ]  # fmt: skip
+    assert cells[0]["Total: mean ± sd"][0] == "0.400 ms ± 0.200 ms"
+
+
+def test_ceilings_are_of_closed_loops_and_a_saturated_server_says_at_which_number(tmp_path):
+    tables = HttpTables(tmp_path)
+    for n, rate in (("1", 2700.0), ("5", 2820.0), ("20", 2740.0), ("50", 2550.0)):
+        for block in range(1, 4):
+            tables.closed(FILES | {"concurrency": n}, block, tables.noisy(rate, 0.001))
+    tables.closed(NOTHING, 1, 9000.0, requests=10_000)
+    tables.opened(levels_of("nothing", "none", "null", "k6", rate="100/s"), 1, 100.0, 0.001)
+    drawn = Drawn(HttpLoad(Results(tables.write(), study="embedded", family="http_concurrency")))
+    assert [table.caption.rpartition(", ")[2] for table in drawn.ceilings()] == [
+        "closed loop: the ceiling", "open loop: no ceiling",
+    ]  # fmt: skip
+    law = drawn.scalability()
+    assert (law.columns[1], law.rows[0][1].lines) == ("Reaches 95 % of its maximum", ("at 1 connection",))

@@ -1,9 +1,10 @@
 """Tables of load tests, in the format of Filestash's page and with further details. See load.py for the arithmetic."""
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 from benchstudy.families.http_concurrency.metrics import PERCENTILES
-from benchstudy.families.http_concurrency.page.load import ALWAYS, HttpLoad, Point, Sweep
+from benchstudy.families.http_concurrency.page.load import ALWAYS, SATURATED, HttpLoad, Point, Sweep
 from benchstudy.families.shared.sweeps import Draw, failed_cell, rows_of
 from benchstudy.model.criteria import LITTLE
 from benchstudy.report import human
@@ -18,6 +19,7 @@ NO_CEILING = "no ceiling"
 TOO_SHORT = "too short"
 LITTLE_BROKEN = f"Little > {human.percent(LITTLE)}"
 _ZERO = 1e-6
+_ROUNDED_TO_ZERO = "< 0.5 ms"  # ab rounds the times of its report to whole milliseconds
 # The headings that ab prints.
 _TIMES = {"connect": "Connect", "processing": "Processing", "waiting": "Waiting", "latency": "Total"}
 _KINDS = {
@@ -55,7 +57,8 @@ class HttpTables:
             if sweeps:
                 what = "Requested rate" if is_open else "Concurrency"
                 name = f"null-server-{'open' if is_open else 'closed'}"
-                caption = f"Requests per second of the null server, {'open' if is_open else 'closed'} loop"
+                loop = "open loop: no ceiling" if is_open else "closed loop: the ceiling"
+                caption = f"Requests per second of the null server, {loop}"
                 heads = [self.load.name(s, "server", "generator", "clients") for s in sweeps]
                 yield self._grid(name, caption, what, heads, sweeps, self.throughput_cell)
 
@@ -172,10 +175,12 @@ class HttpTables:
             mean, sd = (self.load.median(f"{part}_{what}", sweep, point) for what in ("mean", "sd"))
             if mean is None:
                 return mean_figure(sweep, point)
-            lines = [human.quantity(mean, "s") + (f" ± {human.quantity(sd, 's')}" if sd is not None else "")]
+            # Of the generators, only ab rounds, and only ab and wrk tell a deviation.
+            said = partial(_rounded, rounds=sd is not None)
+            lines = [said(mean) + (f" ± {human.quantity(sd, 's')}" if mean and sd else "")]
             middle, most = (self.load.median(metric, sweep, point) for metric in (median, largest))
             if middle is not None and most is not None:
-                lines.append(f"median {human.quantity(middle, 's')}, max {human.quantity(most, 's')}")
+                lines.append(f"median {said(middle)}, max {said(most)}")
             return Cell(tuple(lines), self.load.href(sweep, point))
 
         return draw
@@ -264,7 +269,11 @@ class HttpTables:
             body.append(
                 (
                     Cell((self.load.name(sweep), *([note] if limited else []))),
-                    Cell.text(f"from {saturated.level}" if saturated else "not within the sweep"),
+                    Cell.text(
+                        f"at {human.plural(round(saturated.number), 'connection')}"
+                        if saturated
+                        else "not within the sweep"
+                    ),
                     _parameter(fit.single, "1/s"),
                     _parameter(fit.contention),
                     _parameter(fit.coherency),
@@ -274,7 +283,7 @@ class HttpTables:
             )
         columns = (
             "Sweep",
-            "95 % of its maximum",
+            f"Reaches {human.percent(SATURATED)} of its maximum",
             "One user, λ",
             "Contention, σ",
             "Coherency, κ",
@@ -291,6 +300,11 @@ class HttpTables:
             if isinstance(fit, str):
                 sweeps.setdefault(fit, []).append(self.load.name(sweep))
         return [f"No fit, {reason}: {'; '.join(names)}." for reason, names in sweeps.items()]
+
+
+def _rounded(seconds: float, *, rounds: bool) -> str:
+    """A time of a generator that `rounds`, or does not."""
+    return human.quantity(seconds, "s") if seconds or not rounds else _ROUNDED_TO_ZERO
 
 
 def _whole(count: float | None) -> Cell:
