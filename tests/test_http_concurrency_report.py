@@ -1,9 +1,11 @@
 """What the page of HTTP servers says about figures that need context, from tidy tables with known values."""
 
+import html
 import re
 from pathlib import Path
 
 import polars as pl
+import pytest
 from http_fixture import HttpTables, levels_of
 
 from benchstudy.families.http_concurrency.page.load import HttpLoad
@@ -189,3 +191,49 @@ def test_ceilings_are_of_closed_loops_and_a_saturated_server_says_at_which_numbe
     ]  # fmt: skip
     law = drawn.scalability()
     assert (law.columns[1], law.rows[0][1].lines) == ("Reaches 95 % of its maximum", ("at 1 connection",))
+
+
+def test_a_folded_panel_does_not_decide_the_scale_of_the_others(bare_project: Path):
+    """In one figure with 30/s, a line near 6,000/s would be flat."""
+    tables = HttpTables(bare_project)
+    for endpoint, connections, rate in (("static", "1", 5500.0), ("static", "20", 6000.0), ("transcode", "5", 30.0)):
+        tables.closed(levels_of("sftpgo", endpoint, "page", "ab", concurrency=connections), 1, rate)
+    page = Page("http_concurrency", study="embedded", tidy=tables.write(), output="reports/embedded/http_concurrency")
+    load = HttpLoad(page.results)
+    figures = dict(load.figures("t"))
+    assert {name: [*views] for name, views in figures.items()} == {
+        "t": ["sftpgo · static · ab"], "t-single": ["sftpgo · transcode · ab"],
+    }  # fmt: skip
+    for name, views in figures.items():
+        page.trend(
+            name, "throughput", x="concurrency_n", x_unit="1", x_title="Connections", series=load.series, views=views,
+            caption="Throughput.",
+        )  # fmt: skip
+    drawn = (bare_project / "reports/embedded/http_concurrency/figures/t.svg").read_text()
+    assert ">5,000<" in drawn and not re.search(r">(50|100|1,000)<", drawn)
+
+
+def test_figures_over_connections_have_a_place_without_a_line_or_a_closed_loop(tmp_path):
+    """One point is drawn under the figure's own name. Without a closed loop, the figure says so."""
+    tables = HttpTables(tmp_path / "one")
+    tables.closed(FILES, 1, 6000.0)
+    only_open = HttpTables(tmp_path / "open")
+    only_open.opened(levels_of("files", "1-core", "list", "k6", rate="50/s"), 1, 50.0, 0.003)
+    loads = [HttpLoad(Results(t.write(), study="embedded", family="http_concurrency")) for t in (tables, only_open)]
+    assert [{name: len(views) for name, views in load.figures("t")} for load in loads] == [{"t": 1}, {"t": 0}]
+
+
+@pytest.mark.parametrize(("rate", "is_near"), [(100.0, False), (5900.0, True)])
+def test_open_loops_without_a_closed_loop_near_them_are_folded(bare_project: Path, monkeypatch, rate, is_near):
+    shown: list[str] = []
+    monkeypatch.setattr("benchstudy.report.exhibits.exhibits.display", lambda made: shown.append(made.data))
+    tables = HttpTables(bare_project)
+    tables.closed(FILES, 1, 6000.0)
+    tables.opened(levels_of("files", "1-core", "list", "k6", rate=f"{rate:.0f}/s"), 1, rate, 0.003)
+    page = Page("http_concurrency", study="embedded", tidy=tables.write(), output="reports/embedded/http_concurrency")
+    shown.clear()
+    OpenAgainstClosed(HttpLoad(page.results)).show(page)
+    reason = "No closed loop has a throughput within 25 % of an open loop's, so their latencies cannot be compared"
+    assert ["figure-open-closed" in part for part in shown] == ([True, False] if is_near else [True])
+    assert shown[0].startswith(f'<details class="fold"><summary>{html.escape(reason)}') != is_near
+    assert "table-open-closed" in shown[-1]

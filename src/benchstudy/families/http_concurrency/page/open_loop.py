@@ -1,6 +1,7 @@
 """Open loops against closed loops on the same server, which shows the effect of coordinated omission."""
 
 from collections.abc import Iterator, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +12,7 @@ from benchstudy.model.criteria import ACHIEVED
 from benchstudy.report import human
 from benchstudy.report.exhibits.figuredata import OF_MEDIANS, leading, median_of
 from benchstudy.report.figures.panels import Axis, Panel, Style, trend_panel
+from benchstudy.report.page import Page
 from benchstudy.report.tables.tables import MISSING, Cell, Table
 
 # A closed loop is comparable with an open one if its throughput differs by at most this share.
@@ -96,6 +98,19 @@ class OpenAgainstClosed:
         if sweep.is_open and achieved is not None and achieved < ACHIEVED * (offered or point.number):
             return Cell(cell.lines, cell.href, cell.kind, cell.title, ("below offered",))
         return cell
+
+    def show(self, page: Page) -> None:
+        """Show the figure and the table, folded below the reason if no latencies can be compared."""
+        pairs, panels, style = [*self.pairs()], self.panels(), self.style()
+        apart = (
+            f"No closed loop has a throughput within {human.percent(SIMILAR)} of an open loop's, so their latencies "
+            "cannot be compared"
+        )
+        with page.folded(apart) if pairs and not any(pair.is_near for pair in pairs) else nullcontext():
+            if panels or not pairs:
+                told = "Latency (p99) against achieved throughput, by kind of loop. Lines follow the rising load."
+                page.show_figure("open-closed", told, panels, style, style.names)
+            page.show_table(self.table())
 
     def style(self) -> Style:
         loops = [sweep.loop for both in self._subjects().values() for sweeps in both for sweep in sweeps]
