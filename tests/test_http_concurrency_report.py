@@ -187,7 +187,7 @@ def test_ceilings_are_of_closed_loops_and_a_saturated_server_says_at_which_numbe
     tables.opened(levels_of("nothing", "none", "null", "k6", rate="100/s"), 1, 100.0, 0.001)
     drawn = Drawn(HttpLoad(Results(tables.write(), study="embedded", family="http_concurrency")))
     assert [table.caption.rpartition(", ")[2] for table in drawn.ceilings()] == [
-        "closed loop: the ceiling", "open loop: no ceiling",
+        "closed loop: the ceiling", "open loop: only the requested rate",
     ]  # fmt: skip
     law = drawn.scalability()
     assert (law.columns[1], law.rows[0][1].lines) == ("Reaches 95 % of its maximum", ("at 1 connection",))

@@ -57,7 +57,7 @@ class HttpTables:
             if sweeps:
                 what = "Requested rate" if is_open else "Concurrency"
                 name = f"null-server-{'open' if is_open else 'closed'}"
-                loop = "open loop: no ceiling" if is_open else "closed loop: the ceiling"
+                loop = "open loop: only the requested rate" if is_open else "closed loop: the ceiling"
                 caption = f"Requests per second of the null server, {loop}"
                 heads = [self.load.name(s, "server", "generator", "clients") for s in sweeps]
                 yield self._grid(name, caption, what, heads, sweeps, self.throughput_cell)
