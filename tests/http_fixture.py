@@ -44,7 +44,10 @@ class HttpTables(Tables):
         self, levels: Mapping[str, str], block: int, throughput: float, *, generator_cpu: float = 0.3,
         length: int = 1_000, little: float = 0.002, errors: int = 0, requests: int = 5_000, **fields: Any,
     ) -> str:  # fmt: skip
-        """A closed loop. Its mean latency follows Little's law, except for the relative deviation `little`."""
+        """A closed loop. Its mean latency follows Little's law, except for the relative deviation `little`.
+
+        If `little` is negative, more requests seem to be in flight than there are connections.
+        """
         n = int(levels["concurrency"])
         mean = n * (1 - little) / throughput
         values = self._latencies(mean) | {
@@ -61,7 +64,7 @@ class HttpTables(Tables):
             "server_cpu": (0.97, "1"),
             "server_peak_memory": (2.1e7 + 9e3 * n, "B"),
             "concurrency_measured": (n * (1 - little), "1"),
-            "little_error": (little, "1"),
+            "little_error": (abs(little), "1"),
         }
         numbers = {"concurrency_n": n}
         return self._add(levels, block, values, numbers, mean, n, requests, **fields)

@@ -1,13 +1,16 @@
 """What the page of HTTP servers says about figures that need context, from tidy tables with known values."""
 
+import html
 import re
 from pathlib import Path
 
 import polars as pl
+import pytest
 from http_fixture import HttpTables, levels_of
 
 from benchstudy.families.http_concurrency.page.load import HttpLoad
-from benchstudy.families.http_concurrency.page.tables import CLIENT_LIMITED, NO_CEILING, TOO_SHORT
+from benchstudy.families.http_concurrency.page.open_loop import OpenAgainstClosed
+from benchstudy.families.http_concurrency.page.tables import CLIENT_LIMITED, LITTLE_BROKEN, NO_CEILING, TOO_SHORT
 from benchstudy.families.http_concurrency.page.tables import HttpTables as Drawn
 from benchstudy.report.page import Page
 from benchstudy.report.results.results import Results
@@ -119,3 +122,118 @@ def test_endpoints_of_a_single_server_are_lines_of_one_panel(tmp_path):
     assert (table.caption, table.columns) == (
         "Requests per second: sftpgo · 1-core (ab, closed loop)", ("Concurrency", "static", "list"),
     )  # fmt: skip
+
+
+def test_ceilings_that_break_littles_law_are_marked_and_counted(tmp_path):
+    tables = HttpTables(tmp_path)
+    wrk = NOTHING | {"generator": "wrk"}
+    for levels, little in ((FILES, 0.2), (NOTHING, -0.18), (wrk, 0.3), (wrk | {"concurrency": "1"}, 0.0)):
+        tables.closed(levels, 1, 9000.0, little=little, requests=10_000)
+    load = HttpLoad(Results(tables.write(), study="embedded", family="http_concurrency"))
+    (table,) = Drawn(load).ceilings()
+    assert [[cell.marks for cell in row[1:]] for row in table.rows] == [[(), ()], [(LITTLE_BROKEN,)] * 2]
+    assert [text for text in load.weaknesses() if "Little" in text] == [
+        "1 of 1 closed-loop point and 2 of 3 closed-loop points of the null server break Little's law by more than "
+        "5 %. In 2, λW is below L: fewer requests were in flight than there are connections, the run was too short "
+        "for so many connections, or a clock is wrong. In 1, λW is above L, so the mean latency is overestimated."
+    ]
+
+
+def test_a_tail_of_too_few_requests_is_neither_printed_nor_drawn(tmp_path):
+    """p99 needs 368 requests in each trial. The open loops have ten times their rate."""
+    tables = HttpTables(tmp_path)
+    opened = levels_of("files", "1-core", "list", "k6")
+    for block, requests in ((1, 5_000), (2, 5_000), (3, 367)):
+        tables.closed(FILES, block, 6000.0, requests=368)
+        tables.closed(FILES | {"concurrency": "5"}, block, 5500.0, requests=requests)
+        for rate in (36, 37):
+            tables.opened(opened | {"rate": f"{rate}/s"}, block, float(rate), 0.003)
+    load = HttpLoad(Results(tables.write(), study="embedded", family="http_concurrency"))
+    few, enough = (load.sweeps(is_open=False)[0].points[i].case for i in (0, 1))
+    assert [view["case"] for view in (*load.views().values(), *load.views(99).values())] == [[few, enough], [enough]]
+    (said,) = load.not_drawn(99)
+    assert said == "p99 needs 368 requests per trial. Not drawn: files · 1-core · list · ab · 5."
+    assert [*load.not_drawn(50)] == []
+    against = OpenAgainstClosed(load)
+    printed = [[row[3].lines[0], row[7].lines[0]] for row in against.table().rows]
+    assert [[text == "needs 368 requests" for text in row] for row in printed] == [[True, True], [False, True]]
+    (panel,) = against.panels()
+    assert panel.trials == 6
+
+
+def test_a_time_that_ab_rounds_to_zero_is_no_zero(tmp_path):
+    """ab prints its report in whole milliseconds, deviations in tenths. k6 does not round, and tells no deviation."""
+    tables = HttpTables(tmp_path)
+    tables.closed(FILES, 1, 6000.0)
+    tables.opened(levels_of("files", "1-core", "list", "k6", rate="50/s"), 1, 50.0, 0.003)
+    tables.observations = [o for o in tables.observations if (o["case"].count("k6"), o["metric"]) != (1, "connect_sd")]
+    told = {"connect_mean": 0.0, "connect_median": 0.0, "connect_max": 1e-3, "latency_mean": 4e-4, "latency_sd": 2e-4}
+    for observation in tables.observations:
+        observation["value"] = told.get(observation["metric"], observation["value"])
+    load = HttpLoad(Results(tables.write(), study="embedded", family="http_concurrency"))
+    cells = [{row[0].lines[0]: row[1].lines for row in table.rows} for table in Drawn(load).details()]
+    assert [of["Connect: mean ± sd"] for of in cells] == [
+        ("< 0.5 ms", "median < 0.5 ms, max 1.00 ms"), ("0 s", "median 0 s, max 1.00 ms"),
+    ]  # fmt: skip
+    assert cells[0]["Total: mean ± sd"][0] == "0.400 ms ± 0.200 ms"
+
+
+def test_ceilings_are_of_closed_loops_and_a_saturated_server_says_at_which_number(tmp_path):
+    tables = HttpTables(tmp_path)
+    for n, rate in (("1", 2700.0), ("5", 2820.0), ("20", 2740.0), ("50", 2550.0)):
+        for block in range(1, 4):
+            tables.closed(FILES | {"concurrency": n}, block, tables.noisy(rate, 0.001))
+    tables.closed(NOTHING, 1, 9000.0, requests=10_000)
+    tables.opened(levels_of("nothing", "none", "null", "k6", rate="100/s"), 1, 100.0, 0.001)
+    drawn = Drawn(HttpLoad(Results(tables.write(), study="embedded", family="http_concurrency")))
+    assert [table.caption.rpartition(", ")[2] for table in drawn.ceilings()] == [
+        "closed loop: the ceiling", "open loop: only the requested rate",
+    ]  # fmt: skip
+    law = drawn.scalability()
+    assert (law.columns[1], law.rows[0][1].lines) == ("Reaches 95 % of its maximum", ("at 1 connection",))
+
+
+def test_a_folded_panel_does_not_decide_the_scale_of_the_others(bare_project: Path):
+    """In one figure with 30/s, a line near 6,000/s would be flat."""
+    tables = HttpTables(bare_project)
+    for endpoint, connections, rate in (("static", "1", 5500.0), ("static", "20", 6000.0), ("transcode", "5", 30.0)):
+        tables.closed(levels_of("sftpgo", endpoint, "page", "ab", concurrency=connections), 1, rate)
+    page = Page("http_concurrency", study="embedded", tidy=tables.write(), output="reports/embedded/http_concurrency")
+    load = HttpLoad(page.results)
+    figures = dict(load.figures("t"))
+    assert {name: [*views] for name, views in figures.items()} == {
+        "t": ["sftpgo · static · ab"], "t-single": ["sftpgo · transcode · ab"],
+    }  # fmt: skip
+    for name, views in figures.items():
+        page.trend(
+            name, "throughput", x="concurrency_n", x_unit="1", x_title="Connections", series=load.series, views=views,
+            caption="Throughput.",
+        )  # fmt: skip
+    drawn = (bare_project / "reports/embedded/http_concurrency/figures/t.svg").read_text()
+    assert ">5,000<" in drawn and not re.search(r">(50|100|1,000)<", drawn)
+
+
+def test_figures_over_connections_have_a_place_without_a_line_or_a_closed_loop(tmp_path):
+    """One point is drawn under the figure's own name. Without a closed loop, the figure says so."""
+    tables = HttpTables(tmp_path / "one")
+    tables.closed(FILES, 1, 6000.0)
+    only_open = HttpTables(tmp_path / "open")
+    only_open.opened(levels_of("files", "1-core", "list", "k6", rate="50/s"), 1, 50.0, 0.003)
+    loads = [HttpLoad(Results(t.write(), study="embedded", family="http_concurrency")) for t in (tables, only_open)]
+    assert [{name: len(views) for name, views in load.figures("t")} for load in loads] == [{"t": 1}, {"t": 0}]
+
+
+@pytest.mark.parametrize(("rate", "is_near"), [(100.0, False), (5900.0, True)])
+def test_open_loops_without_a_closed_loop_near_them_are_folded(bare_project: Path, monkeypatch, rate, is_near):
+    shown: list[str] = []
+    monkeypatch.setattr("benchstudy.report.exhibits.exhibits.display", lambda made: shown.append(made.data))
+    tables = HttpTables(bare_project)
+    tables.closed(FILES, 1, 6000.0)
+    tables.opened(levels_of("files", "1-core", "list", "k6", rate=f"{rate:.0f}/s"), 1, rate, 0.003)
+    page = Page("http_concurrency", study="embedded", tidy=tables.write(), output="reports/embedded/http_concurrency")
+    shown.clear()
+    OpenAgainstClosed(HttpLoad(page.results)).show(page)
+    reason = "No closed loop has a throughput within 25 % of an open loop's, so their latencies cannot be compared"
+    assert ["figure-open-closed" in part for part in shown] == ([True, False] if is_near else [True])
+    assert shown[0].startswith(f'<details class="fold"><summary>{html.escape(reason)}') != is_near
+    assert "table-open-closed" in shown[-1]

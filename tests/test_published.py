@@ -275,6 +275,7 @@ def test_a_family_of_another_package_has_its_section_after_ours(sixth, tmp_path)
     assert re.findall(r"^## (\w+(?: \w+)?)", page, re.MULTILINE) == list(titles)
     assert "Read from published, measured: None." in page and "Not in" not in page
     assert "A sixth page: all 1 figures as printed" in page
+    assert "Problems in the tables and the transcripts" in page and "cells say only “failed”" in page
 
 
 def test_what_is_wrong_and_what_is_printed_stand_side_by_side_and_so_do_three_tables_of_one_kind(tmp_path):

@@ -110,7 +110,7 @@ def tails(facts: StudyFacts) -> Answer:
     if not total:
         return Answer("satisfied", "Every cell shows a median. No trial gave a tail percentile.", "#results")
     lacking = [lack for family, found in noted for lack in in_cases(family, map(tuple, found["cases"]))]
-    text = f"Every cell shows a median. Of {total} tail percentiles, {few} have too few operations and are not printed"
+    text = f"Every cell shows a median. Of {total} tail percentiles, {few} have too few operations to be printed"
     problem = f"{text}. The number of operations is unknown for"
     return unless_lacking(lacking, f"{text}.", problem, "#results")
 

@@ -4,6 +4,7 @@ It uses the tables of the family http_concurrency (docs/families/http_concurrenc
 open loop, and one with a level `concurrency` is a closed loop. The null server has the endpoint "null".
 """
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,14 +12,17 @@ from typing import Any
 
 import polars as pl
 
-from benchstudy.families.shared.sweeps import SweepResults
+from benchstudy.families.shared.sweeps import Draw, SweepResults
 from benchstudy.model.clients import CLIENTS
 from benchstudy.model.criteria import ACHIEVED, BUSY_GENERATOR, LEAST_CEILING_S, LITTLE
 from benchstudy.report import human
 from benchstudy.report.results.results import Estimate, Results
+from benchstudy.report.tables.tables import Cell
 from benchstudy.statistics import scalability
+from benchstudy.statistics.stats import smallest_n
 
 CEILING_ENDPOINT = "null"
+ALWAYS = "throughput"  # the metric of every successful trial
 # The null server must reach twice the throughput of a server. Above this share, the generator may limit the figure.
 LARGEST_SHARE = 0.5
 # The first concurrency that reaches this share of a sweep's largest throughput saturates the server.
@@ -151,6 +155,10 @@ class HttpLoad(SweepResults):
         """Median over trials of |L − λW| / L."""
         return None if sweep.is_open else self.median("little_error", sweep, point)
 
+    def breaks_little(self, sweep: Sweep, point: Point) -> bool:
+        """Whether a closed loop deviates too far from Little's law."""
+        return (self.little(sweep, point) or 0.0) > LITTLE
+
     @property
     def served(self) -> dict[str, list[str]]:
         """The cases of servers under test, as a choice for comparisons."""
@@ -164,6 +172,31 @@ class HttpLoad(SweepResults):
                     reasons = self.client_limit(sweep, point).reasons
                     return f"client-limited, {reasons[0]}" if reasons else ""
         return ""
+
+    # -- percentiles ---------------------------------------------------------------------------------------------------
+
+    def too_few(self, percentile: float, sweep: Sweep, point: Point) -> bool:
+        """Whether a trial of the point had fewer requests than this percentile needs."""
+        requests = self.estimate("requests", sweep, point)
+        return requests is not None and min(requests.values, default=math.inf) < smallest_n(percentile)
+
+    def percentile(self, percentile: int) -> Draw:
+        """Cells with the median of a latency percentile of trials, or with the number of requests that it needs."""
+        figure = self.figure(f"latency_p{percentile}", always=ALWAYS)
+
+        def draw(sweep: Sweep, point: Point) -> Cell:
+            if self.too_few(percentile, sweep, point):
+                return Cell((f"needs {smallest_n(percentile):,} requests",), self.href(sweep, point), "missing")
+            return figure(sweep, point)
+
+        return draw
+
+    def not_drawn(self, percentile: int) -> Iterator[str]:
+        """A sentence with the cases that `views` leaves out because they have too few requests for the percentile."""
+        points = [(s, p) for s in self.sweeps(is_open=False) for p in s.points]
+        named = [f"{self.name(s)} · {p.level}" for s, p in points if self.too_few(percentile, s, p)]
+        if named:
+            yield f"p{percentile} needs {smallest_n(percentile):,} requests per trial. Not drawn: {'; '.join(named)}."
 
     # -- results of a sweep --------------------------------------------------------------------------------------------
 
@@ -218,15 +251,35 @@ class HttpLoad(SweepResults):
         """What is compared in one figure or table: servers if there are several, else endpoints."""
         return "server" if len({sweep.server for sweep in self.sweeps()}) > 1 else "endpoint"
 
-    def views(self) -> dict[str, dict[str, Any]]:
-        """One choice of closed-loop cases per figure over concurrency, by title: the cases that differ in `series`."""
+    def views(self, percentile: int | None = None) -> dict[str, dict[str, Any]]:
+        """One choice of closed-loop cases per figure over concurrency, by title: the cases that differ in `series`.
+
+        With `percentile`, cases with too few requests for it are left out.
+        """
         chosen = [name for name in _SWEEP if name not in (self.series, CLIENTS)]
         found: dict[str, dict[str, Any]] = {}
         for sweep in self.sweeps(is_open=False):
             where = {name: getattr(sweep, name) for name in [*chosen, *([CLIENTS] if sweep.clients else [])]}
-            view = found.setdefault(self.name(sweep, *chosen[1:], CLIENTS), where | {self.series: []})
+            view = found.setdefault(self.name(sweep, *chosen[1:], CLIENTS), where | {self.series: [], "case": []})
             view[self.series].append(getattr(sweep, self.series))
+            view["case"] += [p.case for p in sweep.points if not (percentile and self.too_few(percentile, sweep, p))]
         return found
+
+    def figures(self, name: str, percentile: int | None = None) -> Iterator[tuple[str, dict[str, dict[str, Any]]]]:
+        """`views` in up to two figures, each with its name: views with lines, and those of one load, which pages fold.
+
+        In one figure, the folded panels would decide the scale of the others.
+        """
+        points = [(s, p) for s in self.sweeps() for p in s.points if self.median(ALWAYS, s, p) is not None]
+        loads = {(sweep.target, point.case): point.number for sweep, point in points}
+        lines, single = dict[str, dict[str, Any]](), dict[str, dict[str, Any]]()
+        for title, view in self.views(percentile).items():
+            drawn = {loads[view["target"], case] for case in view["case"] if (view["target"], case) in loads}
+            (single if len(drawn) == 1 else lines)[title] = view
+        if lines or not single:
+            yield name, lines
+        if single:
+            yield f"{name}-single" if lines else name, single
 
     def _target(self, sweep: Sweep) -> list[str]:
         return [sweep.target] if len(self.results.targets) > 1 else []
@@ -282,6 +335,27 @@ class HttpLoad(SweepResults):
             evidence += "; client-limited"
         return {"name": name, "value": human.median(estimate.summary, "1/s"), "evidence": evidence}
 
+    def _against_little(self) -> Iterator[str]:
+        """How many closed loops, also of the null server, break Little's law, and what the sign of the error means."""
+        counts, broken = [], []
+        for sweeps, whose in ((self.sweeps(), ""), (self.ceilings(), " of the null server")):
+            points = [(s, p) for s in sweeps for p in s.points if self.little(s, p) is not None]
+            broken += (beyond := [(s, p) for s, p in points if self.breaks_little(s, p)])
+            counts += [f"{len(beyond)} of {human.plural(len(points), 'closed-loop point')}{whose}"] if points else []
+        if not broken:
+            return
+        above = sum((self.median("concurrency_measured", s, p) or 0.0) > p.number for s, p in broken)
+        below = len(broken) - above
+        said = f"{' and '.join(counts)} break Little's law by more than {human.percent(LITTLE)}."
+        if below:
+            said += (
+                f" In {below}, λW is below L: fewer requests were in flight than there are connections, the run was "
+                "too short for so many connections, or a clock is wrong."
+            )
+        if above:
+            said += f" In {above}, λW is above L, so the mean latency is overestimated."
+        yield said
+
     def weaknesses(self) -> Iterator[str]:
         """Sentences about the weaknesses of these figures."""
         points = [(s, p) for s in self.sweeps() for p in s.points if self.median("throughput", s, p) is not None]
@@ -299,13 +373,7 @@ class HttpLoad(SweepResults):
                 f"same generator and concurrency for {LEAST_CEILING_S:g} s or more: only the generator's CPU usage "
                 "shows whether the client limited them."
             )
-        broken = [(s, p) for s, p in closed if (self.little(s, p) or 0.0) > LITTLE]
-        if broken:
-            yield (
-                f"{len(broken)} of {human.plural(len(closed), 'closed-loop point')} break Little's law by more than "
-                f"{human.percent(LITTLE)}: fewer requests were in flight than there are connections, the run was too "
-                "short for so many connections, or a clock is wrong."
-            )
+        yield from self._against_little()
         if closed:
             yield (
                 "Closed loops (" + ", ".join(dict.fromkeys(s.generator for s, _ in closed)) + ") wait for a response "

@@ -1,23 +1,25 @@
 """Open loops against closed loops on the same server, which shows the effect of coordinated omission."""
 
 from collections.abc import Iterator, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
 import polars as pl
 
-from benchstudy.families.http_concurrency.page.load import HttpLoad, Point, Sweep
-from benchstudy.families.shared.sweeps import failed_cell, median_cell
+from benchstudy.families.http_concurrency.page.load import ALWAYS, HttpLoad, Point, Sweep
 from benchstudy.model.criteria import ACHIEVED
 from benchstudy.report import human
 from benchstudy.report.exhibits.figuredata import OF_MEDIANS, leading, median_of
 from benchstudy.report.figures.panels import Axis, Panel, Style, trend_panel
+from benchstudy.report.page import Page
 from benchstudy.report.tables.tables import MISSING, Cell, Table
 
 # A closed loop is comparable with an open one if its throughput differs by at most this share.
 SIMILAR = 0.25
-_LATENCIES = {"latency_p50": "p50", "latency_p99": "p99"}
-_DRAWN = ("throughput", "latency_p99")
+_PERCENTILES = (50, 99)
+_TAIL = 99
+_DRAWN = (ALWAYS, f"latency_p{_TAIL}")
 
 
 @dataclass(frozen=True)
@@ -72,44 +74,59 @@ class OpenAgainstClosed:
         body = []
         for pair in self.pairs():
             head = f"{self.load.name(pair.sweep, 'server', 'limits', 'endpoint', 'clients')} · {pair.sweep.generator}"
-            own = [self._rate(pair.sweep, pair.point), *(self._latency(m, pair.sweep, pair.point) for m in _LATENCIES)]
+            own = self._figures(pair.sweep, pair.point)
             if pair.closed is None:
-                other = [Cell.text("none"), MISSING, *(MISSING for _ in _LATENCIES)]
+                other = [Cell.text("none"), *(MISSING for _ in own)]
             else:
                 sweep, point = pair.closed
                 name = f"{sweep.generator}, {human.plural(int(point.number), 'connection')}"
                 # If none is near, the nearest one gets a mark that says why the two cannot be compared.
                 marks = () if pair.is_near else ("another rate",)
-                other = [Cell((name,), kind="text", marks=marks), self._rate(sweep, point)]
-                other += [self._latency(m, sweep, point) for m in _LATENCIES]
+                other = [Cell((name,), kind="text", marks=marks), *self._figures(sweep, point)]
             body.append((Cell.text(f"{head} · {pair.point.level}"), *own, *other))
-        latencies = [f"{kind} {p}" for kind in ("Open", "Closed") for p in _LATENCIES.values()]
+        latencies = [f"{kind} p{percent}" for kind in ("Open", "Closed") for percent in _PERCENTILES]
         columns = ("Open loop", "Achieved", *latencies[:2], "Closed loop", "Throughput", *latencies[2:])
         return Table("open-closed", "Latency of open loops beside closed loops of nearest throughput", columns,
                      tuple(body))  # fmt: skip
 
+    def _figures(self, sweep: Sweep, point: Point) -> list[Cell]:
+        return [self._rate(sweep, point), *(self.load.percentile(percent)(sweep, point) for percent in _PERCENTILES)]
+
     def _rate(self, sweep: Sweep, point: Point) -> Cell:
-        cell = self._latency("throughput", sweep, point)
+        cell = self.load.figure(ALWAYS, always=ALWAYS)(sweep, point)
         achieved, offered = (self.load.median(metric, sweep, point) for metric in ("throughput", "offered"))
         if sweep.is_open and achieved is not None and achieved < ACHIEVED * (offered or point.number):
             return Cell(cell.lines, cell.href, cell.kind, cell.title, ("below offered",))
         return cell
 
-    def _latency(self, metric: str, sweep: Sweep, point: Point) -> Cell:
-        estimate = self.load.estimate(metric, sweep, point)
-        if estimate is not None and estimate.summary.median is None and estimate.failed:
-            return failed_cell(self.load.results, estimate)
-        return median_cell(self.load.results, estimate)
+    def show(self, page: Page) -> None:
+        """Show the figure and the table, folded below the reason if no latencies can be compared."""
+        pairs, panels, style = [*self.pairs()], self.panels(), self.style()
+        apart = (
+            f"No closed loop has a throughput within {human.percent(SIMILAR)} of an open loop's, so their latencies "
+            "cannot be compared"
+        )
+        with page.folded(apart) if pairs and not any(pair.is_near for pair in pairs) else nullcontext():
+            if panels or not pairs:
+                told = "Latency (p99) against achieved throughput, by kind of loop. Lines follow the rising load."
+                page.show_figure("open-closed", told, panels, style, style.names)
+            page.show_table(self.table())
 
     def style(self) -> Style:
         loops = [sweep.loop for both in self._subjects().values() for sweeps in both for sweep in sweeps]
         return Style(tuple(dict.fromkeys(loops)))
 
     def panels(self) -> list[Panel]:
-        """p99 against throughput: one panel per subject, one series per loop, lines in the order of the load."""
+        """p99 against throughput: one panel per subject, one series per loop, lines in the order of the load.
+
+        A subject without a supported p99 of both loops has none.
+        """
         style, found = self.style(), []
-        frames = {subject: self._frames(both) for subject, both in self._subjects().items()}
-        frames = {subject: both for subject, both in frames.items() if not both[0].is_empty()}
+        frames = {}
+        for subject, both in self._subjects().items():
+            of_subject = self._frames(both)
+            if all(any(sweep.loop in of_subject[0]["series"] for sweep in sweeps) for sweeps in both):
+                frames[subject] = of_subject
         shared = [y for points, _ in frames.values() for y in points["y"].to_list()]
         for (target, *rest), (points, estimates) in frames.items():
             several = [target] if len(self.load.results.targets) > 1 else []
@@ -125,6 +142,8 @@ class OpenAgainstClosed:
             for order, point in enumerate(sweep.points):
                 rate, latency = (self.load.estimate(m, sweep, point) for m in _DRAWN)
                 if rate is None or latency is None or None in (rate.summary.median, latency.summary.median):
+                    continue
+                if self.load.too_few(_TAIL, sweep, point):
                     continue
                 load: dict[str, Any] = {
                     "series": sweep.loop,

@@ -192,6 +192,8 @@ def show(page: PublishedPage, results: Results | None) -> None:
     page.say(tables.apart())
     page.show_tables(tables.tables(), "Nothing is published.", narrow=4)
     page.show_table(tables.transcripts())
+    with page.folded("Problems in the tables and the transcripts"):
+        page.flags(tables.problems())
 
 
 SECTION = Section(

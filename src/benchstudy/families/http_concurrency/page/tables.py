@@ -1,9 +1,10 @@
 """Tables of load tests, in the format of Filestash's page and with further details. See load.py for the arithmetic."""
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 from benchstudy.families.http_concurrency.metrics import PERCENTILES
-from benchstudy.families.http_concurrency.page.load import HttpLoad, Point, Sweep
+from benchstudy.families.http_concurrency.page.load import ALWAYS, SATURATED, HttpLoad, Point, Sweep
 from benchstudy.families.shared.sweeps import Draw, failed_cell, rows_of
 from benchstudy.model.criteria import LITTLE
 from benchstudy.report import human
@@ -12,13 +13,13 @@ from benchstudy.report.results.results import Estimate
 from benchstudy.report.tables.tables import MISSING, Cell, Table, slug
 from benchstudy.statistics.comparisons import share
 from benchstudy.statistics.scalability import Parameter, Peak
-from benchstudy.statistics.stats import smallest_n
 
 CLIENT_LIMITED = "client-limited"
 NO_CEILING = "no ceiling"
 TOO_SHORT = "too short"
 LITTLE_BROKEN = f"Little > {human.percent(LITTLE)}"
 _ZERO = 1e-6
+_ROUNDED_TO_ZERO = "< 0.5 ms"  # ab rounds the times of its report to whole milliseconds
 # The headings that ab prints.
 _TIMES = {"connect": "Connect", "processing": "Processing", "waiting": "Waiting", "latency": "Total"}
 _KINDS = {
@@ -56,7 +57,8 @@ class HttpTables:
             if sweeps:
                 what = "Requested rate" if is_open else "Concurrency"
                 name = f"null-server-{'open' if is_open else 'closed'}"
-                caption = f"Requests per second of the null server, {'open' if is_open else 'closed'} loop"
+                loop = "open loop: only the requested rate" if is_open else "closed loop: the ceiling"
+                caption = f"Requests per second of the null server, {loop}"
                 heads = [self.load.name(s, "server", "generator", "clients") for s in sweeps]
                 yield self._grid(name, caption, what, heads, sweeps, self.throughput_cell)
 
@@ -124,12 +126,12 @@ class HttpTables:
     def _marks(self, sweep: Sweep, point: Point) -> tuple[str, ...]:
         marks = []
         if sweep in self.load.ceilings():
-            return (TOO_SHORT,) if self.load.is_short(sweep, point) else ()
-        if self.load.client_limit(sweep, point).reasons:
+            marks += [TOO_SHORT] if self.load.is_short(sweep, point) else []
+        elif self.load.client_limit(sweep, point).reasons:
             marks.append(CLIENT_LIMITED)
         elif self.load.lacks_ceiling(sweep, point):
             marks.append(NO_CEILING)
-        if (self.load.little(sweep, point) or 0.0) > LITTLE:
+        if self.load.breaks_little(sweep, point):
             marks.append(LITTLE_BROKEN)
         errors, requests = (self.load.total(metric, sweep, point) for metric in ("errors", "requests"))
         if errors and requests:
@@ -150,7 +152,7 @@ class HttpTables:
 
     def _detail_rows(self) -> Iterator[tuple[str, Draw]]:
         for percentile in PERCENTILES:
-            yield f"{percentile} %", self._percentile(percentile)
+            yield f"{percentile} %", self.load.percentile(percentile)
         yield "100 % (longest request)", self._figure("latency_max")
         for part, heading in _TIMES.items():
             yield f"{heading}: mean ± sd", self._time(part)
@@ -162,18 +164,7 @@ class HttpTables:
         yield "Keep-alive requests", self._figure("keepalive_requests")
 
     def _figure(self, metric: str, unit: str | None = None) -> Draw:
-        return self.load.figure(metric, unit, always="throughput")
-
-    def _percentile(self, percentile: int) -> Draw:
-        figure, needed = self._figure(f"latency_p{percentile}"), smallest_n(percentile)
-
-        def draw(sweep: Sweep, point: Point) -> Cell:
-            requests = self.load.median("requests", sweep, point)
-            if requests is not None and requests < needed:
-                return Cell((f"needs {needed:,} requests",), self.load.href(sweep, point), "missing")
-            return figure(sweep, point)
-
-        return draw
+        return self.load.figure(metric, unit, always=ALWAYS)
 
     def _time(self, part: str) -> Draw:
         """Mean ± standard deviation, median and maximum of a trial's requests, each as the median over trials."""
@@ -184,10 +175,12 @@ class HttpTables:
             mean, sd = (self.load.median(f"{part}_{what}", sweep, point) for what in ("mean", "sd"))
             if mean is None:
                 return mean_figure(sweep, point)
-            lines = [human.quantity(mean, "s") + (f" ± {human.quantity(sd, 's')}" if sd is not None else "")]
+            # Of the generators, only ab rounds, and only ab and wrk tell a deviation.
+            said = partial(_rounded, rounds=sd is not None)
+            lines = [said(mean) + (f" ± {human.quantity(sd, 's')}" if mean and sd else "")]
             middle, most = (self.load.median(metric, sweep, point) for metric in (median, largest))
             if middle is not None and most is not None:
-                lines.append(f"median {human.quantity(middle, 's')}, max {human.quantity(most, 's')}")
+                lines.append(f"median {said(middle)}, max {said(most)}")
             return Cell(tuple(lines), self.load.href(sweep, point))
 
         return draw
@@ -216,7 +209,7 @@ class HttpTables:
         lines = [human.median(estimate.summary, "%")]
         lines += [f"λW = {human.number(measured)}"] if measured is not None else []
         lines.append(f"worst of {estimate.summary.n}: {human.percent(max(estimate.values))}")
-        marks = (LITTLE_BROKEN,) if estimate.summary.median > LITTLE else ()
+        marks = (LITTLE_BROKEN,) if self.load.breaks_little(sweep, point) else ()
         return Cell(tuple(lines), self.load.href(sweep, point), marks=marks)
 
     def errors(self) -> Table:
@@ -276,7 +269,11 @@ class HttpTables:
             body.append(
                 (
                     Cell((self.load.name(sweep), *([note] if limited else []))),
-                    Cell.text(f"from {saturated.level}" if saturated else "not within the sweep"),
+                    Cell.text(
+                        f"at {human.plural(round(saturated.number), 'connection')}"
+                        if saturated
+                        else "not within the sweep"
+                    ),
                     _parameter(fit.single, "1/s"),
                     _parameter(fit.contention),
                     _parameter(fit.coherency),
@@ -286,7 +283,7 @@ class HttpTables:
             )
         columns = (
             "Sweep",
-            "95 % of its maximum",
+            f"Reaches {human.percent(SATURATED)} of its maximum",
             "One user, λ",
             "Contention, σ",
             "Coherency, κ",
@@ -303,6 +300,11 @@ class HttpTables:
             if isinstance(fit, str):
                 sweeps.setdefault(fit, []).append(self.load.name(sweep))
         return [f"No fit, {reason}: {'; '.join(names)}." for reason, names in sweeps.items()]
+
+
+def _rounded(seconds: float, *, rounds: bool) -> str:
+    """A time of a generator that `rounds`, or does not."""
+    return human.quantity(seconds, "s") if seconds or not rounds else _ROUNDED_TO_ZERO
 
 
 def _whole(count: float | None) -> Cell:
