@@ -179,6 +179,20 @@ def test_the_legend_of_the_first_panels_has_only_their_series():
     assert legends == [["a"], ["a", "b"]]
 
 
+@pytest.mark.parametrize(
+    ("values", "ticks"),
+    [
+        ((2550, 2820), [2000, 2500, 3000]),
+        ((99, 101), [80, 100]),
+        ((1000, 2000), [1000, 1500, 2000, 2500]),
+        ((30, 900), [50, 100, 200, 500, 1000]),
+        ((1, 1000), [1, 10, 100, 1000]),
+    ],
+)
+def test_a_logarithmic_axis_of_close_values_has_more_than_one_tick(values, ticks):
+    assert Axis("x", "1/s").encode(values)["axis"].values == ticks
+
+
 @pytest.mark.parametrize("from_zero", [True, False])
 @pytest.mark.parametrize("values", [(-3.0, 5.0), (0.0, 5.0), (-5.0, -3.0)])
 def test_a_linear_axis_has_room_for_zero_and_less(values, from_zero):

@@ -73,9 +73,10 @@ def _of_room(end: float, room: float) -> float:
 
 
 def log_ticks(low: float, high: float) -> list[float]:
-    """Ticks for a log axis: powers of ten, and 2 and 5 between them if there are fewer than two decades."""
+    """Ticks for a log axis: powers of ten, with 2 and 5 between them below 50 times, and nearly all below 2.5 times."""
     decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-    steps = (1, 2, 5) if math.log10(high / low) < 1.7 else (1,)
+    few = (1, 2, 5) if high / low < 50 else (1,)
+    steps = (1, 1.5, 2, 2.5, 3, 4, 5, 6, 7, 8) if high / low < 2.5 else few
     return [float(f"{step}e{d}") for d in decades for step in steps if low / 1.35 <= step * 10.0**d <= high * 1.35]
 
 
