@@ -337,6 +337,13 @@ def test_a_commands_programs_are_what_its_host_needs():
     assert found == {"here": ["redis-benchmark", "redis-cli", "redis-server"], "there": ["pgbench"]}
 
 
+def test_a_shell_that_reads_its_script_from_elsewhere_is_the_only_program():
+    by_stdin = {"name": "command", "argv": ["sh"], "stdin": "true", "prepare": [["sh"]]}
+    service = {"argv": ["sh"], "ready": {"file": "x"}}
+    declared = study(command={"commands": [by_stdin], "services": {"idle": service}})
+    assert programs_by_host(parse_study(declared), "bench") == {"here": ["sh"]}
+
+
 # --- the command ------------------------------------------------------------------------------------------------------
 
 
