@@ -131,7 +131,7 @@ def test_a_family_may_have_a_rule_of_its_own():
     assert rule_of(declared({"until": "2.5 %"}, **ADAPTIVE)) == Stopping(6, 15, 0.025)
     assert rule_of(declared({"blocks": {"max": 40}}, **ADAPTIVE)) == Stopping(6, 40, 0.05)
     study = declared({"blocks": {"max": 40}}, **ADAPTIVE)
-    assert parse_study(study.model_dump(mode="json", serialize_as_any=True)).sha256 == study.sha256
+    assert parse_study(study.model_dump(mode="json", serialize_as_any=True), stored=True).sha256 == study.sha256
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,10 @@ import pytest
 from load_test_study import SOURCE, scraped
 
 from benchstudy.measuring.session import schedule
+from benchstudy.model import paths
 from benchstudy.model.errors import StudyError
-from benchstudy.model.study import load_study, parse_study
+from benchstudy.model.services import Ready
+from benchstudy.model.study import _LONGEST_LEASE_S, load_study, parse_study
 from benchstudy.model.units import Size, parse_duration
 
 STUDY = {
@@ -57,6 +59,22 @@ def changed(*path, to):
         (changed("families", "file_size", "sizes", to=["100"]), "is not a size"),
         (changed("families", "file_size", "sizes", to=[100]), "has no unit"),
         (changed("families", "file_size", "timeout", to=30), "is not a duration"),
+        (changed("families", "file_size", "timeout", to=30.0), "families.file_size.timeout: 30.0 is not a duration"),
+        (changed("families", "file_size", "timeout", to=-2.5), "families.file_size.timeout: -2.5 is not a duration"),
+        (changed("families", "file_size", "timeout", to="0s"), "families.file_size.timeout: give a time above zero"),
+        (
+            changed(
+                "families",
+                "file_size",
+                "services",
+                to={"a": {"argv": ["a"], "setup_timeout": "0s", "ready": {"file": "x"}}},
+            ),
+            "families.file_size.services.a.setup_timeout: give a time above zero",
+        ),
+        (changed("families", "file_size", "blocks_apart", to=3.0), "families.file_size.blocks_apart: 3.0 is not"),
+        (changed("blocks_apart", to=-3.0), "blocks_apart: -3.0 is not a duration"),
+        (changed("thresholds", to={"reconnect": -5.0}), "thresholds.reconnect: -5.0 is not a duration"),
+        (changed("thresholds", to={"lease": "25d"}), "thresholds.lease: give 1 s to 86400 s"),
         (changed("targets", "one", "roles", "sut", to="locl"), "no host 'locl': did you mean \"local\"?"),
         (changed("families", "file_size", "targets", to=["two"]), "no target 'two'"),
         (
@@ -167,7 +185,21 @@ def test_margins_are_by_metric_before_family_before_study_and_part_of_the_hash()
     found = [study.thresholds.margin_of(*of) for of in (("fio", "x"), ("file_size", "x"), ("file_size", "throughput"))]
     assert found == [0.04, 0.1, 0.025]
     assert study.sha256 != parse_study(STUDY).sha256
-    assert parse_study(study.model_dump(mode="json", serialize_as_any=True)).sha256 == study.sha256
+    assert parse_study(study.model_dump(mode="json", serialize_as_any=True), stored=True).sha256 == study.sha256
+
+
+@pytest.mark.parametrize("seconds", [-2.5, float("nan"), float("inf")])
+def test_a_stored_study_and_code_have_durations_in_seconds_and_none_that_cannot_be(seconds):
+    assert Ready(file="x", timeout=2.5).timeout == 2.5
+    assert parse_study(changed("blocks_apart", to=2.5), stored=True).blocks_apart == 2.5
+    with pytest.raises(StudyError, match="blocks_apart: "):
+        parse_study(changed("blocks_apart", to=seconds), stored=True)
+
+
+def test_the_longest_lease_is_the_longest_that_the_agent_believes():
+    assert (
+        f"\n_LONGEST_LEASE_S = {_LONGEST_LEASE_S} " in (paths.shipped() / "src/benchstudy/agent/keeper.py").read_text()
+    )
 
 
 def test_what_stands_out_is_declared_and_plans_no_measurement():

@@ -8,7 +8,7 @@ import difflib
 import re
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, Field, InstanceOf, PlainSerializer, WithJsonSchema
+from pydantic import AfterValidator, BeforeValidator, Field, InstanceOf, PlainSerializer, ValidationInfo, WithJsonSchema
 
 _SIZE_UNITS = {
     "B": 1,
@@ -126,7 +126,21 @@ PercentText = Annotated[str, Field(pattern=PERCENT_PATTERN, examples=["2.5 %"])]
 ProperShare = (
     Annotated[str, Field(pattern=PROPER_PERCENT_PATTERN, examples=["5 %"])] | Annotated[float, Field(gt=0, lt=1)]
 )
-DurationField = Annotated[
-    float,
-    BeforeValidator(lambda v: v if isinstance(v, float) else parse_duration(v), json_schema_input_type=DurationText),
-]
+# The validation context of a study that a person wrote: code and stored studies have durations as seconds.
+WRITTEN = {"written": True}
+
+
+def _duration(value: Any, told: ValidationInfo) -> float:
+    if told.context != WRITTEN and isinstance(value, float) and 0 <= value < _MOST:
+        return value
+    return parse_duration(value)
+
+
+def _above_zero(seconds: float) -> float:
+    if seconds <= 0:
+        raise ValueError("give a time above zero")
+    return seconds
+
+
+DurationField = Annotated[float, BeforeValidator(_duration, json_schema_input_type=DurationText)]
+TimeoutField = Annotated[DurationField, AfterValidator(_above_zero)]
