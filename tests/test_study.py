@@ -140,6 +140,12 @@ def test_decimal_and_binary_sizes_are_kept_apart():
     assert parse_duration("1.5min") == 90.0
 
 
+@pytest.mark.parametrize(("unit", "factor"), [("kB", 10**3), ("MB", 10**6), ("GB", 10**9), ("TB", 10**12)])
+def test_a_size_with_one_decimal_is_a_whole_number_of_bytes(unit, factor):
+    for tenths in range(1, 10_000):
+        assert Size(f"{tenths // 10}.{tenths % 10}{unit}").bytes == tenths * factor // 10
+
+
 def test_the_schedule_is_the_same_each_time_and_adding_a_block_changes_no_other():
     def order(study):
         (plan,) = parse_study(study).sessions()
