@@ -75,6 +75,17 @@ def changed(*path, to):
         (changed("blocks_apart", to=-3.0), "blocks_apart: -3.0 is not a duration"),
         (changed("thresholds", to={"reconnect": -5.0}), "thresholds.reconnect: -5.0 is not a duration"),
         (changed("thresholds", to={"lease": "25d"}), "thresholds.lease: give 1 s to 86400 s"),
+        (
+            changed("families", "file_size", "backends", 0, "name", to=["disk"]),
+            "name: ['disk']: write text",
+        ),
+        (
+            changed(
+                "families", "file_size", "backends", to=[{"name": 1, "kind": "path"}, {"name": "a", "same_as": "x"}]
+            ),
+            "backend a: same_as: there is no backend 'x'",
+        ),
+        (changed("families", "file_size", "backends", 0, "same_as", to=["disk"]), "there is no backend ['disk']"),
         (changed("targets", "one", "roles", "sut", to="locl"), "no host 'locl': did you mean \"local\"?"),
         (changed("families", "file_size", "targets", to=["two"]), "no target 'two'"),
         (
