@@ -406,6 +406,24 @@ def test_what_cannot_be_compared_says_why(project, capsys):
     )
 
 
+def test_a_metric_that_no_family_has_is_refused_beside_one_that_is_there(project, capsys):
+    study(project, "before", BEFORE, {"local": 0.2})
+    study(project, "after", AFTER, {"local": 0.1})
+    said = _error(["before", "after", "--metric", "duration", "--metric", "thruput"], capsys)
+    assert "no family has a metric 'thruput': did you mean \"throughput\"?" in said
+
+
+@pytest.mark.parametrize("table", ["observations", "cases", "trials"])
+def test_a_damaged_table_is_named_with_what_to_do(project, capsys, table):
+    study(project, "before", BEFORE, {"local": 0.2})
+    study(project, "after", AFTER, {"local": 0.1})
+    path = project / f"data/tidy/after/file_size/{table}.parquet"
+    for content in (path.read_bytes()[:-100], b"", b"PAR1", bytes(1000)):
+        path.write_bytes(content)
+        said = _error(["before", "after"], capsys)
+        assert f"{path}: this table is damaged" in said and "run its report again" in said
+
+
 def test_the_ratios_are_told_as_json(project, capsys):
     study(project, "before", BEFORE, {"local": 0.2, "gone": 0.1})
     study(project, "after", AFTER, {"local": 0.1})
