@@ -131,6 +131,8 @@ def test_what_is_no_study_file_is_told(tmp_path):
     ("arguments", "told"),
     [
         (["discard", "*", "--why", "x"], "'*' is not the id of a trial"),
+        (["discard", "3f2a91bc", "--status", "failed", "--why", "x"], "name trials, or give these options"),
+        (["discard", "3f2a91bc", "--case", "nope", "--why", "x"], "name trials, or give these options"),
         (["discard", "--case", "nope", "--why", "x"], "--case: embedded has no trial of 'nope'"),
         (["verify"], "nothing to verify"),
         (["prose", "README.md"], "README.md: not a notebook"),

@@ -174,6 +174,8 @@ def _discard(arguments: argparse.Namespace) -> int:
 
     if not arguments.why.strip():
         raise BenchstudyError("--why: give the reason; the report prints it")
+    if arguments.trials and (arguments.case or arguments.status):
+        raise BenchstudyError("--case and --status choose among all trials: name trials, or give these options")
     chosen, cases = [], set()
     if arguments.trials:
         raw = paths.project_root() / "data" / "raw"
@@ -199,7 +201,7 @@ def _discard(arguments: argparse.Namespace) -> int:
             ]
     else:
         raise BenchstudyError("name the trials: TRIAL …, --case CASE or --status failed")
-    if arguments.case and not arguments.trials and arguments.case not in cases:
+    if arguments.case and arguments.case not in cases:
         raise BenchstudyError(
             f"--case: {study.study} has no trial of {arguments.case!r}: {nearest(arguments.case, cases)}"
         )
