@@ -6,6 +6,8 @@ import os
 import re
 import shutil
 import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -68,6 +70,15 @@ def test_looks_are_where_the_printed_interval_gets_narrower():
     for n in looks_of(Stopping(6, 90, 0.05))[1:-1]:
         assert width(n) < width(n - 1)
     assert smallest_n(50, LEVEL) == FEWEST
+
+
+def test_the_fewest_blocks_follow_from_the_level_of_every_interval():
+    script = (
+        "from benchstudy.model import criteria; criteria.LEVEL = 0.9; from benchstudy.model.stopping import FEWEST; "
+        "from benchstudy.statistics.stats import smallest_n; print(FEWEST, smallest_n(50))"
+    )
+    told = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert told.stdout.split() == ["5", "5"]
 
 
 def test_precision_is_half_the_interval_over_the_median():
