@@ -1,12 +1,13 @@
 """What is fuzzed: every parser, importer and reader, each with real inputs. It finds families and captures itself.
 
-fuzz_peers.py has what peers say (hosts, Prometheus, S3).
+fuzz_peers.py has what peers say (hosts, Prometheus, S3), and fuzz_trees.py studies with values of another kind.
 """
 
 import gzip
 import hashlib
 import json
 import os
+import random
 import shutil
 import tarfile
 import zipfile
@@ -35,7 +36,8 @@ _SERIES = 3  # of each answer of Prometheus in a trial: further ones are read in
 class Door:
     """One parser or reader with a real input: `attempt` gets a damaged one, and may raise what is `declared`.
 
-    `kind`: the kind of door that it counts for. `read`: whether the original is opened at all.
+    `kind`: the kind of door that it counts for. `read`: whether the original is opened at all. `damage`: how the input
+    is made from the original, if not by damage to its bytes.
     """
 
     kind: str
@@ -44,11 +46,13 @@ class Door:
     attempt: Callable[[bytes], object]
     declared: tuple[type[BaseException], ...]
     read: bool = True
+    damage: Callable[[random.Random, bytes], bytes] | None = None
 
 
 def doors(work: Path, stores: Iterable[str] = ("embedded", "endings")) -> list[Door]:
     """All doors, with the trials of these stores. `work` is a folder for the files that they read."""
     from fuzz_peers import peers
+    from fuzz_trees import trees
 
     trials = work / "trials"
     for name in stores:
@@ -56,7 +60,7 @@ def doors(work: Path, stores: Iterable[str] = ("embedded", "endings")) -> list[D
             archive.extractall(work / name)
     _store(work)
     found = [*_measured(work, trials), *_captured(trials), *_imports(work), *_studies(work), *_in_store(work)]
-    return [*found, *_crates(work), *peers(work)]
+    return [*found, *_crates(work), *peers(work), *trees(work)]
 
 
 # --- trials --------------------------------------------------------------------------------------------------------
@@ -221,12 +225,12 @@ def _studies(work: Path) -> Iterator[Door]:
 def _study(path: Path) -> Callable[[bytes], object]:
     def attempt(content: bytes) -> None:
         path.write_bytes(content)
-        _finite_study(load_study(path))
+        finite_study(load_study(path))
 
     return attempt
 
 
-def _finite_study(study: Study) -> None:
+def finite_study(study: Study) -> None:
     json.dumps(study.model_dump(mode="json", serialize_as_any=True), allow_nan=False)
 
 

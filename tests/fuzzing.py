@@ -241,7 +241,7 @@ def made(read: Sequence[Door], unread: Sequence[Door], seed: str, number: int) -
     """The door and the input of this number. They depend on nothing else, so any input can be made again."""
     rng = random.Random(f"{seed}/{number}")
     door = rng.choice(unread if unread and (not read or rng.random() < _UNREAD_SHARE) else read)
-    return door, damaged(rng, door.original)
+    return door, (door.damage or damaged)(rng, door.original)
 
 
 # --- several processes ---------------------------------------------------------------------------------------------

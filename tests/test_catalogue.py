@@ -231,6 +231,7 @@ def test_the_field_and_the_fix_are_named(server, told):
     ("block", "told"),
     [
         ({"services": {"x": {"system": "shop", "wiht": {}}}}, "services.x.wiht: unknown key of a system: did you mean"),
+        ({"servers": [{"system": "shop", "with": {"stock": {"system": "stock", "with": True}}}]}, "with.stock: {'"),
         ({"services": {"x": {"system": "shop", "with": {"tills": [1, 2]}}}}, "x.with.tills: a list makes levels"),
         ({"services": {"shop": {"argv": ["x"]}}, "servers": [{"system": "stock", "name": "shop"}]}, "is described"),
         ({"services": {"shop": {"system": "stock"}}, "servers": [{"name": "shop", "system": "nginx"}]}, "already has"),
@@ -253,6 +254,17 @@ def test_what_cannot_be_is_told(block, told):
         (("  stock:\n", "  store:\n"), "services: none has the system's own name 'stock'"),
         (("    argv:", "    argc:"), "services.stock.argc: unknown key: did you mean \"argv\"?"),
         (("title: Stock", "title: ["), "system.yaml: while parsing a flow sequence"),
+        (("    argv:", "    like: stock\n    argv:"), "services.stock.like: it is like itself: stock → stock"),
+        (("    argv:", "    like: [stock]\n    argv:"), "services.stock.like: write the name of a service"),
+        (("    argv:", "    env_like: [shop]\n    argv:"), "services.stock.env_like: write the name of a service"),
+        (("    argv:", "    env_like: ab\n    argv:"), "env_like: no system 'ab' with a service"),
+        (("    argv:", '    argv_added: "-x"\n    argv:'), "services.stock.argv_added: write a list of texts"),
+        (("    argv:", "    needs: 5\n    argv:"), "services.stock.needs: write a list of texts"),
+        (("    argv:", "    files_from: [5]\n    argv:"), "services.stock.files_from: write a list of texts"),
+        (("    argv:", '    files_from: ["\\0"]\n    argv:'), "services.stock.files_from: "),
+        (("    argv:", "    env: 5\n    argv:"), "services.stock.env: write a mapping"),
+        (("    argv:", "    files: [x]\n    argv:"), "services.stock.files: write a mapping"),
+        (("type: integer, default: 5", "type: system, default: {with: {}}"), "parameters.goods: default: {'with': {}}"),
         (("title: Stock", "titel: Stock"), "titel: unknown key: did you mean \"title\"?"),
         (("{file: \"{{dir}}/goods\"}", "{files: x}"), "services.stock.ready.files: "),
     ],
@@ -335,6 +347,13 @@ def test_a_commands_programs_are_what_its_host_needs():
     declared["targets"]["bench"]["roles"]["load"] = "there"
     found = programs_by_host(parse_study(declared), "bench")
     assert found == {"here": ["redis-benchmark", "redis-cli", "redis-server"], "there": ["pgbench"]}
+
+
+def test_a_shell_that_reads_its_script_from_elsewhere_is_the_only_program():
+    by_stdin = {"name": "command", "argv": ["sh"], "stdin": "true", "prepare": [["sh"]]}
+    service = {"argv": ["sh"], "ready": {"file": "x"}}
+    declared = study(command={"commands": [by_stdin], "services": {"idle": service}})
+    assert programs_by_host(parse_study(declared), "bench") == {"here": ["sh"]}
 
 
 # --- the command ------------------------------------------------------------------------------------------------------

@@ -167,7 +167,8 @@ def test_a_held_object_is_removed_when_the_controller_is_killed(
     declared |= {"blocks": 1, "thresholds": {"lease": "4s"}}
     script = (
         "import json, sys; from pathlib import Path; from benchstudy.model.study import parse_study; "
-        "from benchstudy.measuring.session import hold_session; study = parse_study(json.load(sys.stdin)); "
+        "from benchstudy.measuring.session import hold_session; "
+        "study = parse_study(json.load(sys.stdin), stored=True); "
         "hold_session(Path(sys.argv[1]), study.session('server', 'file_size'))"
     )
     environment = {**os.environ, "BENCHSTUDY_HOST_LOCK": str(tmp_path / "host-lock")}

@@ -110,6 +110,7 @@ def one(**changed: Any) -> dict[str, Any]:
         (generator(tool="wrk", duration="1s", warm_up=100), "generator g: wrk needs a duration as warm_up"),
         (generator(tool="wrk", duration="1s", warm_up="500ms"), "generator g: wrk takes whole seconds only"),
         (generator(tool="k6", duration="0s"), "give a time above zero"),
+        (generator(tool="ab", requests=10, warm_up=5.0), "5.0 is not a duration"),
         (generator(tool="k6", duration="1s", threads=2), "generator g: threads is for wrk only"),
         (generator(tool="wrk", duration="1s", survive_errors=True), "generator g: survive_errors is for ab only"),
         (generator(tool="ab", requests=10, max_in_flight=9), "generator g: max_in_flight is for k6 only"),

@@ -1,6 +1,7 @@
 """`benchstudy import`: which outputs become one case, which trials a file contains, and what is refused."""
 
 import json
+import os
 import random
 import re
 import shutil
@@ -9,8 +10,10 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from conftest import as_project
 
 from benchstudy import lints
+from benchstudy.commands import cli
 from benchstudy.commands.importing import Outcome, import_outputs, levels_said
 from benchstudy.families.fio.family import FAMILY as FIO
 from benchstudy.families.fio.fio_json import parse_fio_json
@@ -443,6 +446,25 @@ def test_nothing_counts_twice_and_a_lost_index_is_made_again(tmp_path: Path):
     assert len(first.imported) == len(again.refused) == 3 and not again.imported
     assert all("already holds the same content" in cause for _, cause in again.refused)
     assert json.loads(index.read_text())["trials"] == before
+
+
+def test_a_file_whose_name_is_no_utf_8_is_imported_like_others(tmp_path: Path, monkeypatch, capsys):
+    as_project(tmp_path / "project")
+    monkeypatch.chdir(tmp_path / "project")
+    declared = study_of().model_dump(mode="json", include={"study", "hosts", "targets"})
+    Path("study.yaml").write_text(json.dumps({**declared, "families": {"fio": {}}}))
+    for number, name in enumerate((b"a.json", b"b-\xff.json", b"c.json")):
+        text = (FIO_DATA / "fio-3.33-page.json").read_text()
+        (tmp_path / os.fsdecode(name)).write_text(text + "\n" * number)
+    outputs = [str(path) for path in sorted(tmp_path.glob("*.json"))]
+    assert cli.main(["import", *outputs, "--study", "study.yaml"]) == 0
+    assert "b-\\xff.json as" in capsys.readouterr().out
+    store = Path("data/raw/archive/machine/fio")
+    names = [json.loads(path.read_text())["imported_from"] for path in store.glob("*/*/trial.json")]
+    assert sorted(names) == ["a.json", "b-\\xff.json", "c.json"]
+    assert (store / "session.json").is_file() and not [*store.rglob(".partial-*")]
+    assert cli.main(["import", outputs[1], "--study", "study.yaml", "--json"]) == 1
+    assert json.loads(capsys.readouterr().out)["refused"][0]["path"].endswith("b-\\xff.json")
 
 
 def test_progress_is_told_for_each_file(tmp_path: Path):

@@ -193,6 +193,18 @@ def test_an_empty_folder_is_taken_and_anything_else_is_left_as_it_is(tmp_path, m
     assert files_below(mine) == before and [path.name for path in tmp_path.iterdir()] == ["mine"]
 
 
+@pytest.mark.parametrize("name", ["123", "true", "null", "1e5", "2024-01-01", "0x1F", "1_0"])
+def test_a_name_that_yaml_takes_for_something_else_is_the_name_of_the_study(name, tmp_path):
+    assert cli.main(["init", str(tmp_path / name)]) == 0
+    assert load_study(tmp_path / name / "config" / "config.yaml").study == name
+
+
+@pytest.mark.parametrize("name", ["index", "comparisons", "x.zip", "x.pdf", "a" * 65, "a\nb"])
+def test_a_name_that_no_study_may_have_is_refused_before_anything_is_written(name, tmp_path, capsys):
+    assert "the study gets the folder's name" in refused(capsys, tmp_path / name)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_what_cannot_be_written_leaves_nothing_behind(tmp_path, monkeypatch, capsys):
     full = OSError(28, "No space left on device")
 

@@ -277,7 +277,7 @@ MEASURED_BY_FIO = {"family": "fio", "metric": "read_bandwidth", "where": "*job=i
 
 def test_a_ceiling_is_what_other_cases_of_the_study_measured_on_the_same_target(tmp_path: Path):
     ceiling = {"family": "file_size", "op": "read", "measured": MEASURED_BY_FIO, "source": "fio", "where": "backend=d*"}
-    study = parse_study(DECLARED | {"ceilings": [ceiling]})
+    study = parse_study(DECLARED | {"ceilings": [ceiling]}, stored=True)
     files, jobs = Tables(tmp_path, "s", "file_size"), Tables(tmp_path, "s", "fio")
     for target, rate in (("slow", 100e6), ("fast", 900e6)):
         levels = {"backend": "d", "op": "read", "size": "1GB", "cache": "cold"}
@@ -324,12 +324,12 @@ def test_a_metric_of_ours_that_fell_to_zero_is_no_series_that_is_missing(tmp_pat
 def test_a_study_declares_ceilings_and_acknowledges_findings():
     acknowledged = {"lint": "single-outlier", "where": "file_size: s3*", "reason": "The first one opens the link."}
     ceiling = {"family": "file_size", "op": "read", "rate": "125MiB/s", "source": "its data sheet"}
-    plain = parse_study(DECLARED)
+    plain = parse_study(DECLARED, stored=True)
     short = {"question": "Enough duration", "reason": "The whole study has ten minutes."}
-    later = parse_study(DECLARED | {"acknowledge": [acknowledged, short]})
+    later = parse_study(DECLARED | {"acknowledge": [acknowledged, short]}, stored=True)
     assert later.acknowledge[0].where == "file_size: s3*"
     assert later.sha256 == plain.sha256, "it comes after the measurement and must not make it look post hoc"
-    bounded = parse_study(DECLARED | {"ceilings": [ceiling]})
+    bounded = parse_study(DECLARED | {"ceilings": [ceiling]}, stored=True)
     assert bounded.ceilings[0].rate == 125 * 1024**2
     assert bounded.sha256 != plain.sha256, "what is plausible is declared before"
 
@@ -360,5 +360,5 @@ def test_a_study_declares_ceilings_and_acknowledges_findings():
 )
 def test_what_a_study_cannot_say_about_lints(said: dict, why: str):
     with pytest.raises(StudyError) as refused:
-        parse_study(DECLARED | said)
+        parse_study(DECLARED | said, stored=True)
     assert why in str(refused.value)

@@ -6,6 +6,8 @@ import os
 import re
 import shutil
 import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -70,6 +72,15 @@ def test_looks_are_where_the_printed_interval_gets_narrower():
     assert smallest_n(50, LEVEL) == FEWEST
 
 
+def test_the_fewest_blocks_follow_from_the_level_of_every_interval():
+    script = (
+        "from benchstudy.model import criteria; criteria.LEVEL = 0.9; from benchstudy.model.stopping import FEWEST; "
+        "from benchstudy.statistics.stats import smallest_n; print(FEWEST, smallest_n(50))"
+    )
+    told = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert told.stdout.split() == ["5", "5"]
+
+
 def test_precision_is_half_the_interval_over_the_median():
     assert precision(summarise([9.0, 10.0, 10.0, 10.0, 10.0, 11.0])) == pytest.approx(0.1)
     assert precision(summarise([2.0] * 6)) == 0
@@ -131,7 +142,7 @@ def test_a_family_may_have_a_rule_of_its_own():
     assert rule_of(declared({"until": "2.5 %"}, **ADAPTIVE)) == Stopping(6, 15, 0.025)
     assert rule_of(declared({"blocks": {"max": 40}}, **ADAPTIVE)) == Stopping(6, 40, 0.05)
     study = declared({"blocks": {"max": 40}}, **ADAPTIVE)
-    assert parse_study(study.model_dump(mode="json", serialize_as_any=True)).sha256 == study.sha256
+    assert parse_study(study.model_dump(mode="json", serialize_as_any=True), stored=True).sha256 == study.sha256
 
 
 @pytest.mark.parametrize(

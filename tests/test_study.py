@@ -6,8 +6,10 @@ import pytest
 from load_test_study import SOURCE, scraped
 
 from benchstudy.measuring.session import schedule
+from benchstudy.model import paths
 from benchstudy.model.errors import StudyError
-from benchstudy.model.study import load_study, parse_study
+from benchstudy.model.services import Ready
+from benchstudy.model.study import _LONGEST_LEASE_S, load_study, parse_study
 from benchstudy.model.units import Size, parse_duration
 
 STUDY = {
@@ -57,6 +59,33 @@ def changed(*path, to):
         (changed("families", "file_size", "sizes", to=["100"]), "is not a size"),
         (changed("families", "file_size", "sizes", to=[100]), "has no unit"),
         (changed("families", "file_size", "timeout", to=30), "is not a duration"),
+        (changed("families", "file_size", "timeout", to=30.0), "families.file_size.timeout: 30.0 is not a duration"),
+        (changed("families", "file_size", "timeout", to=-2.5), "families.file_size.timeout: -2.5 is not a duration"),
+        (changed("families", "file_size", "timeout", to="0s"), "families.file_size.timeout: give a time above zero"),
+        (
+            changed(
+                "families",
+                "file_size",
+                "services",
+                to={"a": {"argv": ["a"], "setup_timeout": "0s", "ready": {"file": "x"}}},
+            ),
+            "families.file_size.services.a.setup_timeout: give a time above zero",
+        ),
+        (changed("families", "file_size", "blocks_apart", to=3.0), "families.file_size.blocks_apart: 3.0 is not"),
+        (changed("blocks_apart", to=-3.0), "blocks_apart: -3.0 is not a duration"),
+        (changed("thresholds", to={"reconnect": -5.0}), "thresholds.reconnect: -5.0 is not a duration"),
+        (changed("thresholds", to={"lease": "25d"}), "thresholds.lease: give 1 s to 86400 s"),
+        (
+            changed("families", "file_size", "backends", 0, "name", to=["disk"]),
+            "name: ['disk']: write text",
+        ),
+        (
+            changed(
+                "families", "file_size", "backends", to=[{"name": 1, "kind": "path"}, {"name": "a", "same_as": "x"}]
+            ),
+            "backend a: same_as: there is no backend 'x'",
+        ),
+        (changed("families", "file_size", "backends", 0, "same_as", to=["disk"]), "there is no backend ['disk']"),
         (changed("targets", "one", "roles", "sut", to="locl"), "no host 'locl': did you mean \"local\"?"),
         (changed("families", "file_size", "targets", to=["two"]), "no target 'two'"),
         (
@@ -80,6 +109,7 @@ def changed(*path, to):
         (changed("study", to="index.html"), "study: 'index.html' is what a file or folder of reports/ is called"),
         (changed("study", to="comparisons"), "study: 'comparisons' is what a file or folder of reports/ is called"),
         (changed("study", to="tiny.crate.zip"), "study: 'tiny.crate.zip' is what a file or folder of reports/"),
+        (changed("study", to="tiny.pdf"), "study: 'tiny.pdf' is what a file or folder of reports/ is called"),
         (changed("hosts", "local", "work_dir", to="/"), "hosts.local.work_dir: "),
         (changed("hosts", "local", "work_dir", to="~"), "hosts.local.work_dir: "),
         (changed("hosts", "local", "work_dir", to="/srv/x/../.."), "without '..'"),
@@ -120,6 +150,12 @@ def test_decimal_and_binary_sizes_are_kept_apart():
     assert Size("100MiB").bytes == 104_857_600
     assert Size("1.5 GiB") == "1.5GiB"
     assert parse_duration("1.5min") == 90.0
+
+
+@pytest.mark.parametrize(("unit", "factor"), [("kB", 10**3), ("MB", 10**6), ("GB", 10**9), ("TB", 10**12)])
+def test_a_size_with_one_decimal_is_a_whole_number_of_bytes(unit, factor):
+    for tenths in range(1, 10_000):
+        assert Size(f"{tenths // 10}.{tenths % 10}{unit}").bytes == tenths * factor // 10
 
 
 def test_the_schedule_is_the_same_each_time_and_adding_a_block_changes_no_other():
@@ -167,7 +203,21 @@ def test_margins_are_by_metric_before_family_before_study_and_part_of_the_hash()
     found = [study.thresholds.margin_of(*of) for of in (("fio", "x"), ("file_size", "x"), ("file_size", "throughput"))]
     assert found == [0.04, 0.1, 0.025]
     assert study.sha256 != parse_study(STUDY).sha256
-    assert parse_study(study.model_dump(mode="json", serialize_as_any=True)).sha256 == study.sha256
+    assert parse_study(study.model_dump(mode="json", serialize_as_any=True), stored=True).sha256 == study.sha256
+
+
+@pytest.mark.parametrize("seconds", [-2.5, float("nan"), float("inf")])
+def test_a_stored_study_and_code_have_durations_in_seconds_and_none_that_cannot_be(seconds):
+    assert Ready(file="x", timeout=2.5).timeout == 2.5
+    assert parse_study(changed("blocks_apart", to=2.5), stored=True).blocks_apart == 2.5
+    with pytest.raises(StudyError, match="blocks_apart: "):
+        parse_study(changed("blocks_apart", to=seconds), stored=True)
+
+
+def test_the_longest_lease_is_the_longest_that_the_agent_believes():
+    assert (
+        f"\n_LONGEST_LEASE_S = {_LONGEST_LEASE_S} " in (paths.shipped() / "src/benchstudy/agent/keeper.py").read_text()
+    )
 
 
 def test_what_stands_out_is_declared_and_plans_no_measurement():

@@ -67,7 +67,19 @@ def test_a_refusal_quotes_no_more_than_a_person_reads(path):
     assert len(str(error.value)) < 1500 and "xxx" in str(error.value)
 
 
-@pytest.mark.parametrize("text", ["seed: " + "9" * 5000, "seed: 2024-99-99", "seed: !!float x"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "seed: " + "9" * 5000,
+        "seed: 2024-99-99",
+        "seed: !!float x",
+        "seed: !!float ''",
+        "seed: !!int ''",
+        "seed: !!bool foo",
+        "seed: !!timestamp foo",
+        "seed: !!binary AAAA",
+    ],
+)
 def test_a_number_that_yaml_cannot_make_is_no_traceback(tmp_path, text):
     (tmp_path / "study.yaml").write_text(text)
     with pytest.raises(StudyError, match=r"study\.yaml: "):
@@ -119,6 +131,8 @@ def test_what_is_no_study_file_is_told(tmp_path):
     ("arguments", "told"),
     [
         (["discard", "*", "--why", "x"], "'*' is not the id of a trial"),
+        (["discard", "3f2a91bc", "--status", "failed", "--why", "x"], "name trials, or give these options"),
+        (["discard", "3f2a91bc", "--case", "nope", "--why", "x"], "name trials, or give these options"),
         (["discard", "--case", "nope", "--why", "x"], "--case: embedded has no trial of 'nope'"),
         (["verify"], "nothing to verify"),
         (["prose", "README.md"], "README.md: not a notebook"),

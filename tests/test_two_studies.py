@@ -14,11 +14,14 @@ from conftest import CHECKOUT, as_project
 from tidy_fixture import HOSTILE, Tables
 
 from benchstudy.commands import cli
+from benchstudy.jobs.tidy import tidy_family
 from benchstudy.model.differences import differences, environment_diff
+from benchstudy.model.study import load_study
 from benchstudy.report.comparisons import study_differences, two_studies
 from benchstudy.report.comparisons.comparison import Row
 from benchstudy.report.comparisons.study_pair import FamilyPair
 from benchstudy.report.comparisons.two_studies import TwoStudies
+from benchstudy.statistics.comparisons import Arm, compare
 
 LEVELS = {"backend": "local", "op": "write", "size": "1MB", "sync": "fsync"}
 BEFORE, AFTER = "10000000-0000-4000-8000-000000000000", "20000000-0000-4000-8000-000000000000"
@@ -173,6 +176,32 @@ def test_imported_trials_get_no_verdict_and_what_is_seen_is_said_without_one(pro
     for text in (said, page):
         shown = re.sub(r"<(style|script).*?</\1>", "", text, flags=re.DOTALL)
         assert not re.search(r"verdict (better|worse)|(better|worse):|by at least", shown)
+
+
+def test_imported_trials_are_no_pairs_whatever_the_order_of_their_import(project, capsys):
+    arms = []
+    for name, factor in (("before", 1.0), ("after", 1.1)):
+        file = project / "config" / f"{name}.yaml"
+        file.parent.mkdir(exist_ok=True)
+        declared = {
+            "study": name,
+            "hosts": {"gone": {"address": "x"}},
+            "targets": {"machine": {"roles": {"sut": "gone"}}},
+            "families": {"command": {}},
+        }
+        file.write_text(json.dumps(declared))
+        values = [factor * (1 + number / 10) for number in range(8)]
+        outputs = [project / f"{name}-{number}.json" for number in range(8)]
+        for output, value in zip(outputs, values, strict=True):
+            output.write_text(json.dumps({"results": [{"command": "sort", "times": [value], "exit_codes": [0]}]}))
+        assert cli.main(["import", *map(str, outputs), "--study", str(file)]) == 0
+        tidy_family(project, [load_study(file).session("machine", "command")], project / f"data/tidy/{name}/command")
+        arms.append(Arm(name, "s", tuple(values)))
+    capsys.readouterr()
+    assert cli.main(["compare", "before", "after", "--json", "--metric", "wall_time"]) == 0
+    ((ratio,),) = (family["ratios"] for family in json.loads(capsys.readouterr().out)["families"])
+    independent = compare(*arms, margin=0.05, better="lower")
+    assert (ratio["low"], ratio["high"]) == pytest.approx((independent.low, independent.high))
 
 
 @pytest.mark.parametrize(
@@ -375,6 +404,24 @@ def test_what_cannot_be_compared_says_why(project, capsys):
     assert "no case that both studies measured gives latency" in _error(
         ["before", "after", "--metric", "latency"], capsys
     )
+
+
+def test_a_metric_that_no_family_has_is_refused_beside_one_that_is_there(project, capsys):
+    study(project, "before", BEFORE, {"local": 0.2})
+    study(project, "after", AFTER, {"local": 0.1})
+    said = _error(["before", "after", "--metric", "duration", "--metric", "thruput"], capsys)
+    assert "no family has a metric 'thruput': did you mean \"throughput\"?" in said
+
+
+@pytest.mark.parametrize("table", ["observations", "cases", "trials"])
+def test_a_damaged_table_is_named_with_what_to_do(project, capsys, table):
+    study(project, "before", BEFORE, {"local": 0.2})
+    study(project, "after", AFTER, {"local": 0.1})
+    path = project / f"data/tidy/after/file_size/{table}.parquet"
+    for content in (path.read_bytes()[:-100], b"", b"PAR1", bytes(1000)):
+        path.write_bytes(content)
+        said = _error(["before", "after"], capsys)
+        assert f"{path}: this table is damaged" in said and "run its report again" in said
 
 
 def test_the_ratios_are_told_as_json(project, capsys):

@@ -16,7 +16,7 @@ from benchstudy.model import groups, hints, paths, registry
 from benchstudy.model.errors import BenchstudyError
 from benchstudy.model.names import nearest
 from benchstudy.model.needs import programs_by_host
-from benchstudy.model.study import parse_study, read_study, with_systems
+from benchstudy.model.study import is_stored, parse_study, read_study, with_systems
 from benchstudy.provisioning.target import (
     asked_of_targets,
     facts_problems,
@@ -48,8 +48,9 @@ hints.announce(workflow.configfiles)
 
 try:
     # Jobs get this one: a system's definition may have changed by the time they start.
-    DECLARED = with_systems(config, Path(workflow.configfiles[-1]).parent if workflow.configfiles else None)
-    STUDY = parse_study(DECLARED)
+    FILE = Path(workflow.configfiles[-1]) if workflow.configfiles else None
+    DECLARED = with_systems(config, FILE.parent if FILE else None)
+    STUDY = parse_study(DECLARED, stored=FILE is not None and is_stored(FILE))
     if STUDY.measure:
         STUDY.require_fit()
 except BenchstudyError as error:

@@ -174,6 +174,8 @@ def _discard(arguments: argparse.Namespace) -> int:
 
     if not arguments.why.strip():
         raise BenchstudyError("--why: give the reason; the report prints it")
+    if arguments.trials and (arguments.case or arguments.status):
+        raise BenchstudyError("--case and --status choose among all trials: name trials, or give these options")
     chosen, cases = [], set()
     if arguments.trials:
         raw = paths.project_root() / "data" / "raw"
@@ -199,7 +201,7 @@ def _discard(arguments: argparse.Namespace) -> int:
             ]
     else:
         raise BenchstudyError("name the trials: TRIAL …, --case CASE or --status failed")
-    if arguments.case and not arguments.trials and arguments.case not in cases:
+    if arguments.case and arguments.case not in cases:
         raise BenchstudyError(
             f"--case: {study.study} has no trial of {arguments.case!r}: {nearest(arguments.case, cases)}"
         )
@@ -223,7 +225,7 @@ def _discard(arguments: argparse.Namespace) -> int:
 
 
 def _import(arguments: argparse.Namespace) -> int:
-    from benchstudy.commands.importing import import_outputs, levels_said
+    from benchstudy.commands.importing import import_outputs, levels_said, readable
 
     study = load_study(arguments.study)
     with progress("importing") as advance:
@@ -242,9 +244,9 @@ def _import(arguments: argparse.Namespace) -> int:
         return status
     for path, trial in outcome.imported:
         failed = f", as a failure: {trial.record.cause}" if trial.record.cause else ""
-        print(f"imported {path} as {trial.record.case}, trial {trial.short}{failed}")
+        print(f"imported {readable(path)} as {trial.record.case}, trial {trial.short}{failed}")
     for path, reason in outcome.refused:
-        print(f"not imported {path}: {reason}", file=sys.stderr)
+        print(f"not imported {readable(path)}: {reason}", file=sys.stderr)
     cases = {(trial.record.family, trial.record.case) for _, trial in outcome.imported}
     imported = f"{plural(len(outcome.imported), 'trial')} of {plural(len(cases), 'case')} imported"
     print(f"{imported}, {len(outcome.refused)} refused")

@@ -1,12 +1,13 @@
 """`benchstudy compare`: one page about two studies, made from the tables of their reports."""
 
 import argparse
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from benchstudy.model import paths, registry
 from benchstudy.model.errors import BenchstudyError
-from benchstudy.model.names import check_name
+from benchstudy.model.names import check_name, nearest
 from benchstudy.model.output import add_json, print_json
 from benchstudy.model.study import load_study
 
@@ -50,6 +51,15 @@ def _name(given: Path) -> str:
         raise BenchstudyError(f"{given}: neither the file nor the name of a study: {error}") from error
 
 
+def _refuse_unknown(metrics: Iterable[str], given: Iterable[Iterable[str]]) -> None:
+    """Raises BenchstudyError for a metric that no family declares, and that is not in the tables (`given`)."""
+    measured = {metric for of_table in given for metric in of_table}
+    known = measured.union(*(registry.get(family).metrics for family in registry.names()))
+    for metric in metrics:
+        if metric not in known:
+            raise BenchstudyError(f"--metric: no family has a metric {metric!r}: {nearest(metric, measured)}")
+
+
 def compare_studies(
     root: Path, base: str, other: str, metrics: list[str]
 ) -> tuple[Path, list[str], list[dict[str, Any]]]:
@@ -74,6 +84,7 @@ def compare_studies(
         "metrics": metrics,
     }
     pairs = TwoStudies(**given).pairs
+    _refuse_unknown(metrics, [side.results.metrics for pair in pairs for side in (pair.base, pair.other)])
     text = list(lines(pairs))  # first, so that missing tables are reported before a notebook runs
     executed = exports.with_suffix(".ipynb")
     trace = root / "logs" / "compare" / f"{name}.ipynb"

@@ -2,6 +2,7 @@
 
 import codecs
 import hashlib
+import os
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import ExitStack
@@ -28,6 +29,11 @@ _TOGETHER = 500  # trials that reach the disk at once
 Contents = frozenset[tuple[str, str]]  # names of files, with their SHA-256
 
 
+def readable(path: str | Path) -> str:
+    """The path as text that can be stored and printed: a byte that is no UTF-8 becomes `\\xff`."""
+    return os.fsencode(path).decode(errors="backslashreplace")
+
+
 @dataclass
 class Outcome:
     """The outcome of an import. `unknown`: by family, factors that neither an output nor the caller gave."""
@@ -49,7 +55,7 @@ class Outcome:
         """The same as plain data."""
         taken = (
             {
-                "path": str(path),
+                "path": readable(path),
                 "trial": r.uuid,
                 "family": r.family,
                 "case": r.case,
@@ -58,7 +64,7 @@ class Outcome:
             }
             for path, r in ((path, trial.record) for path, trial in self.imported)
         )
-        refused = [{"path": str(path), "why": why} for path, why in self.refused]
+        refused = [{"path": readable(path), "why": why} for path, why in self.refused]
         return {"imported": list(taken), "refused": refused, "unknown": self.unknown}
 
 
@@ -212,7 +218,7 @@ class _Store:
         except BaseException:
             partial.abandon()
             raise
-        source = {"name": path.name, "sha256": hashlib.sha256(whole).hexdigest()}
+        source = {"name": readable(path.name), "sha256": hashlib.sha256(whole).hexdigest()}
         record = self._record(partial.uuid, case, block, levels, run, said, source)
         self._filled.append((path, partial, record))
         self._blocks[case] = block

@@ -12,14 +12,17 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from benchstudy import __version__
 from benchstudy.model import hints, paths, registry
 from benchstudy.model.catalogue.folders import Catalogue
-from benchstudy.model.errors import BenchstudyError
+from benchstudy.model.errors import BenchstudyError, StudyError
 from benchstudy.model.files import as_json
-from benchstudy.model.names import check_name, nearest
+from benchstudy.model.names import nearest
 from benchstudy.model.output import add_json, print_json
-from benchstudy.model.study import load_study
+from benchstudy.model.study import parse_study
+from benchstudy.model.yamltext import read_yaml
 
 _PROJECT = Path(__file__).with_name("project")
 # Needs only what every machine has.
@@ -92,20 +95,22 @@ def project_files(folder: Path, template: str) -> dict[str, bytes]:
         raise BenchstudyError(f"no template {template!r}: {nearest(template, known)}")
     if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
         raise BenchstudyError(f"{folder}: exists and is not an empty folder; name a new one")
-    try:
-        study = check_name(folder.resolve().name)
-    except ValueError as error:
-        raise BenchstudyError(f"{folder}: the study gets the folder's name, and {error}") from error
-    text = re.sub("(?m)^study: .*$", f"study: {study}", known[template].read_text(encoding="utf-8"), count=1)
+    name = folder.resolve().name
+    line = yaml.safe_dump({"study": name}).strip()  # quoted if YAML would take it for a number
+    text = re.sub("(?m)^study: .*$", lambda _: line, known[template].read_text(encoding="utf-8"), count=1)
     text = f"# yaml-language-server: $schema={_SCHEMA}\n{text}"
-    facts = {"@VERSION@": __version__, "@STUDY@": study}
+    try:
+        study = parse_study(read_yaml(text))
+    except (StudyError, yaml.YAMLError) as error:
+        raise BenchstudyError(f"{folder}: the study gets the folder's name, which is refused: {error}") from error
+    facts = {"@VERSION@": __version__, "@STUDY@": name}
     schema = as_json(study_schema(Catalogue())).encode()
     files = {str(hints.EMBEDDED): text.encode(), f"{hints.EMBEDDED.parent}/{_SCHEMA}": schema}
     files |= dict.fromkeys(_KEEPS, b"")
     files |= {name: _filled(path, facts) for name, path in _below(_PROJECT / "files")}
     for part in _COPIED:
         files |= {f"{part}/{name}": path.read_bytes() for name, path in _below(paths.shipped() / part)}
-    for family in load_study(known[template]).families:
+    for family in study.families:
         notebook = registry.notebook(family, paths.shipped())
         files[f"notebooks/{family}.ipynb"] = notebook.read_bytes()
     return files

@@ -88,7 +88,7 @@ def _default(value: Any) -> str:
 def _offer(offer: Mapping[str, Any]) -> str:
     """The keys of an offer, with the names of the entries of a list."""
     return ", ".join(
-        f"{key} {', '.join(entry['name'] for entry in value)}"
+        f"{key} {', '.join(str(entry['name']) for entry in value)}"
         if isinstance(value, list) and all(isinstance(entry, Mapping) and "name" in entry for entry in value)
         else key
         for key, value in offer.items()

@@ -52,7 +52,7 @@ def _study(name: str) -> Study:
         raise BenchstudyError(
             f"{path}: was altered or removed since this command began, whose study it is: run the command again"
         )
-    return parse_study(json.loads(text))
+    return parse_study(json.loads(text), stored=True)
 
 
 def require_locks(held: Path) -> None:

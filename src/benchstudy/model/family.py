@@ -40,7 +40,7 @@ from benchstudy.model.parsing import check_figure, check_table, damaged
 from benchstudy.model.services import Service
 from benchstudy.model.stopping import BlocksField, PrecisionField
 from benchstudy.model.strict import Strict
-from benchstudy.model.units import DurationField
+from benchstudy.model.units import DurationField, TimeoutField
 
 _LONGEST_ID = 255  # characters: no file system has longer names
 _LEVEL = re.compile(r"[A-Za-z0-9._+-]{1,128}")  # of an imported run; becomes part of the name of its case's folder
@@ -74,7 +74,7 @@ class FamilyConfig(Strict):
     blocks_apart: DurationField | None = Field(None, description="overrides the study's value")
     disturbance: DisturbancePolicy | None = Field(None, description="overrides the study's value")
     give_up_after: int | None = Field(None, ge=2, description="overrides the study's value")
-    timeout: DurationField = Field(600.0, description="a trial that takes longer is ended and counted as 'timeout'")
+    timeout: TimeoutField = Field(600.0, description="a trial that takes longer is ended and counted as 'timeout'")
     services: dict[Name, Service] = Field({}, description="servers and mounts that are up during the session")
 
     # For a family whose results may also be imported: lists without which nothing can be measured.

@@ -32,7 +32,7 @@ def as_name(text: str) -> str:
 
 def nearest(name: str, known: Iterable[str]) -> str:
     """A hint for a misspelt name: ' (did you mean "x"?)', or the list of known names."""
-    known = sorted(known)
+    known = sorted(map(str, known))  # YAML has names that are numbers
     close = difflib.get_close_matches(name, known, n=1)
     if close:
         return f'did you mean "{close[0]}"?'

@@ -77,7 +77,7 @@ def programs_of_blocks(blocks: Iterable[Mapping[str, Any]], target_roles: Mappin
 
 
 def _programs(argv: Sequence[str]) -> list[str]:
-    through_script = argv[2:3] if argv[:1] == ["sh"] and not argv[1:2][0].startswith("-") else []
+    through_script = argv[2:3] if argv[:1] == ["sh"] and len(argv) > 1 and not argv[1].startswith("-") else []
     return [*argv[:1], *through_script]
 
 

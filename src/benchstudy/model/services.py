@@ -17,7 +17,7 @@ from pydantic import Field, model_validator
 
 from benchstudy.model.names import Name, require_known
 from benchstudy.model.strict import Strict
-from benchstudy.model.units import DurationField, SizeField
+from benchstudy.model.units import SizeField, TimeoutField
 
 PLACEHOLDER = re.compile(r"\{\{\s*([^{}]+?)\s*\}\}")
 
@@ -64,7 +64,7 @@ class Ready(Strict):
     http: str | None = Field(None, description="this URL answers with a status below 500")
     mount: str | None = Field(None, description="this path is a mount point")
     file: str | None = Field(None, description="this path exists, for a service that only keeps something for others")
-    timeout: DurationField = 30.0
+    timeout: TimeoutField = 30.0
 
     exactly_one: ClassVar[tuple[str, ...]] = ("tcp", "http", "mount", "file")
 
@@ -85,7 +85,7 @@ class Service(Strict):
     libraries: list[Name] = Field([], description='what is copied to the host first, such as "rclone"')
     files: dict[str, str] = Field({}, description="files written below {{dir}} before the start")
     setup: list[list[str]] = Field([], description="commands that run to completion before the start")
-    setup_timeout: DurationField | None = Field(None, description="timeout of each setup command; 10 min when left out")
+    setup_timeout: TimeoutField | None = Field(None, description="timeout of each setup command; 10 min when left out")
     argv: list[str] = Field(min_length=1, description="the server, in the foreground")
     env: dict[str, str] = Field({})
     open_files: int | None = Field(

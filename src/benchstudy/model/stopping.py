@@ -6,22 +6,39 @@ docs/design.md has the rule and docs/statistics.md what it costs in coverage; `l
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cache
+from itertools import count
 from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
+from benchstudy.model.criteria import LEVEL
 from benchstudy.model.names import nearest
 from benchstudy.model.units import ProperShare, parse_percent
 from benchstudy.model.wording import explain
 
-_ONE_IN = 20  # the interval misses the median at most this often
-# With fewer values the median has no interval at all.
-FEWEST = 6
+_MISSED = 1 - Fraction(str(LEVEL))  # the share of intervals that miss the median, at most
 _MOST_BLOCKS = 10_000
 # Simulated (benchmarks/adaptive_stopping.py): with a look at each block a 95 % interval covers 92.3 % at worst, with
 # looks 1.3 times apart 92.6 %, with these 93.6 %.
 _GROWTH = 1.5
+
+
+@cache
+def _left_out(n: int) -> int:
+    """How many of n sorted values lie outside the median's interval at each end, plus one; 0: no interval."""
+    below, ways, most = 0, 1, _MISSED * 2**n / 2  # exact: no float can hold these
+    for k in range(n):
+        below += ways
+        if below > most:
+            return k
+        ways = ways * (n - k) // (k + 1)
+    return 0
+
+
+# With fewer values the median has no interval at all.
+FEWEST = next(n for n in count(1) if _left_out(n))
 
 
 def share_of_percent(value: Any) -> float | None:
@@ -120,15 +137,3 @@ class Stopping:
     def words(self) -> str:
         """The rule for a reader: `until ±5 %, 6 to 30 blocks`."""
         return f"until ±{100 * self.until:g} %, {self.fewest} to {self.most} blocks"
-
-
-@cache
-def _left_out(n: int) -> int:
-    """How many of n sorted values lie outside the median's interval at each end, plus one; 0: no interval."""
-    below, ways = 0, 1
-    for k in range(n):
-        below += ways
-        if 2 * below * _ONE_IN > 2**n:  # integers: no float can hold these
-            return k
-        ways = ways * (n - k) // (k + 1)
-    return 0

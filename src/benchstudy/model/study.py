@@ -10,7 +10,15 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
 import yaml
-from pydantic import BaseModel, BeforeValidator, Field, ValidationError, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
 from benchstudy.model import hints, paths, registry
 from benchstudy.model.authorship import Author, LicenceField, Original
@@ -27,7 +35,7 @@ from benchstudy.model.names import Name, nearest, require_known
 from benchstudy.model.references import dangling
 from benchstudy.model.stopping import BlockRange, BlocksField, PrecisionField, Stopping, required_share
 from benchstudy.model.strict import Strict
-from benchstudy.model.units import DurationField, ProperShare
+from benchstudy.model.units import WRITTEN, DurationField, ProperShare
 from benchstudy.model.wording import explain
 from benchstudy.model.yamltext import read_yaml
 
@@ -48,19 +56,27 @@ def _margin(value: Any) -> float:
 
 
 MarginField = Annotated[float, BeforeValidator(_margin, json_schema_input_type=ProperShare)]
+_LONGEST_LEASE_S = 86400.0  # no session on the host believes a longer one (agent/keeper.py)
 
 
 class Thresholds(Strict):
     """Declared before the measurement and hashed with the study, so that later changes are visible."""
 
     lease: DurationField = Field(
-        30.0, ge=1.0, description="a host ends our processes when the controller has been silent for this long"
+        30.0, description="a host ends our processes when the controller has been silent for this long"
     )
     reconnect: DurationField = Field(120.0, description="how long to try to get a lost connection back")
     margin: MarginField = Field(MARGIN, description="the smallest difference that matters; verdicts are about it")
     margins: dict[str, MarginField] = Field(
         {}, description="other margins, by family (`fio`) or by family and metric (`fio/read_iops`)"
     )
+
+    @field_validator("lease")
+    @classmethod
+    def _long_enough(cls, value: float) -> float:
+        if not 1.0 <= value <= _LONGEST_LEASE_S:
+            raise ValueError(f"give 1 s to {_LONGEST_LEASE_S:.0f} s")
+        return value
 
     @field_validator("margins")
     @classmethod
@@ -140,13 +156,13 @@ class Study(Strict):
     @classmethod
     def _own_place_in_reports(cls, value: str) -> str:
         """Its pages lie in `reports/<study>`, beside files and folders of all studies."""
-        if value.lower() in ("index", "index.html", "comparisons") or value.lower().endswith(".zip"):
+        if value.lower() in ("index", "index.html", "comparisons") or value.lower().endswith((".zip", ".pdf")):
             raise ValueError(f"{value!r} is what a file or folder of reports/ is called: give the study another name")
         return value
 
     @field_validator("families", mode="before")
     @classmethod
-    def _typed_families(cls, value: Any) -> Any:
+    def _typed_families(cls, value: Any, told: ValidationInfo) -> Any:
         if not isinstance(value, Mapping):
             return value
         typed = {}
@@ -157,7 +173,7 @@ class Study(Strict):
                 typed[name] = block
                 continue
             try:
-                typed[name] = config.model_validate({} if block is None else block)
+                typed[name] = config.model_validate({} if block is None else block, context=told.context)
             except ValidationError as error:
                 raise StudyError("\n".join(_explain(error, config, ("families", name)))) from error
         return typed
@@ -338,13 +354,14 @@ def _mapping(said: Any) -> Mapping[str, Any]:
     return said
 
 
-def parse_study(data: Mapping[str, Any], beside: Path | None = None) -> Study:
+def parse_study(data: Mapping[str, Any], beside: Path | None = None, *, stored: bool = False) -> Study:
     """A typed study from a mapping as read from YAML. `beside`: the folder of its file, which may hold systems.
 
-    Raises StudyError that names each wrong field and the fix.
+    `stored`: benchstudy wrote it, so its durations may be seconds. Raises StudyError that names each wrong field and
+    the fix.
     """
     try:
-        study = Study.model_validate(with_systems(data, beside))
+        study = Study.model_validate(with_systems(data, beside), context=None if stored else WRITTEN)
     except ValidationError as error:
         raise StudyError("\n".join(_explain(error, Study))) from error
     for name, config in study.families.items():
@@ -368,6 +385,11 @@ def parse_study(data: Mapping[str, Any], beside: Path | None = None) -> Study:
     return study
 
 
+def is_stored(path: Path) -> bool:
+    """Whether benchstudy wrote this file of a study: people write YAML, and crates hold JSON."""
+    return path.suffix == ".json"
+
+
 def read_study(path: Path) -> Mapping[str, Any]:
     """What a study's file says, in YAML or JSON. Raises StudyError with the file named, and what to do."""
     try:
@@ -375,7 +397,7 @@ def read_study(path: Path) -> Mapping[str, Any]:
         try:
             return _mapping(read_yaml(text))
         except yaml.YAMLError:
-            if path.suffix != ".json":  # YAML does not know JSON's surrogate pairs
+            if not is_stored(path):  # YAML does not know JSON's surrogate pairs
                 raise
             return _mapping(json_of(text))
     except FileNotFoundError as error:
@@ -410,7 +432,7 @@ def load_study(path: Path) -> Study:
     """The study in a YAML file. Raises StudyError with the file named."""
     data = read_study(path)
     try:
-        return parse_study(data, path.parent)
+        return parse_study(data, path.parent, stored=is_stored(path))
     except StudyError as error:
         raise StudyError(f"{path}: {error}") from error
 

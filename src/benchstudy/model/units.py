@@ -6,9 +6,10 @@ was written with, so that a table shows what the study says.
 
 import difflib
 import re
+from fractions import Fraction
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, Field, InstanceOf, PlainSerializer, WithJsonSchema
+from pydantic import AfterValidator, BeforeValidator, Field, InstanceOf, PlainSerializer, ValidationInfo, WithJsonSchema
 
 _SIZE_UNITS = {
     "B": 1,
@@ -38,15 +39,14 @@ PROPER_PERCENT_PATTERN = r"^\s*(?!0+(\.0+)?\s*%)\d{1,2}(\.\d+)?\s*%\s*$"  # abov
 _QUANTITY = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-zµ]+)\s*")
 
 
-def _parse(value: Any, units: dict[str, float], what: str, example: str) -> float:
+def _parse(value: Any, units: dict[str, float], what: str, example: str) -> float | Fraction:
     match = _QUANTITY.fullmatch(value) if isinstance(value, str) else None
     if match is None or match[2] not in units:
         known = ", ".join(units)
         raise ValueError(f"{value!r} is not a {what}: write a number and a unit, such as {example} (units: {known})")
-    found = float(match[1]) * units[match[2]]
-    if not found < _MOST:
+    if not float(match[1]) * units[match[2]] < _MOST:
         raise ValueError(f"{value!r}: no {what} is that large")
-    return found
+    return Fraction(match[1]) * units[match[2]]  # exact for sizes: the float 4.1 times 1e9 is no whole number
 
 
 class Size(str):
@@ -65,7 +65,7 @@ class Size(str):
 
 def parse_duration(value: Any) -> float:
     """Seconds in "30s", "5min", "250ms" and the like; a bare number is refused, because it hides its unit."""
-    return _parse(value, _DURATION_UNITS, "duration", '"30s" or "5min"')
+    return float(_parse(value, _DURATION_UNITS, "duration", '"30s" or "5min"'))
 
 
 def parse_percent(value: Any) -> float | None:
@@ -126,7 +126,21 @@ PercentText = Annotated[str, Field(pattern=PERCENT_PATTERN, examples=["2.5 %"])]
 ProperShare = (
     Annotated[str, Field(pattern=PROPER_PERCENT_PATTERN, examples=["5 %"])] | Annotated[float, Field(gt=0, lt=1)]
 )
-DurationField = Annotated[
-    float,
-    BeforeValidator(lambda v: v if isinstance(v, float) else parse_duration(v), json_schema_input_type=DurationText),
-]
+# The validation context of a study that a person wrote: code and stored studies have durations as seconds.
+WRITTEN = {"written": True}
+
+
+def _duration(value: Any, told: ValidationInfo) -> float:
+    if told.context != WRITTEN and isinstance(value, float) and 0 <= value < _MOST:
+        return value
+    return parse_duration(value)
+
+
+def _above_zero(seconds: float) -> float:
+    if seconds <= 0:
+        raise ValueError("give a time above zero")
+    return seconds
+
+
+DurationField = Annotated[float, BeforeValidator(_duration, json_schema_input_type=DurationText)]
+TimeoutField = Annotated[DurationField, AfterValidator(_above_zero)]

@@ -22,6 +22,15 @@ class _UniqueKeyLoader(yaml.CSafeLoader):
             raise StudyError(f"its aliases expand to more than {_MOST_VALUES:,} values")
         return node
 
+    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
+        try:
+            return super().construct_object(node, deep)
+        except (AttributeError, LookupError, ValueError) as error:  # YAML's own readers believe any explicit tag
+            kind = node.tag.rpartition(":")[2]
+            raise yaml.constructor.ConstructorError(
+                None, None, f"{node.value!r} cannot be read as {kind}", node.start_mark
+            ) from error
+
 
 def _values(node: yaml.Node, known: dict[int, float]) -> float:
     """How many values a node holds with its aliases expanded; infinite if it contains itself."""
@@ -49,6 +58,11 @@ def _mapping_without_duplicates(loader: yaml.CSafeLoader, node: yaml.MappingNode
     return loader.construct_mapping(node, deep=True)
 
 
+def _no_binary(loader: yaml.CSafeLoader, node: yaml.Node) -> None:
+    raise yaml.constructor.ConstructorError(None, None, "it is binary: write text", node.start_mark)
+
+
+_UniqueKeyLoader.add_constructor("tag:yaml.org,2002:binary", _no_binary)
 _UniqueKeyLoader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _mapping_without_duplicates)
 
 

@@ -77,7 +77,7 @@ def reproduce(path: Path, root: Path, into: Path | None = None, cores: int = 2) 
 
 def _study(crate: Crate) -> Study:
     try:
-        study = parse_study(json_of(crate.read(STUDY_FILE)))
+        study = parse_study(json_of(crate.read(STUDY_FILE)), stored=True)
     except (BenchstudyError, ValueError) as error:
         raise BenchstudyError(
             f"{crate.path}: this version of benchstudy cannot read its study ({error}); the crate holds the version "

@@ -204,7 +204,7 @@ class FileSizeConfig(StorageOfClients):
     def _same_as(cls, value: Any) -> Any:
         if not isinstance(value, list):
             return value
-        named = {entry["name"]: entry for entry in value if isinstance(entry, Mapping) and "name" in entry}
+        named = {e["name"]: e for e in value if isinstance(e, Mapping) and isinstance(e.get("name"), str)}
         return [_whole(entry, named) if isinstance(entry, Mapping) else entry for entry in value]
 
     @field_validator("chunk")
@@ -282,7 +282,7 @@ def _whole(entry: Mapping[str, Any], named: Mapping[str, Mapping[str, Any]]) -> 
     first = entry.get("same_as")
     if first is None:
         return entry
-    if first not in named or named[first].get("same_as") is not None:
+    if not isinstance(first, str) or first not in named or named[first].get("same_as") is not None:
         others = [name for name, other in named.items() if other.get("same_as") is None]
         raise ValueError(
             f"backend {entry.get('name')}: same_as: there is no backend {first!r}: {nearest(str(first), others)}"

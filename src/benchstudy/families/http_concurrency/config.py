@@ -242,7 +242,7 @@ class Generator(Strict):
     tool: Tool
     requests: int | None = Field(None, ge=1, description="ab: number of requests")
     duration: DurationField | None = Field(None, description="wrk and k6: duration of the load; ab: its maximum")
-    warm_up: int | DurationField | None = Field(
+    warm_up: Annotated[int, Field(strict=True)] | DurationField | None = Field(
         None, description="the same load before, not counted: requests for ab, a duration for wrk and k6; 0 for none"
     )
     threads: int = Field(1, ge=1, le=1024, description="wrk: number of threads")

@@ -243,8 +243,8 @@ class Instances:
 
     def env_of(self, instance: Instance, system: str) -> Mapping[str, Any]:
         """The environment of another system's service; the instance has its parameters under the same names."""
-        if system not in self._catalogue:
-            raise StudyError(f"system {instance.found.name}: env_like: no system {system!r}")
+        if system not in self._catalogue or system not in self._catalogue[system].system.services:
+            raise StudyError(f"system {instance.found.name}: env_like: no system {system!r} with a service")
         env: Mapping[str, Any] = self._catalogue[system].service(system).get("env", {})
         return env
 

@@ -34,7 +34,7 @@ class Parameter(Strict):
             raise ValueError("`type: choice` needs choices, and no other type takes them")
         if len({frozenset(facts) for facts in self.choices.values()}) > 1:
             raise ValueError("choices: each must have the same facts")
-        if not self.required and self.type != SYSTEM:
+        if not self.required:
             try:
                 self.value(self.default)
             except ValueError as error:
@@ -97,8 +97,10 @@ def _duration(given: Any) -> str:
 
 
 def _system(given: Any) -> Any:
-    keys = {"system", "with"}
-    if isinstance(given, str) or (isinstance(given, Mapping) and "system" in given and set(given) <= keys):
+    if isinstance(given, str):
+        return given
+    whole = isinstance(given, Mapping) and "system" in given and set(given) <= {"system", "with"}
+    if whole and isinstance(given.get("with") or {}, Mapping):
         return given
     raise ValueError(f"{given!r}: write the name of a system or service, or {{system: NAME, with: {{…}}}}")
 

@@ -21,6 +21,8 @@ from benchstudy.model.yamltext import read_yaml
 FILE, DEPLOY, README = "system.yaml", "deploy.py", "README.md"
 # Keys of a system's service beyond those of every service.
 _SHORT = ("files_from", "like", "argv_added", "env_like")
+# What makes one service from others; `Service` checks the rest when a study has filled in its values.
+_LISTS, _MAPPINGS, _TEXTS = ("argv", "argv_added", "files_from", "needs"), ("env", "files"), ("like", "env_like")
 # A part that other systems may refer to although `gives` does not list it.
 OWN = ("dir", "bind", "port", "secret")
 
@@ -62,14 +64,23 @@ class System(Strict):
             raise ValueError(f"{both[0]!r} is both a parameter and a service: rename one")
         for name, service in self.services.items():
             known = [*Service.model_fields, *_SHORT]
-            for key in service:
+            for key, value in service.items():
                 require_known(key, known, f"services.{name}.{key}: unknown key")
-            if "like" in service:
-                require_known(service["like"], self.services, f"services.{name}.like: no such service of this system")
+                _check_form(f"services.{name}.{key}", key, value)
+            self._check_like(name)
         for text in texts_of([self.services, self.gives, self.offers]):
             for used in PLACEHOLDER.findall(text):
                 self._check_value(used)
         return self
+
+    def _check_like(self, name: str) -> None:
+        chain = [name]
+        while (other := self.services[chain[-1]].get("like")) is not None:
+            where = f"services.{chain[-1]}.like"
+            require_known(other, self.services, f"{where}: no such service of this system")
+            if other in chain:
+                raise ValueError(f"{where}: it is like itself: {' → '.join([*chain, other])}")
+            chain.append(other)
 
     def _check_value(self, used: str) -> None:
         """Raises ValueError for `with.NAME` of no parameter, and for `with.NAME.FACT` that its choices lack."""
@@ -89,6 +100,15 @@ class System(Strict):
     def systems_of(self) -> list[str]:
         """Its parameters that take another system."""
         return [name for name, parameter in self.parameters.items() if parameter.type == SYSTEM]
+
+
+def _check_form(where: str, key: str, value: Any) -> None:
+    if key in _LISTS and not (isinstance(value, list) and all(isinstance(part, str) for part in value)):
+        raise ValueError(f"{where}: write a list of texts, such as [a, b]")
+    if key in _MAPPINGS and not isinstance(value, Mapping):
+        raise ValueError(f"{where}: write a mapping of names to texts")
+    if key in _TEXTS and not isinstance(value, str):
+        raise ValueError(f"{where}: write the name of a service")
 
 
 @dataclass(frozen=True)
@@ -139,7 +159,7 @@ class Found:
             raise StudyError(f"system {self.name}: services.{service}.files_from: {file!r} must lie in its own folder")
         try:
             return path.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
+        except (OSError, ValueError) as error:
             raise StudyError(f"system {self.name}: services.{service}.files_from: {path}: {error}") from error
 
 

@@ -165,8 +165,11 @@ class FamilyPair:
 
     def _arm(self, side: Side, estimate: Estimate) -> Arm:
         """The values of a side. Only blocks of the same, known session have the same name, so only these are pairs."""
-        found = side.conditions(estimate.target, estimate.case).select("trial", "session", "block")
-        blocks = {trial: (session or side.study, block) for trial, session, block in found.iter_rows()}
+        found = side.conditions(estimate.target, estimate.case).select("trial", "session", "block", "imported")
+        blocks = {
+            trial: (side.study if imported or session is None else session, block)
+            for trial, session, block, imported in found.iter_rows()
+        }
         measured = side.results.by_case(estimate.metric).get((estimate.target, estimate.case), ())
         names = tuple(blocks[trial] for trial, *_ in measured)
         return Arm(side.study, estimate.unit, estimate.values, names, estimate.failed)

@@ -96,7 +96,7 @@ class Results:
                 f"{path}: no such table; measure and tidy family {self.family!r} of study {self.study!r} first "
                 f"({hints.snakemake()})"
             )
-        return pl.read_parquet(path)
+        return _table(path)
 
     def series(self, name: str) -> pl.DataFrame | None:
         """One of the family's own long tables, for trials that count; None if no trial gave any."""
@@ -349,7 +349,7 @@ class Results:
         """All declared metrics: those of the study, which are in the tables, and those of the family."""
         path = self.tidy / "metrics.parquet"
         if path.is_file():
-            return declare(*(Metric(**row) for row in pl.read_parquet(path).iter_rows(named=True)))
+            return declare(*(Metric(**row) for row in _table(path).iter_rows(named=True)))
         return registry.get(self.family).metrics if self.family in registry.names() else {}
 
     def measured_for(self, given: Container[str]) -> list[str]:
@@ -385,6 +385,13 @@ class Results:
             "disturbed": len(self.disturbed),
             "imported": int(self.trials["imported"].fill_null(False).sum()),
         }
+
+
+def _table(path: Path) -> pl.DataFrame:
+    try:
+        return pl.read_parquet(path)
+    except pl.exceptions.ComputeError as error:
+        raise BenchstudyError(f"{path}: this table is damaged ({error}); run its report again") from error
 
 
 def _untold(cases: pl.DataFrame) -> dict[tuple[str, str], list[str]]:
