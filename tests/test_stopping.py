@@ -17,7 +17,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pytest
-import yaml
 from conftest import as_project
 from sshd_hosts import SshdHost, host_of_its_own
 from waiting import interrupts_heard_in_waits, until
@@ -376,8 +375,8 @@ def test_the_most_is_the_end_and_it_is_said_what_was_not_reached(lab, held, monk
     assert lab.results("never") == first(7)
     assert index["stopping"]["reached"] is False
     assert "1 of 2 cases are not known to ±5 %, and that is the most allowed" in index["stopping"]["verdict"]
-    study = as_project(lab.root) / "study.yaml"
-    study.write_text(yaml.safe_dump(lab.study(values, blocks=blocks).model_dump(mode="json", serialize_as_any=True)))
+    study = as_project(lab.root) / "study.json"
+    study.write_text(json.dumps(lab.study(values, blocks=blocks).model_dump(mode="json", serialize_as_any=True)))
     monkeypatch.chdir(lab.root)
     assert cli.main(["cases", str(study)]) == cli.main(["check", "--no-hosts", str(study)]) == 0
     said = capsys.readouterr().out
