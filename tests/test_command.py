@@ -117,6 +117,9 @@ def test_what_cases_are_measured_for_is_the_studys_choice():
         ({"shell": True, "argv": ["a", "b"]}, "with shell: true, give exactly one text"),
         ({"discard_stdout": True, "metrics": {"t": TPS}}, "a metric, series or `expect` reads stdout"),
         ({"system": "db"}, "no system 'db', and no service of this name"),
+        ({"warm_up": -1}, "commands.0.warm_up: -1: give 0 or more"),
+        ({"warm_up": 5.0}, "commands.0.warm_up: 5.0 is not a duration"),
+        ({"warm_up": "-5s"}, "commands.0.warm_up: '-5s' is not a duration"),
         ({"metrics": {"t": {"jsn": "a"}}}, 'unknown key: did you mean "json"?'),
     ],
 )  # fmt: skip

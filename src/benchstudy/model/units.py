@@ -142,5 +142,17 @@ def _above_zero(seconds: float) -> float:
     return seconds
 
 
+def _count_or_duration(value: Any, told: ValidationInfo) -> int | float:
+    if type(value) is not int:
+        return _duration(value, told)
+    if value < 0:
+        raise ValueError(f"{value}: give 0 or more")
+    return value
+
+
 DurationField = Annotated[float, BeforeValidator(_duration, json_schema_input_type=DurationText)]
+# A number of runs or requests is an int, a time in seconds a float.
+CountOrDurationField = Annotated[
+    int | float, BeforeValidator(_count_or_duration, json_schema_input_type=int | DurationText)
+]
 TimeoutField = Annotated[DurationField, AfterValidator(_above_zero)]

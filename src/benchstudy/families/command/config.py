@@ -15,7 +15,7 @@ from benchstudy.model.metrics import Metric
 from benchstudy.model.names import COLUMNS, FACTOR, Name, check_name, require_each_once, require_known
 from benchstudy.model.services import PLACEHOLDER, check_service
 from benchstudy.model.strict import Strict
-from benchstudy.model.units import DurationText, Size, SizeField, parse_duration
+from benchstudy.model.units import CountOrDurationField, Size, SizeField
 
 _METRIC = re.compile(r"[a-z][a-z0-9_.]{0,63}")
 # Names that are taken by columns of tables or by placeholders.
@@ -35,10 +35,6 @@ def _text(value: Any) -> str:
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         raise ValueError(f'{value!r} is not a level: write a text or a number; quote what YAML reads as true: "on"')
     return str(value)
-
-
-def _warm_up(value: Any) -> Any:
-    return parse_duration(value) if isinstance(value, str) else value
 
 
 _Level = str | int | float
@@ -80,9 +76,9 @@ class CommandSpec(Strict):
     stdin: str = Field("", description="text for its standard input; the default is none")
     prepare: Steps = Field([], description="commands before each run, not timed")
     cleanup: Steps = Field([], description="commands after the last run, even after a failure")
-    warm_up: Annotated[
-        int | float | None, BeforeValidator(_warm_up, json_schema_input_type=int | DurationText | None)
-    ] = Field(None, description="runs that do not count: their number (`3`), or a time for whole runs (`5s`)")
+    warm_up: CountOrDurationField | None = Field(
+        None, description="runs that do not count: their number (`3`), or a time for whole runs (`5s`)"
+    )
     repeat: int = Field(1, ge=1, le=1000, description="number of runs per trial; the value of a trial is their median")
     discard_stdout: bool = Field(False, description="true: its standard output goes to /dev/null")
     max_output: SizeField = Field(Size("16MiB"), description="maximum size of each output and file that is kept")

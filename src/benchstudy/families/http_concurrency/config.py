@@ -28,7 +28,7 @@ from benchstudy.model.family import Case, TakesSystem
 from benchstudy.model.names import Name, require_each_once
 from benchstudy.model.services import check_port
 from benchstudy.model.strict import Strict
-from benchstudy.model.units import DurationField
+from benchstudy.model.units import CountOrDurationField, DurationField
 
 CEILING = "null"  # the level of the factor `endpoint` for a null server, which shows the limit of the generator
 COUNTER = "{{n}}"  # in a path: a number that is unique within the trial
@@ -242,7 +242,7 @@ class Generator(Strict):
     tool: Tool
     requests: int | None = Field(None, ge=1, description="ab: number of requests")
     duration: DurationField | None = Field(None, description="wrk and k6: duration of the load; ab: its maximum")
-    warm_up: Annotated[int, Field(strict=True)] | DurationField | None = Field(
+    warm_up: CountOrDurationField | None = Field(
         None, description="the same load before, not counted: requests for ab, a duration for wrk and k6; 0 for none"
     )
     threads: int = Field(1, ge=1, le=1024, description="wrk: number of threads")
