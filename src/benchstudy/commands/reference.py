@@ -26,7 +26,7 @@ from benchstudy.model.family import FamilyConfig
 from benchstudy.model.names import Name
 from benchstudy.model.stopping import PrecisionField
 from benchstudy.model.study import MarginField, Study
-from benchstudy.model.units import DurationField, Size
+from benchstudy.model.units import CountOrDurationField, DurationField, Size
 
 # The text between the markers is made here: tables of a study, systems of the catalogue, or metrics of a family.
 _PLACE = re.compile(
@@ -44,6 +44,7 @@ _PLAIN = {
 # Annotations that differ from plain text and numbers only by their validator.
 _MARKED = {
     id(get_args(DurationField)[1]): "duration",
+    id(get_args(CountOrDurationField)[1]): "whole number or duration",
     id(get_args(MarginField)[1]): "share",
     id(get_args(PrecisionField)[1]): "share",
     id(get_args(LimitField)[1]): "share",
