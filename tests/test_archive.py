@@ -15,18 +15,22 @@ import tarfile
 from collections.abc import Iterator
 from contextlib import chdir, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
 import botocore.session
 import pytest
+from botocore.exceptions import ClientError
 from conftest import as_project
+from pydantic import ValidationError
 from s3_server import ACCESS, SECRET, Proxy, S3Server, VersityServer
 from test_old_store import STORES, different_cells, tables
 from waiting import until
 
 from benchstudy.archive.bucket import Bucket, DamagedObject
+from benchstudy.archive.manifests import Entry
 from benchstudy.archive.packs import unpack
 from benchstudy.commands.cli import main
 from benchstudy.jobs.tidy import tidy_family
@@ -405,3 +409,66 @@ def test_a_pack_with_holes_is_refused_before_it_fills_the_disk(tmp_path):
     with pytest.raises(DamagedObject, match=r"'trial\.json' has holes"):
         unpack(packed, tmp_path, "object")
     assert not any(tmp_path.iterdir())
+
+
+PACKS = {
+    "a link to itself": [("stdout", tarfile.SYMTYPE, "stdout")],
+    "a link to nothing": [("stdout", tarfile.LNKTYPE, "nope")],
+    "a name that is too long": [("x" * 300, tarfile.REGTYPE, "")],
+    "a file as a folder": [("a", tarfile.REGTYPE, ""), ("a/b", tarfile.REGTYPE, "")],
+    "a name twice": [("a", tarfile.REGTYPE, ""), ("a", tarfile.REGTYPE, "")],
+    "a way out": [("../a", tarfile.REGTYPE, "")],
+}
+
+
+@pytest.mark.parametrize("members", PACKS.values(), ids=PACKS)
+def test_a_pack_that_nobody_packed_is_damaged_and_ends_no_pull(tmp_path, members):
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as made:
+        for name, kind, target in members:
+            member = tarfile.TarInfo(name)
+            member.type, member.linkname = kind, target
+            made.addfile(member)
+    packed.seek(0)
+    with pytest.raises(DamagedObject, match="object: "):
+        unpack(packed, tmp_path, "object")
+
+
+@pytest.mark.parametrize("claimed", [{"size": 1 << 60}, {"size": -5}, {"head": -1}, {"rest": {"stdout": 1 << 60}}])
+def test_a_manifest_claims_no_more_than_an_object_can_have(claimed):
+    entry = {"pack": "0" * 64, "size": 10, "sums": "0" * 64, "head": 10}
+    Entry.model_validate(entry)
+    with pytest.raises(ValidationError):
+        Entry.model_validate(entry | claimed)
+
+
+class RepeatsAnyChecksum:
+    """What an S3 client does with a server that honours conditions and compares no checksum."""
+
+    def __init__(self):
+        self.objects: dict[str, bytes] = {}
+
+    def put_object(self, Bucket: str, Key: str, Body: Any, **more: Any) -> None:
+        if "IfNoneMatch" in more and Key in self.objects:
+            raise self._error(412, "PreconditionFailed")
+        self.objects[Key] = Body.read()
+
+    def head_object(self, Bucket: str, Key: str, **more: Any) -> dict[str, Any]:
+        if Key not in self.objects:
+            raise self._error(404, "404")
+        return {"ContentLength": len(self.objects[Key]), "LastModified": datetime.now(UTC)}
+
+    @staticmethod
+    def _error(status: int, code: str) -> ClientError:
+        return ClientError({"ResponseMetadata": {"HTTPStatusCode": status}, "Error": {"Code": code}}, "it")
+
+
+def test_a_server_that_repeats_any_checksum_is_known_as_such_at_every_push(monkeypatch):
+    client = RepeatsAnyChecksum()
+    monkeypatch.setattr("benchstudy.archive.bucket._client", lambda endpoint: client)
+    found = []
+    for _ in range(3):
+        bucket = Bucket("s3://bucket/prefix")
+        bucket.open_to_write()
+        found.append((bucket.compares, bucket.is_conditional))
+    assert found == [(False, True)] * 3

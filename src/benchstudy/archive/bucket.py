@@ -29,6 +29,7 @@ _TELLING = (400, 409, 412, 501)
 _PATIENCE_S = 30
 _MARK = "benchstudy-archive.json"
 _MARKED = b'{"benchstudy archive": 1}\n'
+_REPEATS = "benchstudy-archive-repeats-any-sha256.json"  # there is one if the server does
 
 _KEYS = "look at AWS_PROFILE, or at AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
 _RIGHTS = "these credentials lack permissions: they need s3:ListBucket and s3:GetObject, and s3:PutObject to push"
@@ -89,8 +90,13 @@ class Bucket:
     def open_to_write(self) -> None:
         """Mark it as an archive, and find out which checks the server makes. Writes nothing else."""
         sha256 = hashlib.sha256(_MARKED).hexdigest()
-        # A server that accepts a wrong checksum would also report it later, so it is sent none.
-        self.compares = self._put(_MARK, _MARKED, "0" * 64, if_absent=True) != _DONE
+        # A server that accepts a wrong checksum would also report it later, so it is sent none. Where the marker exists
+        # already, the server may refuse it without a look at the checksum: then the first push has recorded the answer.
+        answer = self._put(_MARK, _MARKED, "0" * 64, if_absent=True)
+        exists = answer in (_EXISTS, _BEING_WRITTEN)
+        self.compares = self.told(_REPEATS) is None if exists else answer != _DONE
+        if answer == _DONE and self.told(_REPEATS) is None:
+            self._put(_REPEATS, _MARKED, sha256)
         self._put(_MARK, _MARKED, sha256, if_absent=True)
         self.is_conditional = self._put(_MARK, _MARKED, sha256, if_absent=True) == _EXISTS
         if self.told(_MARK) is None:  # it refuses every request with a condition

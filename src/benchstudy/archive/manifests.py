@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, StringConstraints, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
-from benchstudy.archive.bucket import ArchiveError, Bucket, DamagedObject, Stored, side_by_side
+from benchstudy.archive.bucket import LARGEST, ArchiveError, Bucket, DamagedObject, Stored, side_by_side
 from benchstudy.measuring.raw import NOT_HELD
 from benchstudy.measuring.sealed import SUMS
 from benchstudy.model.files import sha256_of
@@ -21,6 +21,8 @@ from benchstudy.model.study import SessionPlan
 SEALED, SESSIONS = "sealed/", "sessions/"
 _LARGEST = 256 << 20  # bytes of a manifest, which is held in memory: ten thousand trials take a few million
 
+# A manifest that claims more could have a server send without an end.
+Bytes = Annotated[int, Field(ge=0, le=LARGEST)]
 Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 # A folder in a family's raw folder, such as "size=1MB/0001-3f2a91bc": neither part is hidden or leads outside.
 Place = Annotated[
@@ -40,10 +42,10 @@ class Entry(_Strict):
     """
 
     pack: Sha256
-    size: int
+    size: Bytes
     sums: Sha256
-    head: int
-    rest: dict[str, int] = {}
+    head: Bytes
+    rest: dict[str, Bytes] = {}
 
     @property
     def object(self) -> str:

@@ -15,6 +15,7 @@ from benchstudy.archive.bucket import DamagedObject, digest_of
 from benchstudy.measuring.raw import RECORD, verify
 from benchstudy.measuring.sealed import SUMS
 from benchstudy.model import interference, paths
+from benchstudy.model.files import IMPOSSIBLE
 
 _FIRST = (SUMS, RECORD, paths.SESSION_INDEX, interference.FILE)
 _BLOCK = tarfile.BLOCKSIZE
@@ -59,14 +60,17 @@ def unpack(packed: IO[bytes], into: Path, name: str) -> None:
     try:
         with tarfile.open(fileobj=packed, mode="r:") as members:
             for member in members:
-                content, parts = members.extractfile(member), PurePosixPath(member.name).parts
-                if not member.isreg() or content is None or member.name.startswith("/") or ".." in parts:
+                parts = PurePosixPath(member.name).parts
+                if not member.isreg() or member.name.startswith("/") or ".." in parts:
                     raise DamagedObject(f"{name}: {member.name!r} is not a file, or would lead out of its folder")
                 if member.issparse():  # `pack` makes none
                     raise DamagedObject(f"{name}: {member.name!r} has holes, which could fill the disk")
-                target = into / member.name
+                content, target = members.extractfile(member), into / member.name
+                assert content is not None, "a plain file has content"
                 target.parent.mkdir(parents=True, exist_ok=True)
                 with content, target.open("xb") as file:
                     shutil.copyfileobj(content, file)
-    except (tarfile.TarError, FileExistsError, ValueError) as error:
+    except (tarfile.TarError, OSError, ValueError) as error:
+        if isinstance(error, OSError) and error.errno not in IMPOSSIBLE:
+            raise
         raise DamagedObject(f"{name}: not a packed trial: {error}") from error

@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from errno import EEXIST, EISDIR, ENAMETOOLONG, ENOENT, ENOTDIR
 from pathlib import Path
 from typing import IO, TypeVar
 
@@ -29,7 +28,7 @@ from benchstudy.hosts.ssh_errors import (
     RemoteError,
     TransferFailed,
 )
-from benchstudy.model.files import free_name
+from benchstudy.model.files import IMPOSSIBLE, free_name
 
 T = TypeVar("T")
 
@@ -310,7 +309,7 @@ def _refused_if_impossible(name: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno not in (EEXIST, EISDIR, ENAMETOOLONG, ENOENT, ENOTDIR):
+        if error.errno not in IMPOSSIBLE:
             raise
         raise ContentRefused(f"{name!r} is not copied from the host: {error.strerror}") from error
 

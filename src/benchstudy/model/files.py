@@ -21,6 +21,8 @@ from benchstudy.model import machine
 
 # No process takes this long to write a file, whatever the difference of two machines' clocks.
 _LONG_AGO_S = 86_400
+# What the operating system answers if a name, or two names beside each other, cannot be made.
+IMPOSSIBLE = (errno.EEXIST, errno.EISDIR, errno.ENAMETOOLONG, errno.ENOENT, errno.ENOTDIR)
 _LONGEST_NAME = 255  # bytes, on every file system of Linux
 
 WHERE_LOCKS_HOLD = (
