@@ -165,12 +165,12 @@ def test_snakemake_refuses_such_a_study_unless_it_only_reads(project, capsys: py
     study = study_of(family(**generator(warm_up="500ms"), timeout="60s")).model_dump(
         mode="json", exclude_defaults=True, serialize_as_any=True
     )
-    file = project.write_study(study)
+    file = project.write_study(study, "study.json")  # with times as seconds, as only a stored study has them
     done = project.snakemake("-n", "--configfile", file, check=False)
     assert done.returncode and "generator open: warm_up: 0.5 s is shorter than a publish" in done.stdout + done.stderr
     assert cli.main(["check", "--no-hosts", str(file)]) == 1
     assert "  PROBLEM families.log_write: generator open: warm_up: 0.5 s" in capsys.readouterr().out
-    project.write_study({**study, "measure": False})
+    project.write_study({**study, "measure": False}, "study.json")
     assert cli.main(["check", "--no-hosts", str(file)]) == 0
 
 
