@@ -121,7 +121,8 @@ def parse_locust(row: Mapping[str, str]) -> Summary:
     again = failed / took
     printed = float(row["Failures/s"])
     if abs(again - printed) > 1e-6 * max(again, printed):
-        raise ParseError(f"Locust's table: inconsistent: {failed} failures in {took:g} s are not {printed:g} a second")
+        said = f"{failed} failures in {took:g} s are not {printed:g} per second"
+        raise ParseError(f"Locust's table: inconsistent: {said}")
     return Summary(_values(requests, failed, took, (least, mean, most), percentiles), percentiles, {})
 
 

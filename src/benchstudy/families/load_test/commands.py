@@ -30,8 +30,9 @@ _CASE = {"version": "exported", "database": "exported", "load": "exported"}
 
 def add_commands(commands: Any) -> None:
     """`commands`: what argparse's add_subparsers gave."""
-    parser = commands.add_parser("export", help="keep a window of a Prometheus in a file, for a source of load_test")
-    parser.add_argument("file", type=Path, metavar="FILE", help="such as data/exports/v10.ndjson.gz")
+    told = "save a time window of a Prometheus to a file, as a source for load_test"
+    parser = commands.add_parser("export", help=told)
+    parser.add_argument("file", type=Path, metavar="FILE", help="file to write, such as data/exports/v10.ndjson.gz")
     parser.add_argument(
         "--url", required=True, help="URL of the Prometheus, as seen from this machine; without credentials"
     )
