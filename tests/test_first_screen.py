@@ -76,7 +76,7 @@ def test_a_sentence_says_which_number_which_interval_how_many_trials_and_the_ver
     assert sentence == (
         "sshfs takes 5.0× as long as local to write 100 MB (time of one file; 95 %: 4.1–6.2×, n = 6): worse."
     )
-    assert made.detail == "Medians: 500 ms against 100 ms. 1 comparison: 1 worse."
+    assert made.detail == "Medians: 500 ms against 100 ms. 1 comparison by primary metrics: 1 worse."
     assert made.href.endswith("file_size.html#table-backends")
 
 
@@ -118,7 +118,8 @@ def test_the_strongest_difference_is_told_before_any_equivalence_and_no_aside(fa
     weaker, equal = found(level="s3", strength=2.0), found(level="nfs", verdict="equivalent", strength=9.0)
     aside = found(level="with-latencies", strength=50.0)
     sentence, made = said(facts, fsync=[weaker, equal], backends=[found()], aside=[aside])
-    assert sentence.startswith("sshfs takes") and "4 comparisons: 3 worse and 1 equivalent." in made.detail
+    assert sentence.startswith("sshfs takes")
+    assert "4 comparisons by primary metrics: 3 worse and 1 equivalent." in made.detail
     assert said(facts, fsync=[equal], aside=[aside])[0].startswith("nfs and local are equal")
 
 
@@ -141,7 +142,7 @@ def test_the_range_of_all_ratios_follows_the_sentence_by_what_is_compared_with_w
 def test_comparisons_beyond_those_that_a_page_notes_are_counted(facts):
     notes = {"findings": {"backends": {"aside": False, "found": [found()], "others": ["worse", "none"]}}}
     made = headline(replace(facts.families[0], notes=notes | {"comparisons": {}}))
-    assert "3 comparisons: 2 worse and 1 without a verdict." in made.detail and not made.pairs
+    assert "3 comparisons by primary metrics: 2 worse and 1 without a verdict." in made.detail and not made.pairs
 
 
 def test_without_a_difference_or_an_equivalence_the_most_precise_comparison_is_told(facts):
@@ -151,7 +152,8 @@ def test_without_a_difference_or_an_equivalence_the_most_precise_comparison_is_t
     assert sentence == (
         "sshfs takes 1.04× as long as local to write 100 MB (time of one file; 95 %: 0.914–1.17×, n = 6): inconclusive."
     )
-    assert made.kind == "inconclusive" and "3 comparisons: 1 worse and 2 inconclusive." in made.detail
+    assert made.kind == "inconclusive"
+    assert "3 comparisons by primary metrics: 1 worse and 2 inconclusive." in made.detail
     assert said(facts, backends=[wide, narrow, found()])[0].startswith("sshfs takes 5.0×")
 
 
@@ -159,8 +161,9 @@ def test_without_an_interval_of_a_comparison_a_family_says_what_it_answers_with_
     undecided = found(verdict="inconclusive", low=None, high=None, strength=0.0)
     sentence, made = said(facts, backends=[undecided], aside=[found()])
     assert re.fullmatch(r"Write, local: [\d.]+ ms \(n = \d+, 95 %: [\d.–]+ ms.*\)\.", sentence.replace("\u2060", ""))
-    assert made.verdict == "" and made.detail == "2 comparisons: 1 worse and 1 inconclusive."
-    assert "None of 1 comparison has a verdict." in said(facts, b=[found(verdict="none", ratio=None)])[1].detail
+    assert made.verdict == "" and made.detail == "2 comparisons by primary metrics: 1 worse and 1 inconclusive."
+    _, made = said(facts, b=[found(verdict="none", ratio=None)])
+    assert "None of 1 comparison by primary metrics has a verdict." in made.detail
 
 
 def test_every_family_of_a_real_study_has_its_sentence(facts):
@@ -201,7 +204,8 @@ def test_a_pair_whose_ratio_the_study_sets_says_so_in_place_of_a_verdict_and_is_
     one = found(**here, verdict="none", ratio=None, low=None, high=None, refusal=refusal, why="both took the rate")
     noted = replace(family, notes={"findings": {"x": {"aside": False, "found": [one]}}})
     assert [c["verdict"] for row in primarytable.rows([noted])[0] for c in row.compared] == [told]
-    assert headline(noted).kind == "none" and "None of 1 comparison has a verdict." in headline(noted).detail
+    assert headline(noted).kind == "none"
+    assert "None of 1 comparison by primary metrics has a verdict." in headline(noted).detail
 
 
 def test_a_table_of_too_many_rows_shows_some_of_each_family_and_says_so(facts, monkeypatch):

@@ -170,12 +170,11 @@ def numbers(found: Mapping[str, Any]) -> str:
 
 
 def _counted(verdicts: Sequence[str]) -> str:
-    """ "30 comparisons: 3 better, 12 worse and 15 inconclusive."."""
+    """ "30 comparisons by primary metrics: 3 better, 12 worse and 15 inconclusive."."""
     if not verdicts:
         return "Nothing was compared."
-    if set(verdicts) == {Verdict.NONE}:
-        return f"None of {human.plural(len(verdicts), 'comparison')} has a verdict."
-    return f"{human.plural(len(verdicts), 'comparison')}: {_tally(verdicts)}."
+    made = f"{human.plural(len(verdicts), 'comparison')} by primary metrics"  # pages compare by others, too
+    return f"None of {made} has a verdict." if set(verdicts) == {Verdict.NONE} else f"{made}: {_tally(verdicts)}."
 
 
 def _tally(verdicts: Iterable[str]) -> str:
