@@ -4,8 +4,10 @@ import ast
 import hashlib
 import json
 import os
+import socket
 import subprocess
 import sys
+import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -248,6 +250,46 @@ def test_cleanup_steps_run_after_a_timeout_and_a_failing_one_is_an_event(tmp_pat
     assert (folder / "files" / "cleaned").exists()
     (event,) = [e for e in record["events"] if e["event"] == "cleanup step failed"]
     assert "exit status 4\nno" in event["detail"]
+
+
+GIVES_AWAY = (
+    "import socket, sys; s = socket.socket(socket.AF_UNIX); s.connect(sys.argv[1]);"
+    "print('given', flush=True); socket.send_fds(s, [b'x'], [1, 2]); s.recv(1)"
+)
+
+
+@pytest.mark.parametrize("goes_on", [False, True], ids=["holds it", "writes for ever"])
+def test_cleanup_steps_run_though_a_process_of_others_holds_the_output_open(tmp_path, conversations, goes_on):
+    folder = tmp_path / "runs" / "u-1"
+    steps = [["sh", "-c", f"sleep 0.1; touch {name}"] for name in ("one", "two")]
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(tmp_path / "s"))
+        listening.listen()
+        argv = [sys.executable, "-c", GIVES_AWAY, str(tmp_path / "s")]
+        begun = conversations("run", folder, spec=spec(*argv, max_output_bytes=1000, cleanup=steps))
+        connection, _ = listening.accept()
+        with connection:
+            _, held, _, _ = socket.recv_fds(connection, 1, 2)
+            writer = threading.Thread(target=_write_for_ever, args=(held[0],), daemon=True)
+            if goes_on:
+                writer.start()
+            connection.send(b"x")
+        record = begun.final()
+    assert (record["state"], record["exit_status"]) == ("exited", 0)
+    assert sorted(path.name for path in (folder / "files").iterdir()) == ["one", "two"]
+    assert record["events"] == []
+    assert (folder / "stdout").read_text().startswith("given\n")
+    if goes_on:
+        writer.join(10)
+    for fd in held:
+        os.close(fd)
+
+
+def _write_for_ever(fd: int) -> None:
+    """Until nobody reads it any more."""
+    with suppress(BrokenPipeError):
+        while True:
+            os.write(fd, bytes(4096))
 
 
 @pytest.mark.fault(14)

@@ -190,6 +190,16 @@ COMMANDS: list[dict[str, Any]] = [
     {"name": "odd", "argv": ["echo", "no rows"], "expect": {"stdout": "[0-9]+ rows"}},
     {"name": "absent", "argv": ["no-such-program"]},
     {"name": "unprepared", "argv": ["true"], "prepare": [["sh", "-c", "echo no corpus; exit 1"]]},
+    {
+        "name": "linked",
+        "argv": ["mkdir out; echo hi > out/a; ln -s /no/such out/b; head -c 9999 /dev/zero > c; ln -s ../c out"],
+        "shell": True,
+        "prepare": [["rm", "-rf", "out"]],
+        "repeat": 2,
+        "metrics": {"left": {"size_of": "out", "unit": "B"}},
+    },
+    # The second run finds the folder of its outputs made by the first.
+    {"name": "in-the-way", "argv": ["mkdir", "../run-2"], "repeat": 2},
     {"name": "large", "argv": ["python3", "-c", "b'x' * 100_000_000"]},
 ]  # fmt: skip
 
@@ -322,6 +332,8 @@ def test_figures_come_from_outputs_files_and_servers_in_base_units(measured: Mea
     samples = measured.table("samples").select("series", "run", "x_s", "value").rows()
     assert samples == [("course", 1, 1.0, 0.02), ("course", 1, 2.0, 0.03)]
     assert measured.values("forgiven")["wall_time"] > 0
+    linked = measured.values("linked")
+    assert (linked["left"], linked["runs"]) == (len("hi\n"), 2), "links and what they lead to are no part of a folder"
     declared = {row["metric"] for row in measured.table("observations").iter_rows(named=True)} - {"trial"}
     assert declared <= set(measured.table("metrics")["name"])
 
@@ -367,6 +379,9 @@ def test_why_a_command_failed_is_a_value_and_a_sentence(measured: Measured):
     cause, failure = measured.failed("odd")
     assert "did not print the expected text ('[0-9]+ rows'), but no rows" in cause
     assert failure.cause == Cause.UNEXPECTED
+    cause, failure = measured.failed("in-the-way")
+    assert cause.startswith("mkdir cannot be measured: [Errno 17] File exists: '") and cause.endswith("/run-2'")
+    assert failure.cause == Cause.TOLD
     cause, failure = measured.failed("absent")
     assert cause == "no-such-program cannot be started: No such file or directory"
     assert failure.cause == Cause.START_FAILED

@@ -174,6 +174,11 @@ def test_a_disk_is_never_busier_than_all_the_time(tmp_path):
     assert (found.disk_busy, found.disk_write, list(found.rows)) == (None, None, [])
 
 
+def test_the_busy_time_of_a_disk_wraps_after_50_days(tmp_path):
+    keep(tmp_path, "a", [moment(0, disk=written(0, 4294967.0)), moment(2, disk=written(10, 0.704))])
+    assert read_samples(tmp_path, {}, 1000.0, 1002.0, 1000.0).disk_busy == pytest.approx(0.5)
+
+
 def test_of_several_hosts_each_share_is_the_highest(tmp_path):
     """Some samplers do not know for how long threads waited, and some hosts have no sample in the window."""
     early = [moment(at, server=process(9.0 * at)) for at in range(-9, -5)]

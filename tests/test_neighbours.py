@@ -384,6 +384,24 @@ def test_a_disk_is_anothers_for_its_busy_time_times_the_share_of_bytes():
     assert "others_disk" not in shares_of(disk=disk, ours_io=None), "what we did is not known"
 
 
+def test_the_busy_time_of_a_disk_wraps_after_50_days():
+    used = {"read_bytes": 1 << 30, "busy_s": 42.704}
+    readings = [reading(0.0, disk={"busy_s": 4294960.0}), reading(100.0, disk=used)]
+    assert interference.window(readings).shares["others_disk"] == pytest.approx(0.5)
+
+
+def test_counters_that_began_anew_make_no_figure_negative():
+    card = {"received_bytes": 8 << 30, "sent_bytes": 2 << 30}
+    disk = {"reads": 9, "read_bytes": 1 << 30, "writes": 9, "written_bytes": 1 << 30, "busy_s": 300.0, "flushes": 9}
+    readings = [
+        reading(0.0, disk=disk, interfaces={"eth0": card}),
+        reading(1.0, disk={"read_bytes": 1 << 20, "busy_s": 0.5}, interfaces={"eth0": card | {"sent_bytes": 0}}),
+    ]
+    found = interference.window(readings)
+    assert min(found.values.values()) >= 0 and min(found.shares.values()) >= 0, found
+    assert found.values["host_network"] == 0
+
+
 def test_neither_the_controller_nor_our_other_host_is_named_among_the_busiest():
     """Their time and their names are left out; the next busiest process is reported instead."""
     names = {1: "python", 2: "snakemake", 3: "sftpgo", 4: "backup"}

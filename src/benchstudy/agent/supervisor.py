@@ -31,6 +31,7 @@ OUTPUT_TAIL = 4000  # characters of a step's output that an event keeps
 # Before commands of several hosts begin together: the last part of the wait is a sleep, because a poll returns a
 # millisecond late; and one step is at most this long, so that a clock set in between is noticed.
 _LAST_WAIT_S, _LONGEST_WAIT_S = 0.05, 1.0
+_MOST_READS = 1024  # of what an ended command left in its pipes; a process of others may write to them for ever
 
 
 class Supervisor:
@@ -225,7 +226,9 @@ class Supervisor:
         if state != "exited":
             self._stop_politely(pid)
         left = self._end_descendants(spared_from_survivors=pid)
-        while self.copies and self.poller.poll(0):
+        for _ in range(_MOST_READS):
+            if not self.copies or not self.poller.poll(0):
+                break
             self._step(0)
         status, ended, ended_wall = self.reaped.get(pid, (None, time.monotonic(), time.time()))
         used = self.confinement.usage() if self.confinement is not None else {}
@@ -235,6 +238,9 @@ class Supervisor:
             self._leave_group()
         self.record.usage(resource.getrusage(resource.RUSAGE_CHILDREN))
         self.record.output(out, err)
+        for fd in self.copies:  # those that a process still holds open
+            self.poller.unregister(fd)
+        self.copies.clear()
         for copy in (out, err):
             copy.close()
 
@@ -333,16 +339,23 @@ class Supervisor:
         return text
 
     def _clean_up(self) -> None:
+        self._attempt(self._end_descendants)
+        self._attempt(self._leave_group)
+        for argv in self.spec["cleanup"]:
+            self._attempt(self._do_step, "cleanup", argv, self.spec["cleanup_timeout_s"], False)
+        self._attempt(self._end_descendants)
+        self._attempt(self._unmount_all)
+
+    def _attempt(self, act: Callable[..., object], *arguments) -> None:
+        """Do one part of the cleanup. If it fails, the others are done all the same."""
         try:
-            self._end_descendants()
-            self._leave_group()
-            for argv in self.spec["cleanup"]:
-                self._do_step("cleanup", argv, self.spec["cleanup_timeout_s"], heed=False)
-            self._end_descendants()
-            for point in folders.mounts_below(self.folder):
-                self._unmount(point)
+            act(*arguments)
         except Exception as error:
             self.record.event("cleaning up failed", _described(error))
+
+    def _unmount_all(self) -> None:
+        for point in folders.mounts_below(self.folder):
+            self._unmount(point)
 
     def _unmount(self, point: str) -> None:
         """A mount left below the run's own folder would prevent its deletion."""

@@ -40,6 +40,7 @@ METRICS = declare(
 _SHARES = ("others_cpu", "steal", "others_disk")
 # A journal writes blocks of its own for each flush: up to this much of what disks wrote beyond ours may be ours.
 _JOURNAL_OF_A_FLUSH = 32 << 10
+_BUSY_WRAPS_S = 2**32 / 1000  # 50 days: the kernel counts a disk's busy time in 32 bits of milliseconds
 
 Reading = Mapping[str, Any]
 
@@ -193,12 +194,19 @@ def _network(readings: Sequence[Reading], others: Iterable[Sequence[Reading]], s
 def _traffic(readings: Sequence[Reading]) -> float | None:
     """Bytes in and out by all network cards; None without a card."""
     first, last = (reading["interfaces"] for reading in (readings[0], readings[-1]))
-    ways = [last[name][way] - at_first[way] for name, at_first in first.items() if name in last for way in at_first]
+    ways = [_grown(way, at_first, last[name]) for name, at_first in first.items() if name in last for way in at_first]
     return sum(ways) if ways else None
 
 
 def _between(first: float | None, last: float | None, seconds: float) -> float | None:
     return None if first is None or last is None else max(0.0, last - first) / seconds
+
+
+def disk_busy_s(first: Mapping[str, Any], last: Mapping[str, Any]) -> float:
+    """For how long a disk was busy between two readings of it."""
+    grown_s = last["busy_s"] - first["busy_s"]
+    # A counter that falls by less than half of its range began anew.
+    return max(0.0, grown_s + _BUSY_WRAPS_S if grown_s < -_BUSY_WRAPS_S / 2 else grown_s)
 
 
 def _disk(
@@ -210,7 +218,7 @@ def _disk(
         return {}
 
     def grown(field: str) -> float:
-        return sum(last["disks"][name][field] - first["disks"][name][field] for name in names)
+        return sum(_grown(field, first["disks"][name], last["disks"][name]) for name in names)
 
     if any(last["disks"][name]["flushes"] is None for name in names):
         return {}
@@ -221,7 +229,7 @@ def _disk(
     due = first["dirty_bytes"] + _JOURNAL_OF_A_FLUSH * grown("flushes")
     written = max(0.0, grown("written_bytes") - ours["write_bytes"] - due)
     total = grown("read_bytes") + grown("written_bytes")
-    busy = max(last["disks"][name]["busy_s"] - first["disks"][name]["busy_s"] for name in names) / seconds
+    busy = max(disk_busy_s(first["disks"][name], last["disks"][name]) for name in names) / seconds
     return {
         "others_disk_read": read / seconds,
         "others_disk_write": written / seconds,

@@ -116,6 +116,8 @@ def _stopped(said: Mapping[str, Any]) -> TrialFailed:
     what, program, number, status = said["what"], said["program"], said["signal"], said["exit_status"]
     words = said["said"].strip()
     told = f": {' / '.join(words[-_SAID:].splitlines())}" if words else ""
+    if what == "files":
+        return TrialFailed(f"{program} cannot be measured{told}", Failure(cause=Cause.TOLD, name=program, said=words))
     step = "" if what in ("run", "start") else f"{what}: "
     if number is None and status is None:
         failure = Failure(cause=Cause.START_FAILED, name=program, said=words or None)

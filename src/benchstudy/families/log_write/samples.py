@@ -12,6 +12,7 @@ from typing import Any
 from benchstudy.families.log_write.layout import INTERVAL_S, SAMPLES
 from benchstudy.families.shared.files import damaged
 from benchstudy.model.family import ParseError
+from benchstudy.model.interference import disk_busy_s
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,7 @@ def read_samples(files: Path, cpus: Mapping[str, int], begin: float, end: float,
             processes[name] = _highest(processes[name], shares) if name in processes else shares
         if last["disk"] and first["disk"]:
             disk_write = (last["disk"]["written_bytes"] - first["disk"]["written_bytes"]) / took
-            disk_busy = min((last["disk"]["busy_s"] - first["disk"]["busy_s"]) / took, 1.0)
+            disk_busy = min(disk_busy_s(first["disk"], last["disk"]) / took, 1.0)
     return Found(processes, host_cpu, own_cpu, disk_write, disk_busy, rows)
 
 

@@ -14,8 +14,10 @@ import os
 import resource
 import shutil
 import signal
+import stat
 import sys
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from time import monotonic, perf_counter_ns
 
 import wire
@@ -51,14 +53,24 @@ def main(arguments: list[str]) -> int:
     os.chdir(WORK)
     gc.disable()
     try:
-        _measure(spec, base, answer)
-    except Stopped as stopped:
-        answer["stopped"] = stopped.answer
+        with _answered(spec, answer):
+            _measure(spec, base, answer)
     finally:
         gc.enable()
         _clean_up(spec, base, answer)
     wire.emit(answer)
     return 0
+
+
+@contextmanager
+def _answered(spec: dict, answer: dict) -> Iterator[None]:
+    """What stops us becomes part of the answer, unless something did before."""
+    try:
+        yield
+    except Stopped as stopped:
+        answer.setdefault("stopped", stopped.answer)
+    except OSError as error:
+        answer.setdefault("stopped", Stopped("files", spec["argv"][0], None, None, str(error)).answer)
 
 
 def _measure(spec: dict, base: str, answer: dict) -> None:
@@ -157,23 +169,25 @@ def _step(kind: str, argv: list[str], log: str) -> None:
 
 
 def _clean_up(spec: dict, base: str, answer: dict) -> None:
-    try:
+    with _answered(spec, answer):
         for argv in spec["cleanup"]:
             _step("cleanup", argv, os.path.join(base, "cleanup"))
-    except Stopped as stopped:
-        answer.setdefault("stopped", stopped.answer)
     os.chdir(base)
     shutil.rmtree(WORK, ignore_errors=True)
     answer["own_peak_bytes"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 def _size(path: str) -> int | None:
-    """Bytes of a file, or of all files in a folder; None where there is neither."""
-    if os.path.isfile(path):
-        return os.path.getsize(path)
+    """Bytes of a file, or of all files in a folder but not behind its links; None where there is neither."""
     if not os.path.isdir(path):
-        return None
-    return sum(os.path.getsize(os.path.join(folder, name)) for folder, _, files in os.walk(path) for name in files)
+        return os.path.getsize(path) if os.path.isfile(path) else None
+    found = 0
+    for folder, _, names in os.walk(path):
+        for name in names:
+            with suppress(FileNotFoundError):  # the command may have left a process that removes it
+                entry = os.lstat(os.path.join(folder, name))
+                found += entry.st_size if stat.S_ISREG(entry.st_mode) else 0
+    return found
 
 
 def _cut(path: str, most: int) -> bool:
