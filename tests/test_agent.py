@@ -339,6 +339,19 @@ def test_a_lock_path_that_is_no_plain_file_is_refused(tmp_path):
     assert victim.read_text() == "precious"
 
 
+@pytest.mark.fault(14)
+def test_a_lock_whose_file_system_is_full_is_told_before_the_session_begins(tmp_path):
+    given = json.dumps({**lock_spec(tmp_path, "a"), "lock": "/mnt/host.lock"})
+    script = (
+        "mount -t tmpfs -o size=64k none /mnt && cat /dev/zero > /mnt/fill 2> /dev/null;"
+        f" echo '{given}' | '{sys.executable}' -I '{AGENT}' lock '{tmp_path}/sessions/a'"
+    )
+    done = subprocess.run(["unshare", "-rm", "sh", "-c", script], capture_output=True, text=True, timeout=60)
+    full = "cannot write the lock file /mnt/host.lock: No space left on device; free space on the file system of /mnt"
+    assert [json.loads(line) for line in done.stdout.splitlines()] == [{"error": full}]
+    assert not (tmp_path / "sessions").exists()
+
+
 # --- removal -----------------------------------------------------------------------------------------------------
 
 

@@ -7,6 +7,7 @@ longer than the supervisors', and it waits for them: nobody can get the lock whi
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
@@ -73,6 +74,11 @@ def lock(arguments: list[str]) -> None:
     if fd is None:
         return
     os.makedirs(os.path.dirname(folder), mode=0o700, exist_ok=True)
+    try:
+        _write(fd, b"")  # its keeper could tell nobody that there is no space
+    except OSError as error:
+        where = f"free space on the file system of {os.path.dirname(path)}"
+        raise wire.AgentError(f"cannot write the lock file {path}: {error.strerror}; {where}") from error
     folders.create(folder, spec["session"], spec["session"], "session", path)
     os.mkdir(os.path.join(folder, "scratch"))
     accounts = Accounts(folder)
@@ -125,6 +131,10 @@ def _is_still(path: str, fd: int) -> bool:
 
 
 def _read_owner(fd: int) -> dict:
+def _write(fd: int, text: bytes) -> None:
+    os.pwrite(fd, text[:_SIZE].ljust(_SIZE), 0)
+
+
     return wire.document(os.pread(fd, _SIZE, 0)) or {}
 
 
@@ -249,7 +259,12 @@ class _Keeper:
 
     def _publish(self) -> None:
         content = {**self.text, "beats": self.lease.beats, "last_beat": self.lease.last_beat}
-        os.pwrite(self.fd, json.dumps(content).encode()[:_SIZE].ljust(_SIZE), 0)
+        try:
+            _write(self.fd, json.dumps(content).encode())
+        except OSError as error:
+            # Rivals see no heartbeat and wait, but cannot get the lock.
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                raise
 
     def _renew_services(self) -> None:
         """Services have no watcher of their own, so the session's heartbeat renews their leases."""
