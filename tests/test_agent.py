@@ -430,6 +430,28 @@ def test_a_folder_with_a_mount_in_it_is_refused(tmp_path):
     assert folder.exists()
 
 
+@pytest.mark.skipif(os.getuid() != 0, reason="mounts a file system")
+def test_where_a_file_system_gives_our_files_to_another_user_a_scratch_folder_is_still_ours(tmp_path):
+    """As NFS does with those of root. In a namespace of its own, which ends with the process."""
+    session, shared, mount = (tmp_path / name for name in ("session", "shared", "mount"))
+    marked_folder(session)
+    for folder in (session / "scratch", shared, mount):
+        folder.mkdir()
+    server = tmp_path / "sftp"
+    server.write_text("#!/bin/sh\nexec /usr/lib/openssh/sftp-server\n")
+    server.chmod(0o700)
+    agent = f"'{sys.executable}' -I '{AGENT}'"
+    script = (
+        f"sshfs -o ssh_command='{server}',uid=4711 none:'{shared}' '{mount}' &&"
+        f" {agent} scratch '{session}' '{mount}' && {agent} scratch '{session}' '{mount}' && touch '{mount}'/*/file;"
+        f" stat -c %u '{mount}'/*; {agent} remove-scratch '{session}'; umount '{mount}'"
+    )
+    done = subprocess.run(["unshare", "-m", "sh", "-c", script], capture_output=True, text=True, timeout=60)
+    made, again, owner, removed = map(json.loads, done.stdout.splitlines())
+    assert owner == 4711 and made == again
+    assert removed == {"removed": [made["path"]]} and not list(shared.iterdir())
+
+
 # --- facts -------------------------------------------------------------------------------------------------------
 
 
