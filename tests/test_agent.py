@@ -381,6 +381,19 @@ def test_a_lock_path_that_is_no_plain_file_is_refused(tmp_path):
     assert victim.read_text() == "precious"
 
 
+@pytest.mark.fault(14)
+def test_a_lock_whose_file_system_is_full_is_told_before_the_session_begins(tmp_path):
+    given = json.dumps({**lock_spec(tmp_path, "a"), "lock": "/mnt/host.lock"})
+    script = (
+        "mount -t tmpfs -o size=64k none /mnt && cat /dev/zero > /mnt/fill 2> /dev/null;"
+        f" echo '{given}' | '{sys.executable}' -I '{AGENT}' lock '{tmp_path}/sessions/a'"
+    )
+    done = subprocess.run(["unshare", "-rm", "sh", "-c", script], capture_output=True, text=True, timeout=60)
+    full = "cannot write the lock file /mnt/host.lock: No space left on device; free space on the file system of /mnt"
+    assert [json.loads(line) for line in done.stdout.splitlines()] == [{"error": full}]
+    assert not (tmp_path / "sessions").exists()
+
+
 # --- removal -----------------------------------------------------------------------------------------------------
 
 
@@ -457,6 +470,28 @@ def test_a_folder_with_a_mount_in_it_is_refused(tmp_path):
     done = subprocess.run(["unshare", "-rm", "sh", "-c", script], capture_output=True, timeout=30)
     assert "is a mount point" in json.loads(done.stdout)["error"]
     assert folder.exists()
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="mounts a file system")
+def test_where_a_file_system_gives_our_files_to_another_user_a_scratch_folder_is_still_ours(tmp_path):
+    """As NFS does with those of root. In a namespace of its own, which ends with the process."""
+    session, shared, mount = (tmp_path / name for name in ("session", "shared", "mount"))
+    marked_folder(session)
+    for folder in (session / "scratch", shared, mount):
+        folder.mkdir()
+    server = tmp_path / "sftp"
+    server.write_text("#!/bin/sh\nexec /usr/lib/openssh/sftp-server\n")
+    server.chmod(0o700)
+    agent = f"'{sys.executable}' -I '{AGENT}'"
+    script = (
+        f"sshfs -o ssh_command='{server}',uid=4711 none:'{shared}' '{mount}' &&"
+        f" {agent} scratch '{session}' '{mount}' && {agent} scratch '{session}' '{mount}' && touch '{mount}'/*/file;"
+        f" stat -c %u '{mount}'/*; {agent} remove-scratch '{session}'; umount '{mount}'"
+    )
+    done = subprocess.run(["unshare", "-m", "sh", "-c", script], capture_output=True, text=True, timeout=60)
+    made, again, owner, removed = map(json.loads, done.stdout.splitlines())
+    assert owner == 4711 and made == again
+    assert removed == {"removed": [made["path"]]} and not list(shared.iterdir())
 
 
 # --- facts -------------------------------------------------------------------------------------------------------

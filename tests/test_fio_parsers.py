@@ -749,6 +749,7 @@ def test_a_single_client_has_nothing_to_note_and_no_output_is_no_result(tmp_path
     ("changed", "told"),
     [
         ({}, None),
+        ({"refusal": "is no place"}, "is no place"),
         ({"free_bytes": 4096}, None),
         ({"free_bytes": 4095}, "has 4095 bytes free, but the test needs 4096: free some, or lower the size"),
         ({"exists": False}, "does not exist: mount or create it first"),
@@ -761,6 +762,7 @@ def test_a_single_client_has_nothing_to_note_and_no_output_is_no_result(tmp_path
 def test_a_folder_that_cannot_be_measured_says_why(changed, told):
     directory = Directory(name="d", path="/srv", expect_fs=["ext4"])
     info = {"exists": True, "is_dir": True, "fs_type": "ext4", "mount_point": "/", "writable": True, "free_bytes": 9999}
+    info["refusal"] = ""
     for path in (None, "/srv/filled-in"):
         why = unusable(directory, info | changed, 4096, path)
         assert why is None if told is None else why.startswith(f"{path or '/srv'} {told}")

@@ -19,6 +19,9 @@ from benchstudy.hosts import loopback
 from benchstudy.hosts.agent import HostAgent, HostBusy, HostRefused, LockLost
 from benchstudy.hosts.remote import Remote
 from benchstudy.jobs import preloaded
+from benchstudy.measuring.hostcheck import HostCheck
+from benchstudy.measuring.state import HostConnection
+from benchstudy.model import registry
 from benchstudy.model.services import Service
 
 NEIGHBOUR = 61234  # needs no account
@@ -149,6 +152,94 @@ def test_what_he_plants_where_a_scratch_folder_will_be_is_not_taken_for_ours(rem
     assert (shared / "benchstudy-session-a" / ".benchstudy").exists(), "it is his"
 
 
+@pytest.mark.fault(41)
+def test_a_folder_of_his_in_the_place_of_ours_is_not_removed(shared):
+    """He knows its name, because it is listed, and the name tells what its marker says."""
+    planted = shared / "benchstudy-4711"
+    marker = {"uuid": "4711", "session": "session-a", "kind": "scratch", "lock": ""}
+    plant = (
+        "import os, sys; os.mkdir(sys.argv[1]); open(sys.argv[1] + '/.benchstudy', 'w').write(sys.argv[2])\n"
+        "open(sys.argv[1] + '/file', 'w')"
+    )
+    told_by(plant, str(planted), json.dumps(marker))
+    assert "belongs to another user" in ask("remove", "4711", str(planted))["error"]
+    os.chown(planted, os.getuid(), -1)  # a folder of ours that he may write, moved there
+    assert "no .benchstudy marker of ours" in ask("remove", "4711", str(planted))["error"]
+    assert {path.name for path in planted.iterdir()} == {".benchstudy", "file"}
+
+
+# Removes the folder argv[1], which he replaces by a link to the folder argv[2] once the first file is gone.
+REPLACED = """
+import os, sys
+sys.path.insert(0, sys.argv[3])
+import folders
+ours, home, unlink = sys.argv[1], sys.argv[2], os.unlink
+def and_replace(*path, **how):
+    unlink(*path, **how)
+    os.unlink = unlink
+    os.rename(ours, ours + "-moved")
+    os.symlink(home, ours)
+os.unlink = and_replace
+folders.remove(ours, "4711")
+"""
+
+
+@pytest.mark.fault(41)
+def test_a_folder_that_he_replaces_by_a_link_while_it_is_removed_leads_nowhere(shared):
+    ours, home = shared / "benchstudy-4711", shared / "home"
+    names = ["notes", "thesis", "documents/letter", "documents/deep/letter"]
+    for folder in (ours, home):
+        for name in names:
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).touch()
+    marker = {"uuid": "4711", "session": "session-a", "kind": "scratch", "lock": ""}
+    (ours / ".benchstudy").write_text(json.dumps(marker))
+    (home / ".benchstudy").touch()
+    argv = [sys.executable, "-I", "-c", REPLACED, str(ours), str(home), str(AGENT)]
+    assert "Not a directory" in subprocess.run(argv, capture_output=True, text=True, timeout=60).stderr
+    assert all((home / name).exists() for name in (*names, ".benchstudy"))
+    assert not list((shared / "benchstudy-4711-moved").iterdir()), "ours is emptied wherever it is"
+
+
+MEASURED = {
+    "fio": lambda path: {"directories": [{"name": "d", "path": path}], "size": "1MiB"},
+    "file_size": lambda path: {"backends": [{"name": "b", "kind": "path", "path": path}], "sizes": ["1KB"]},
+}
+
+
+@pytest.mark.fault(41)
+@pytest.mark.parametrize("name", MEASURED)
+def test_check_names_a_measured_folder_in_which_he_may_rename(remote, shared, name):
+    family = registry.get(name)
+    look = HostCheck(HostConnection(remote, deployed(remote, shared)), roles=["sut"])
+    for mode in (0o777, 0o1777):
+        shared.chmod(mode)
+        family.check(family.Config.model_validate(MEASURED[name](str(shared))), look)
+    told = [(fine, what.partition(str(shared))[2]) for fine, what, _ in look.findings if str(shared) in what]
+    (refused, why), (fine, _) = told
+    assert not refused and fine and "others may replace folders" in why
+
+
+@pytest.mark.fault(41)
+@pytest.mark.parametrize("mode", [0o777, 0o775], ids=["everybody", "a group"])
+def test_a_folder_in_which_he_may_rename_is_no_place_for_scratch(remote, shared, mode):
+    data = shared / "data"
+    (data / "below").mkdir(parents=True)
+    os.chown(data, -1, NEIGHBOUR)
+    data.chmod(mode)
+    agent = deployed(remote, shared)
+    with agent.lock("session-a", OWNER):
+        for place in (data, data / "below"):
+            with pytest.raises(HostRefused, match=f"others may replace folders in {data}: `chmod \\+t {data}`"):
+                agent.scratch("session-a", str(place))
+        assert [path.name for path in data.iterdir()] == ["below"]
+        data.chmod(mode | 0o1000)
+        assert Path(agent.scratch("session-a", str(data))).is_dir()
+        data.chmod(mode)
+        shared.chmod(0o700)  # nobody reaches what is in it
+        assert Path(agent.scratch("session-a", str(data / "below"))).is_dir()
+
+
 PLANTED = {
     "a link to the folder": "os.symlink(other, work)",
     "a folder of his": "os.mkdir(work, 0o777)",
@@ -172,15 +263,26 @@ def test_a_work_folder_that_he_could_exchange_is_refused(sshd, shared, planted):
 
 
 @pytest.mark.fault(41)
-def test_a_folder_that_everybody_may_change_is_no_place_for_a_work_folder(sshd, shared):
-    (shared / "open").mkdir()
-    (shared / "open").chmod(0o777)
-    work = str(shared / "open" / "work")
-    with (
-        Remote("alpha", sshd.host.model_copy(update={"work_dir": work})) as remote,
-        pytest.raises(HostRefused, match=f"lies in {shared}/open, where another user may replace it"),
-    ):
+@pytest.mark.parametrize("mode", [0o777, 0o775], ids=["everybody", "a group"])
+def test_a_folder_that_others_may_change_is_no_place_for_a_work_folder(sshd, shared, mode):
+    changed = shared / "open"
+    changed.mkdir()
+    changed.chmod(mode)
+    os.chown(changed, -1, NEIGHBOUR)
+    for work, why in {
+        changed / "work": f"lies in {changed}, where another user may replace it",
+        changed: f"others may have written what is in the work folder {changed}, because its mode is {mode:04o}",
+    }.items():
+        with (
+            Remote("alpha", sshd.host.model_copy(update={"work_dir": str(work)})) as remote,
+            pytest.raises(HostRefused, match=why),
+        ):
+            deployed(remote, shared)
+    os.chown(changed, -1, os.getgid())
+    changed.chmod(0o775)  # a group of our own, as many distributions have it
+    with Remote("alpha", sshd.host.model_copy(update={"work_dir": str(changed / "work")})) as remote:
         deployed(remote, shared)
+    assert (changed / "work").stat().st_mode & 0o7777 == 0o700
 
 
 LINKED = {"link": "os.symlink(victim, path)", "name": "os.link(victim, path)", "pipe": "os.mkfifo(path)"}

@@ -95,6 +95,7 @@ def test_tools_are_built_below_the_work_folder_once_and_need_no_registry_afterwa
     work, first = built.work, built.facts
     assert first["problems"] == []
     assert first["changed"] == 2
+    assert work.stat().st_mode & 0o777 == 0o700
     tools = work / "tools"
     assert output(tools / "bin" / "hello", "you") == "Hello, you!\n"
     assert output(tools / "bin" / "wheel", "version") == "wheel 0.45.1\n"

@@ -14,6 +14,7 @@ import sys
 import time
 from typing import Any
 
+import exposure
 import folders
 import record
 import wire
@@ -101,7 +102,10 @@ def _built(path: str, sha256: str | None) -> str | None:
 
 
 def path_info(arguments: list[str]) -> None:
-    """`path-info PATH`: exists, is_dir, writable, fs_type, mount_point, free_bytes, of PATH or its nearest parent."""
+    """`path-info PATH`: exists, is_dir, writable, fs_type, mount_point, free_bytes, of PATH or its nearest parent.
+
+    `refusal`: why it is no place for scratch folders; "" if it is one.
+    """
     path = os.path.expanduser(arguments[0])
     exists = os.path.lexists(path)
     near = os.path.realpath(path)
@@ -114,6 +118,7 @@ def path_info(arguments: list[str]) -> None:
             "exists": exists,
             "is_dir": os.path.isdir(path),
             "writable": os.access(near, os.W_OK | os.X_OK if os.path.isdir(near) else os.W_OK),
+            "refusal": exposure.refusal(near),
             "fs_type": mount and mount["type"],
             "mount_point": mount and mount["point"],
             "mount_source": mount and mount["source"],

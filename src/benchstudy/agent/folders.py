@@ -9,8 +9,13 @@ from __future__ import annotations
 import json
 import os
 import stat
+from contextlib import contextmanager
 
 import wire
+
+TYPE_CHECKING = False  # typing takes long to import
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 MARKER = ".benchstudy"
 _UUID = 36  # characters
@@ -29,20 +34,52 @@ def uuid_of_scratch(path: str) -> str:
     return os.path.basename(path)[len(SCRATCH) :]
 
 
-def marker_of(path: str) -> dict | None:
-    """What the marker of the real folder `path` says; None when it is not one of ours."""
+def registered_scratch(entry: str) -> tuple[str, int]:
+    """Path and owner of the scratch folder that the file `entry` registers. Without an owner in it, it is our user."""
+    with open(entry, encoding="utf-8") as file:
+        path, _, owner = file.read().partition("\0")
+    return path, int(owner or os.geteuid())
+
+
+def marker_of(path: str, owner: int | None = None) -> dict | None:
+    """What the marker of the real folder `path` says; None if it is not one that we made, or is not `owner`'s.
+
+    `owner`: our own user by default. Another, if the file system maps users, as NFS does with root.
+    """
+    try:
+        with _opened(path) as folder:
+            return _marker_in(folder, _owner(owner))
+    except (OSError, wire.AgentError):
+        return None
+
+
+def _owner(given: int | None) -> int:
+    return os.geteuid() if given is None else given
+
+
+@contextmanager
+def _opened(path: str) -> Iterator[int]:
+    """A descriptor of the real folder `path`, which stays that folder when another takes its name."""
     try:
         folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    except OSError:
-        return None
+    except NotADirectoryError as error:
+        raise wire.AgentError(f"{path!r} is a symbolic link or not a folder") from error
+    try:
+        yield folder
+    finally:
+        os.close(folder)
+
+
+def _marker_in(folder: int, owner: int) -> dict | None:
+    """What the marker of an open folder says; None if the folder and its marker are not those of the user `owner`."""
     try:
         fd = os.open(MARKER, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
         with open(fd, encoding="utf-8") as file:
+            if not os.fstat(folder).st_uid == os.fstat(fd).st_uid == owner:
+                return None
             marker = wire.document(file.read(4096)) or {}
     except (OSError, ValueError):
         return None
-    finally:
-        os.close(folder)
     return marker if all(isinstance(marker.get(name), str) for name in ("uuid", "session", "kind")) else None
 
 
@@ -90,19 +127,11 @@ def mounts_below(path: str) -> list[str]:
     return sorted((point for point in mount_points() if is_within(point, real)), key=len, reverse=True)
 
 
-def check_removable(path: str, uuid: str) -> None:
-    """Raise AgentError unless `path` is a real folder of ours, marked with `uuid`."""
-    if not os.path.isabs(path) or os.path.normpath(path) != path or "\0" in path:
-        raise wire.AgentError(f"{path!r} is not removed: it must be an absolute path without '..'")
-    if path == "/" or os.path.realpath(path) == os.path.realpath(os.path.expanduser("~")):
-        raise wire.AgentError(f"{path!r} is not removed: it is the root folder or a home")
-    try:
-        info = os.lstat(path)
-    except OSError as error:
-        raise wire.AgentError(f"{path!r} is not removed: {error.strerror}") from error
-    if not stat.S_ISDIR(info.st_mode):
-        raise wire.AgentError(f"{path!r} is not removed: it is a symbolic link or not a folder")
-    marker = marker_of(path)
+def _check_removable(path: str, folder: int, uuid: str, owner: int) -> None:
+    """Raise AgentError unless the open folder, which was found at `path`, is that of `owner` and marked with `uuid`."""
+    if os.fstat(folder).st_uid != owner:
+        raise wire.AgentError(f"{path!r} is not removed: it belongs to another user")
+    marker = _marker_in(folder, owner)
     if marker is None:
         raise wire.AgentError(f"{path!r} is not removed: it has no {MARKER} marker of ours")
     if marker["uuid"] != uuid:
@@ -127,42 +156,43 @@ def _removed_if_empty(path: str) -> bool:
     return True
 
 
-def remove(path: str, uuid: str) -> None:
-    """Delete the marked folder `path`. The marker goes last, so an interrupted removal can be repeated."""
+def remove(path: str, uuid: str, owner: int | None = None) -> None:
+    """Delete the marked folder `path`. Raises AgentError if it is not ours; `owner` as for `marker_of`.
+
+    The marker goes last, so an interrupted removal can be repeated. All goes by descriptor: if another user replaces
+    the folder by a link meanwhile, the link leads nowhere.
+    """
     if os.path.basename(path).endswith(uuid) and _removed_if_empty(path):
         return
-    check_removable(path, uuid)
-    for entry in list(os.scandir(path)):
-        if entry.name == MARKER:
-            continue
-        if entry.is_dir(follow_symlinks=False):
-            _remove_tree(entry.path)
-        else:
-            os.unlink(entry.path)
-    os.unlink(os.path.join(path, MARKER))
+    if not os.path.isabs(path) or os.path.normpath(path) != path or "\0" in path:
+        raise wire.AgentError(f"{path!r} is not removed: it must be an absolute path without '..'")
+    if path == "/" or os.path.realpath(path) == os.path.realpath(os.path.expanduser("~")):
+        raise wire.AgentError(f"{path!r} is not removed: it is the root folder or a home")
+    with _opened(path) as folder:
+        _check_removable(path, folder, uuid, _owner(owner))
+        _empty(folder)
+        os.unlink(MARKER, dir_fd=folder)
     os.rmdir(path)
 
 
-def _remove_tree(path: str) -> None:
+def _empty(folder: int) -> None:
     """Like shutil.rmtree, which takes longer to import than everything else at the end of a trial."""
     try:
-        _remove_below(path)
+        _remove_below(folder)
     except OSError:
         # Tools leave read-only folders behind (Go's module cache does); only root can delete these as they are.
-        os.chmod(path, 0o700)
-        for _, inner, _, descriptor in os.fwalk(path):
+        for _, inner, _, descriptor in os.fwalk(".", dir_fd=folder):
             for name in inner:
                 if not stat.S_ISLNK(os.stat(name, dir_fd=descriptor, follow_symlinks=False).st_mode):
                     os.chmod(name, 0o700, dir_fd=descriptor)
-        _remove_below(path)
-    os.rmdir(path)
+        _remove_below(folder)
 
 
-def _remove_below(path: str) -> None:
-    # By descriptor, so that a folder replaced by a link meanwhile leads nowhere.
-    for _, inner, files, descriptor in os.fwalk(path, topdown=False):
+def _remove_below(folder: int) -> None:
+    for path, inner, files, descriptor in os.fwalk(".", topdown=False, dir_fd=folder):
         for name in files:
-            os.unlink(name, dir_fd=descriptor)
+            if (path, name) != (".", MARKER):
+                os.unlink(name, dir_fd=descriptor)
         for name in inner:
             try:
                 os.rmdir(name, dir_fd=descriptor)
@@ -171,9 +201,9 @@ def _remove_below(path: str) -> None:
 
 
 def remove_command(arguments: list[str]) -> None:
-    """`remove UUID PATH`: delete the folder, which must be marked with UUID; a missing folder is fine."""
-    uuid, path = arguments
+    """`remove UUID PATH [OWNER]`: delete OWNER's folder, which must be marked with UUID; a missing folder is fine."""
+    uuid, path, *owner = arguments
     there = os.path.lexists(path)
     if there:
-        remove(path, uuid)
+        remove(path, uuid, *map(int, owner))
     wire.emit({"removed": [path] if there else []})

@@ -7,6 +7,7 @@ longer than the supervisors', and it waits for them: nobody can get the lock whi
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
@@ -15,6 +16,7 @@ import stat
 import time
 from contextlib import suppress
 
+import exposure
 import folders
 import lease
 import processes
@@ -72,6 +74,11 @@ def lock(arguments: list[str]) -> None:
     fd = _acquire(path, lines)
     if fd is None:
         return
+    try:
+        _write(fd, b"")  # its keeper could tell nobody that there is no space
+    except OSError as error:
+        where = f"free space on the file system of {os.path.dirname(path)}"
+        raise wire.AgentError(f"cannot write the lock file {path}: {error.strerror}; {where}") from error
     os.makedirs(os.path.dirname(folder), mode=0o700, exist_ok=True)
     folders.create(folder, spec["session"], spec["session"], "session", path)
     os.mkdir(os.path.join(folder, "scratch"))
@@ -122,6 +129,10 @@ def _is_still(path: str, fd: int) -> bool:
         return False
     mine = os.fstat(fd)
     return (found.st_dev, found.st_ino) == (mine.st_dev, mine.st_ino)
+
+
+def _write(fd: int, text: bytes) -> None:
+    os.pwrite(fd, text[:_SIZE].ljust(_SIZE), 0)
 
 
 def _read_owner(fd: int) -> dict:
@@ -249,7 +260,12 @@ class _Keeper:
 
     def _publish(self) -> None:
         content = {**self.text, "beats": self.lease.beats, "last_beat": self.lease.last_beat}
-        os.pwrite(self.fd, json.dumps(content).encode()[:_SIZE].ljust(_SIZE), 0)
+        try:
+            _write(self.fd, json.dumps(content).encode())
+        except OSError as error:
+            # Rivals see no heartbeat and wait, but cannot get the lock.
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                raise
 
     def _renew_services(self) -> None:
         """Services have no watcher of their own, so the session's heartbeat renews their leases."""
@@ -275,17 +291,21 @@ def scratch(arguments: list[str]) -> None:
         raise wire.AgentError(f"{parent!r} must be an absolute path without '..'")
     parent = os.path.realpath(parent)  # a user may name a mount by a symbolic link
     entry = os.path.join(session_dir, "scratch", record.safe_name(parent))
-    if os.path.exists(entry):
-        with open(entry, encoding="utf-8") as file:
-            path = file.read()
-    else:
-        path = os.path.join(parent, folders.SCRATCH + os.urandom(16).hex())
+    if not os.path.exists(entry):
         with open(entry, "w", encoding="utf-8") as file:
-            file.write(path)
+            file.write(os.path.join(parent, folders.SCRATCH + os.urandom(16).hex()))
+    path, owner = folders.registered_scratch(entry)
     try:
+        refusal = exposure.refusal(parent)
+        if refusal:
+            raise wire.AgentError(f"{parent} {refusal}")
         folders.create(path, folders.uuid_of_scratch(path), session, "scratch", marker["lock"])
+        owner = os.lstat(path).st_uid
+        if owner != os.geteuid():
+            with open(entry, "a", encoding="utf-8") as file:
+                file.write(f"\0{owner}")
     except FileExistsError as error:  # made by an earlier call
-        if (folders.marker_of(path) or {}).get("uuid") != folders.uuid_of_scratch(path):
+        if (folders.marker_of(path, owner) or {}).get("uuid") != folders.uuid_of_scratch(path):
             raise wire.AgentError(f"{path} exists and is not ours") from error
     except OSError as error:
         os.unlink(entry)

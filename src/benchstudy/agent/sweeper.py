@@ -105,11 +105,10 @@ def _remove_scratch(session_dir: str) -> list[str]:
     register = os.path.join(session_dir, "scratch")
     removed = []
     for name in os.listdir(register) if os.path.isdir(register) else ():
-        with open(os.path.join(register, name), encoding="utf-8") as file:
-            path = file.read()
+        path, owner = folders.registered_scratch(os.path.join(register, name))
         # In a separate process: on a mount whose server is gone it would hang, and block the host's lock.
         agent = os.path.dirname(os.path.abspath(__file__))
-        argv = [sys.executable, "-I", agent, "remove", folders.uuid_of_scratch(path), path]
+        argv = [sys.executable, "-I", agent, "remove", folders.uuid_of_scratch(path), path, str(owner)]
         try:
             done = subprocess.run(argv, timeout=_SCRATCH_S, capture_output=True)
             removed += json.loads(done.stdout).get("removed", [])

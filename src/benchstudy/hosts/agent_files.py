@@ -9,8 +9,10 @@ from benchstudy import agent
 from benchstudy.hosts.errors import HostRefused
 
 # Runs before the agent is there, on whatever Python the host has.
-BOOTSTRAP = """
-import hashlib, json, os, sys
+BOOTSTRAP = (
+    (Path(agent.__file__).parent / "exposure.py").read_text(encoding="utf-8")
+    + """
+import hashlib, json, sys
 work, agent = sys.argv[1:3]
 problem = None
 if sys.version_info < (3, 9):
@@ -22,18 +24,18 @@ elif os.path.realpath(work) in ("/", os.path.realpath(os.path.expanduser("~"))):
 else:
     try:
         os.makedirs(work, 0o700, exist_ok=True)
-        if os.stat(work).st_uid != os.geteuid():
+        found = os.stat(work)
+        above = replaceable_in(os.path.dirname(os.path.realpath(work)), (0, os.geteuid()))
+        if found.st_uid != os.geteuid():
             problem = "the work folder %s belongs to another user; set work_dir to one of your own" % work
+        elif writable_by_others(found):
+            problem = "others may have written what is in the work folder %s, because its mode is " % work
+            problem += "%04o; chmod 0700 it if you trust all that is in it, else remove it" % (found.st_mode & 0o7777)
         elif not os.access(work, os.W_OK | os.X_OK):
             problem = "the work folder %s is not writable" % work
-        above = os.path.dirname(os.path.realpath(work))
-        while problem is None and above != "/":
-            found = os.stat(above)
-            # A user who may rename its entries can replace our folder. In /tmp the sticky bit forbids that.
-            if found.st_uid not in (0, os.geteuid()) or found.st_mode & (0o1000 | 0o002) == 0o002:
-                problem = "the work folder %s lies in %s, where another user may replace it; set " % (work, above)
-                problem += "work_dir to one below folders of root and of your own"
-            above = os.path.dirname(above)
+        elif above:
+            problem = "the work folder %s lies in %s, where another user may replace it; forbid others " % (work, above)
+            problem += "and its group to write there, or set work_dir to one below folders of root and of your own"
     except OSError as error:
         problem = "the work folder %s cannot be made: %s" % (work, error.strerror)
 digest = None
@@ -45,6 +47,7 @@ if problem is None and os.path.isdir(agent):
     digest = found.hexdigest()
 print(json.dumps({"problem": problem, "digest": digest}))
 """
+)
 
 
 @cache

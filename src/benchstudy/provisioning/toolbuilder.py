@@ -58,6 +58,7 @@ def main():
     store = Path(request["store"] or folder)
     if request.get("look"):
         return look(request["tools"], store)
+    folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)  # the work folder, as the agent wants it
     complete = True
     ahead = threading.Thread(target=download_ahead, args=[request["tools"], store], daemon=True)
     ahead.start()

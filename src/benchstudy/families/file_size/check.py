@@ -42,6 +42,9 @@ def _check_path(config: FileSizeConfig, backend: PathBackend, host: HostCheck) -
     if not found["writable"]:
         host.problem(f"{where} is not writable for the SSH user", "grant the user write access")
         return
+    if found["refusal"]:
+        host.problem(f"{where} {found['refusal']}", "fix the host or the study")
+        return
     # Files to read stay for the session. One file that is written exists beside them.
     sizes = [size.bytes for size in config.sizes_of(backend)]
     needed = int(_SLACK * (sum(sizes) * ("read" in config.ops) + max(sizes) * ("write" in config.ops)))

@@ -21,6 +21,8 @@ def unusable(directory: Directory, info: Mapping[str, Any], needed: int, path: s
         return f"{path} {wrong}"
     if not info["writable"]:
         return f"{path} is not writable for the user of this host"
+    if info["refusal"]:
+        return f"{path} {info['refusal']}"
     if info["free_bytes"] < needed:
         free = info["free_bytes"]
         return f"{path} has {free} bytes free, but the test needs {needed}: free some, or lower the size"
