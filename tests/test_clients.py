@@ -21,6 +21,7 @@ import pytest
 from conftest import CHECKOUT
 from file_size_study import file_size_study
 from http_study import AB, FAMILY, K6, NGINX_SERVER, WRK
+from tidy_fixture import Tables
 from waiting import interrupts_heard_in_waits, until
 
 from benchstudy.families.http_concurrency.page.load import HttpLoad
@@ -241,6 +242,20 @@ def test_the_page_shows_throughput_by_clients_and_each_client(loaded, hosts, bar
     page = Page(FAMILY, study="http", tidy=tidy, output=bare_project / "reports")
     show_clients(page, ["throughput"], series="endpoint", each=["throughput"])
     assert (bare_project / "reports/figures/clients-throughput.svg").is_file()
+
+
+def test_a_client_of_many_processes_is_the_limit_where_each_of_them_is_busy(tmp_path):
+    """Four processes keep 1.2 and 3.6 processors busy."""
+    tables, levels = Tables(tmp_path, "http", "fio"), {"directory": "d", "test": "fio", "job": "j", "clients": "2"}
+    tables.add(levels, 1, {"read_iops": (10.0, "1/s")})
+    head = {name: tables.trials[0][name] for name in ("target", "case", "block", "trial")}
+    tables.series["clients"] = [
+        {**head, "client": client, "host": f"l{client}", "metric": metric, "value": n, "unit": "1"}
+        for client, busy in ((1, 0.3), (2, 0.9))
+        for metric, n in (("cpu_user", busy), ("cpu_system", 3 * busy), ("generator_cpu", busy))
+    ]
+    table = client_table(Results(tables.write(), study="http", family="fio"), ["cpu_system"])
+    assert [row[1].marks for row in table.rows] == [(), ("client-limited",)]
 
 
 def parsed(trial: StoredTrial) -> Parsed:

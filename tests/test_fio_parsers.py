@@ -288,6 +288,33 @@ def test_shares_of_a_core_are_told_of_both_kinds():
     assert (found["cpu_user"], found["cpu_system"]) == pytest.approx((job["usr_cpu"] / 100, job["sys_cpu"] / 100))
 
 
+def test_processes_use_as_many_cores_as_their_cpu_times_fill():
+    """With group_reporting fio divides the CPU times by the sum of its processes' run times, 4.001 s in 2.002 s."""
+    found = from_json("fio-3.33-grouped.json")
+    assert found["cpu_user"] == pytest.approx(0.06623344 * 4001 / 2002)
+    assert found["cpu_user"] + found["cpu_system"] == pytest.approx(0.48, abs=1e-3)
+    untold = edited("fio-3.33-grouped.json", lambda d: d["jobs"][0].pop("job_runtime"))
+    assert values(observe(parse_fio_json(untold)))["cpu_user"] == pytest.approx(2 * 0.06623344)
+    two = from_json("fio-3.33-two-jobs-plus.json")
+    assert two["cpu_system"] == pytest.approx(0.21568627 + 0.10 * 50 / 51), "a sum over the longer, 51 ms"
+
+
+def test_fio_is_the_limit_where_its_processes_or_its_host_are_busy(tmp_path):
+    """Two processes that each keep half a core busy are far from any limit on two cores, and at it on one."""
+    (tmp_path / "fio.json").write_text(
+        edited("fio-3.33-grouped.json", lambda d: d["jobs"][0].update(usr_cpu=20.0, sys_cpu=30.0))
+    )
+    for processors, busy in ((None, 0.5), (8, 0.5), (2, 0.5), (1, 4001 / 4004)):
+        readings = [{"cpus": processors}] if processors else []
+        (tmp_path / "supervisor.json").write_text(json.dumps({"readings": readings}))
+        found = values(parse_trial({"test": "fio", "job": "y"}, tmp_path))
+        assert found["generator_cpu"] == pytest.approx(busy, rel=1e-3) and found["cpu_system"] > 0.59
+    for damaged in ([7], [{"cpus": "two"}], 7):
+        (tmp_path / "supervisor.json").write_text(json.dumps({"readings": damaged}))
+        with pytest.raises(ParseError, match=r"readings in supervisor\.json are damaged"):
+            parse_trial({"test": "fio", "job": "y"}, tmp_path)
+
+
 @pytest.mark.parametrize(
     ("name", "right", "wrong"),
     [("fio-2.10-constructed-plus.json", 0.009, 0.013), ("fio-3.33-latency-plus.json", 5e-5, 1e-3)],
@@ -592,7 +619,7 @@ def test_jobs_side_by_side_are_one_sample_of_all_their_operations():
     assert "read_clat_p99.9" not in found
     assert (found["read_iops"], found["read_bandwidth"], found["read_bytes"]) == (350, 5600, 11200)
     assert (found["read_ios"], found["read_short_ios"], found["read_dropped_ios"]) == (700, 2, 4)
-    assert (found["read_runtime"], found["cpu_user"], found["io_errors"]) == (2, 0.25, 6) and "cpu_system" not in found
+    assert (found["read_runtime"], found["cpu_user"], found["io_errors"]) == (2, 0.5, 6) and "cpu_system" not in found
 
 
 def test_the_latencies_of_jobs_are_given_where_each_of_them_has_some_and_says_of_how_many():
@@ -718,7 +745,8 @@ def test_clients_are_one_sample_of_all_their_operations(loaded: Path):
     counts = pl.DataFrame(parsed.series["latency_histogram"]).filter(op="read", kind="clat")["count"]
     assert counts.sum() == 14_324
     # The busiest client's, because a limit is one host's.
-    assert found["cpu_system"] == pytest.approx(0.3125) and found["cpu_user"] == pytest.approx(0.05)
+    assert found["cpu_system"] == pytest.approx(0.21568627 + 0.10 * 50 / 51)
+    assert found["cpu_user"] == pytest.approx(0.10 * 50 / 51) and found["generator_cpu"] == 0.34375
     # Of the shortest run, 0.052 s, they loaded none together.
     assert found["client_skew"] == 0.5 and found["client_skew_share"] == pytest.approx(0.5 / 0.052)
     assert found["client_clocks"] == pytest.approx(0.002)

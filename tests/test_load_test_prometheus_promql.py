@@ -241,9 +241,8 @@ def test_a_series_of_one_window_only_is_never_zero(window):
         left = methods["RoleStore.GetByNames"]
         assert left["count"] == left["rate_per_s"] == 0 and left["mean_s"] is left["p99_s"] is None
     else:
-        (appeared,) = events(found, "appeared")
-        assert appeared["t_s"] == SAME(140, abs=3)
-        assert re.fullmatch(r"store: .* are not counted: ChannelStore\.Late \(\d+\)", appeared["detail"])
+        assert not events(found, "appeared"), "both were scraped just before its first call"
+        assert methods["ChannelStore.Late"]["count"] > 0
 
 
 def test_quantiles_beyond_the_buckets_are_censored(window):

@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import polars as pl
 import pytest
 from load_fixture import (
@@ -20,6 +21,7 @@ from load_fixture import (
     store_calls,
     write_load,
 )  # fmt: skip
+from prometheus_file import every, write_trial
 
 from benchstudy import lints
 from benchstudy.families.load_test.family import FAMILY
@@ -645,6 +647,26 @@ def test_one_trial_an_arm_has_intervals_over_blocks_of_its_samples(once):
     found = row(LoadPanels(once).table(once.contrasts[0]), "CPU utilization")
     assert re.match(r"one trial per arm \| 95 %: .* within one trial$", said(found["Ratio"]))
     assert said(found["Verdict"]) == "no verdict | one trial per arm"
+
+
+def test_an_interval_within_one_trial_holds_nothing_of_the_ramp(tmp_path):
+    """Both sides answer in 5 ms once all users are there, and the base in 15 ms before. Times are in s."""
+    scrapes, steady = range(1000, 1601, 15), (1240, 1600)
+    noise = np.random.default_rng(1).normal(1, 0.02, (2, len(scrapes)))
+    for version, ramp, noises in ((BASE, 0.015, noise[0]), (NEW, 0.005, noise[1])):
+        spent = [1500 * (ramp if at < steady[0] else 0.005 * by) for at, by in zip(scrapes, noises, strict=True)]
+        labels = {"instance": "a", "handler": "h", "status_code": "200"}
+        counters = {"count": range(0, 1500 * len(scrapes), 1500), "sum": [0, *np.cumsum(spent[:-1])]}
+        metrics = {f"mattermost_api_time_{part}": [(labels, every(15, 1000, of))] for part, of in counters.items()}
+        metrics["go_goroutines"] = [({"instance": "a"}, every(15, 1000, scrapes))]
+        write_trial(tmp_path / version, metrics, (1000, 1600), steady)
+    load = captured(tmp_path / "project", *((v, str(tmp_path / v), ()) for v in (BASE, NEW)))
+    panels, (contrast,) = LoadPanels(load), load.contrasts
+    found = said(row(panels.table(contrast), "Average API times")["Ratio"])
+    low, high = (float(text.replace("−", "-")) for text in re.search(r"95 %: (\S+) % to (\S+) %", found).groups())
+    assert -2 < low < 0 < high < 2, found
+    ((base,), _) = load.sides(contrast)
+    assert panels.steady("goroutines", base) == [*range(1240, 1601, 15)], "a gauge looks back at nothing"
 
 
 # -- set-up, clients and failures ----------------------------------------------------------------------

@@ -9,7 +9,7 @@ import math
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from functools import cache
+from functools import cache, partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -68,6 +68,20 @@ def growth(samples: Samples, start_s: float, end_s: float) -> float:
     return sum(b - a if b >= a else b for a, b in pairwise(inside))
 
 
+def first_growth(folder: Path, labels: dict[str, str], samples: Samples, interval_s: float) -> float:
+    """The first value of a series, if its instance was scraped without it just before, in the same process."""
+    of_instance = partial(of_metric, folder, labels["instance"])
+    (began_s, value), (start_s, end_s) = samples[0], steady_of(folder)
+    before_s = max((at for at, up in of_instance("up") if up == 1 and at < began_s), default=-math.inf)
+    processes = {since for at, since in of_instance(STARTED) if before_s <= at <= began_s}
+    known = began_s - before_s <= 1.8 * interval_s and len(processes) == 1
+    return value if known and start_s <= before_s and began_s <= end_s else 0.0
+
+
+def of_metric(folder: Path, instance: str, metric: str) -> Samples:
+    return [sample for labels, samples in kept(folder)[metric] if labels["instance"] == instance for sample in samples]
+
+
 def level(samples: Samples, at_s: float, valid_s: float) -> float | None:
     before = [(at, value) for at, value in samples if at_s - valid_s <= at <= at_s]
     return before[-1][1] if before else None
@@ -88,7 +102,8 @@ def test_tables_hold_the_growth_of_what_was_counted_in_the_steady_part(folder: P
             for labels, samples in kept(folder)[f"{metric}_{part}"]:
                 if any(steady[0] <= at <= steady[1] for at, _ in samples):
                     key = float(labels["le"]) if part == "bucket" else part
-                    grown[labels[label]][key] += growth(samples, *steady)
+                    first = first_growth(folder, labels, samples, values["scrape_interval"])
+                    grown[labels[label]][key] += growth(samples, *steady) + first
         rows = [row for row in series["labels"] if row["group"] == group]
         assert [row["label"] for row in rows] == sorted(grown)
         for row in rows:
@@ -216,7 +231,7 @@ def test_events_are_those_of_the_history(eventful):
     events = {row["what"]: row for row in series["events"] if row["what"] != "censored"}
     assert [row["t_s"] for row in series["events"]] == sorted(row["t_s"] for row in series["events"])
     assert [row["what"] for row in series["events"]].count("censored") == 1
-    assert events.keys() == {"reset", "restart", "appeared", "down", "missing"}
+    assert events.keys() == {"reset", "restart", "down", "missing"}
     assert events["missing"]["detail"] == "the server has no mattermost_http_errors_total in the window"
     assert events["reset"]["t_s"] == events["restart"]["t_s"] == pytest.approx(reset_s - began_s)
     counters = [name for name in kept(TRIAL) if name.startswith("mattermost_") and "_start_" not in name]
@@ -227,15 +242,10 @@ def test_events_are_those_of_the_history(eventful):
     failed = sum(before_s < at < after_s for at, _ in kept(TRIAL)["up"][0][1])
     detail = f"app1:8067: no sample for {after_s - before_s:.1f} s, {failed} scrapes failed"
     assert (events["down"]["detail"], values["gaps"], values["resets"]) == (detail, 1, 1)
-    late = [samples[0] for labels, samples in kept(TRIAL)["mattermost_db_store_time_count"] if "Late" in str(labels)]
-    assert events["appeared"]["t_s"] == pytest.approx(min(late)[0] - began_s)
-    calls = sum(value for _, value in late)
-    assert events["appeared"]["detail"].endswith(f"are not counted: ChannelStore.Late ({calls:g})")
     marked = {row["t_s"] for row in series["panels"] if row["resets"]}
     since_s = reset_s - began_s
     assert marked == {row["t_s"] for row in series["panels"] if since_s <= row["t_s"] < since_s + 20}
-    said = [f"{row['what']}: {row['detail']}" for row in series["events"] if row["what"] != "appeared"]
-    assert problems_of(TRIAL) == said
+    assert problems_of(TRIAL) == [f"{row['what']}: {row['detail']}" for row in series["events"]]
 
 
 UP, REQUESTS, GOROUTINES = "up", "mattermost_http_requests_total", "go_goroutines"
@@ -372,7 +382,7 @@ def test_only_what_happened_within_the_window_is_told(tmp_path):
 
 @pytest.mark.parametrize(("begins_s", "is_told"), [(1038, False), (1038.1, True), (1060, True)])
 def test_a_label_that_is_counted_first_within_the_steady_part_is_told(tmp_path, begins_s: float, is_told: bool):
-    """Later than 1.8 intervals after its start. What was never called has not appeared."""
+    """Later than 1.8 intervals after its start, of an instance without a known scrape. What was never called is not."""
     name = "mattermost_db_store_time"
 
     def calls(method: str, start_s: float, first: float) -> tuple[dict[str, str], Samples]:
@@ -380,7 +390,8 @@ def test_a_label_that_is_counted_first_within_the_steady_part_is_told(tmp_path, 
 
     counts = [calls("Old", 1000, 5), calls("New", begins_s, 3), calls("Same", begins_s, 2), calls("Same", 1062, 4)]
     counts += [calls("Zero", 1070, 0)]
-    counts[3][0]["instance"] = "b"
+    for (labels, _), instance in zip(counts[1:4], "bbc", strict=True):
+        labels["instance"] = instance
     metrics = {UP: [(A, ups(*range(1000, 1101, 10)))], f"{name}_count": counts}
     found = told(write_trial(tmp_path, metrics, (1000, 1100), (1020, 1100)), "appeared")
     said = "store: called for the first time; the calls before the first scrape are not counted: "
@@ -402,6 +413,57 @@ def test_without_a_status_the_servers_own_counter_of_errors_is_its_share(tmp_pat
     del metrics["mattermost_api_time_count"], metrics[REQUESTS]
     metrics[GOROUTINES] = [(A, every(10, 1000, [5] * 7))]
     assert "server_error_share" not in figures(write_trial(tmp_path, metrics, (1000, 1060)))[0], "of no request"
+
+
+def answers(*series: tuple[dict[str, str], Samples]) -> dict[str, Any]:
+    """Counts and sums of series of (labels, counts), of 10 ms per answer; a is scraped every 10 s from 1000 to 1600."""
+    sums = [(labels, [(at, n / 100) for at, n in counts]) for labels, counts in series]
+    return {
+        "mattermost_api_time_count": [*series],
+        "mattermost_api_time_sum": sums,
+        UP: [(A, ups(*range(1000, 1601, 10)))],
+    }
+
+
+FINE = ({**A, "handler": "h", "status_code": "200"}, every(10, 1000, range(0, 1220, 20)))
+
+
+def failing(handler: str, begins_s: float, first: float, instance: str = "a") -> tuple[dict[str, str], Samples]:
+    labels = {"instance": instance, "handler": handler, "status_code": "500"}
+    return labels, [(at, first) for at in range(int(begins_s), 1601, 10)]
+
+
+@pytest.mark.parametrize("named", [UP, GOROUTINES])
+def test_errors_before_the_first_scrape_of_their_series_are_counted(tmp_path, named: str):
+    """A server exports a status from the first answer with it on, so until the scrape before there was none."""
+    for bad in ([failing("h", 1300, 40)], [failing(f"h{n}", 1100 + 10 * n, 1) for n in range(20)]):
+        metrics = answers(FINE, *bad)
+        metrics[named] = metrics.pop(UP)
+        values, series = figures(write_trial(tmp_path, metrics, (1000, 1600)))
+        count = sum(samples[0][1] for _, samples in bad)
+        assert values["server_error_share"] == pytest.approx(count / (1200 + count))
+        assert sum(row["count"] for row in series["labels"]) == 1200 + count
+        assert values["api_mean"] == pytest.approx(0.01) and values["api_rate"] == pytest.approx(2), "as PromQL has it"
+        assert not [row for row in series["events"] if row["what"] == "appeared"]
+
+
+def test_what_began_with_its_instance_or_after_a_gap_is_no_increment(tmp_path):
+    """A process that is new, was started anew or was not scraped may have counted for longer."""
+
+    def share(metrics: dict[str, Any], *steady: float) -> float:
+        return figures(write_trial(tmp_path, metrics, (1000, 1600), steady or None))[0]["server_error_share"]
+
+    late = answers(FINE, failing("h", 1300, 40, "b"))
+    late[UP].append((B, ups(*range(1300, 1601, 10))))
+    assert share(late) == 0
+    gap = answers(FINE, failing("h", 1300, 40))
+    gap[UP] = [(A, ups(*range(1000, 1281, 10), *range(1300, 1601, 10), down=[1290]))]
+    assert share(gap) == 0
+    anew = answers(FINE, failing("h", 1300, 40))
+    anew[STARTED] = [(A, every(10, 1000, [7] * 30 + [8] * 31))]
+    assert share(anew) == 0
+    assert share(answers(FINE, failing("h", 1300, 40)), 1295, 1600) == 0, "zero before what is measured"
+    assert share(answers(FINE, failing("h", 1300, 40)), 1290, 1600) == pytest.approx(40 / (620 + 40))
 
 
 def test_shares_of_little_are_shares(tmp_path):

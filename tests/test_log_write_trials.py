@@ -301,8 +301,8 @@ def recording(*screens: HammerScreen) -> bytes:
 def hammered(tmp_path: Path) -> Callable[..., Path]:
     """The hammer, whose screen covers 2 s, beside a log whose tree has 10 n² leaves from second n on."""
 
-    def make(*screens: HammerScreen, **facts: Any) -> Path:
-        began = datetime(2026, 1, 1, tzinfo=UTC).timestamp()
+    def make(*screens: HammerScreen, started: str = "2026-01-01T00:00:00+00:00", **facts: Any) -> Path:
+        began = datetime.fromisoformat(started).timestamp()
         watched = raw(TESSERA / "logbench-watch.json") | {"started_unix_s": began}
         watched["checkpoints"] = [{"t_s": float(n), "size": 10 * n * n} for n in range(44)]
         said = {
@@ -314,7 +314,7 @@ def hammered(tmp_path: Path) -> Callable[..., Path]:
             (tmp_path / folder).mkdir(parents=True)
         (tmp_path / "log.json").write_text(json.dumps(said))
         (tmp_path / "watch/files/result.json").write_text(json.dumps(watched))
-        (tmp_path / "load/supervisor.json").write_text(json.dumps({"started": "2026-01-01T00:00:00Z"}))
+        (tmp_path / "load/supervisor.json").write_text(json.dumps({"started": started}))
         (tmp_path / "load/stderr").write_text("")
         (tmp_path / "load/stdout").write_bytes(recording(*screens or [BOX]))
         return tmp_path
@@ -363,7 +363,7 @@ def test_a_hammer_without_a_free_writer_met_a_limit_too(hammered):
 
 
 def test_pushback_and_errors_of_a_hammer_are_those_of_its_log(hammered):
-    trial = hammered()
+    trial = hammered(started="2026-11-21T16:35:00+00:00")
     head = "W1121 16:35:30.{:06}   28750 analysis.go:121] "
     said = ["17 requests received pushback from log", "(3 x) connection refused", "(5 x) EOF"]
     more = [head.format(number) + text for number, text in enumerate(said)]
@@ -372,3 +372,14 @@ def test_pushback_and_errors_of_a_hammer_are_those_of_its_log(hammered):
     values, _ = parsed(STEADY, trial)
     told = sum(map(int, re.findall(r"\((\d+) x\)", log)))
     assert (values["pushback"], values["errors"]) == (told + 17, 8)
+
+
+@pytest.mark.parametrize("started", ["2026-11-21T16:35:12+00:00", "2026-11-21T22:05:12+00:00"])
+@pytest.mark.parametrize(
+    ("warm_up_s", "duration_s", "pushback"), [(0, 30, 7244), (5, 30, 5140), (5, 2, 1754 + 2926), (8, 30, 0)]
+)
+def test_pushback_of_a_hammer_is_that_of_the_window(hammered, started, warm_up_s, duration_s, pushback):
+    """Each line is about the second before it, by the clock of a host in any time zone."""
+    trial = hammered(started=started, window={"warm_up_s": float(warm_up_s), "duration_s": float(duration_s)})
+    (trial / "load/stderr").write_text((TESSERA / "hammer-antispam.stderr").read_text())
+    assert parsed(STEADY, trial)[0]["pushback"] == pushback

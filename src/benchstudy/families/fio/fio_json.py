@@ -8,7 +8,7 @@ With `--status-interval` fio writes several documents, each for the run so far; 
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -89,7 +89,7 @@ def _run(document: Mapping[str, Any]) -> FioRun:
     ended = document.get("timestamp_ms", 1000 * document.get("timestamp", 0)) / 1000
     return FioRun(
         version,
-        [_job(job, common, step) for job in jobs],
+        _regrouped([_job(job, common, step) for job in jobs]),
         all_options=all("job options" in job for job in jobs),
         devices=[disk["name"] for disk in document.get("disk_util") or () if isinstance(disk, dict) and "name" in disk],
         ended=ended or None,
@@ -159,11 +159,22 @@ def _job(job: Any, common: Mapping[str, str], step: float) -> FioJob:
         cpu_user=_number(job, "usr_cpu", where) / 100,
         cpu_system=_number(job, "sys_cpu", where) / 100,
         io_errors=int(job.get("total_err", 0)),
-        # With group_reporting one job combines all its processes.
-        processes=int(options.get("numjobs", "1")) if "group_reporting" in options else 1,
         options=options,
         failed=_failed(job, where),
+        summed_s=_number(job, "job_runtime", where) / 1000 if "job_runtime" in job else None,
     )
+
+
+def _regrouped(jobs: Sequence[FioJob]) -> list[FioJob]:
+    """The jobs with their numbers of processes. With group_reporting one job combines all of them; the option may have
+    been given on the command line, which no document tells, but fewer jobs than `numjobs` do.
+    """
+    found = []
+    for job in jobs:
+        asked, alike = job.options.get("numjobs", "1"), sum((j.name, j.group) == (job.name, job.group) for j in jobs)
+        several = int(asked) if asked.isascii() and asked.isdigit() else 1
+        found.append(replace(job, processes=several if "group_reporting" in job.options or alike < several else 1))
+    return found
 
 
 def _failed(job: Mapping[str, Any], where: str) -> str | None:

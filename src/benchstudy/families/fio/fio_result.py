@@ -1,7 +1,7 @@
 """The content of a fio output of any version and format, and its observations."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from benchstudy.families.shared.clients import bin_of_rank, merged, pooled_mean, pooled_sd
@@ -50,18 +50,30 @@ class Direction:
 
 @dataclass(frozen=True)
 class FioJob:
-    """`options`: those the document tells, by fio's names; of plain text a few. `failed`: what ended it, in words."""
+    """`options`: those the document tells, by fio's names; of plain text a few. `failed`: what ended it, in words.
+
+    `cpu_user`, `cpu_system`: shares of one core, as the mean over its processes. `summed_s`: the run times of all its
+    processes together, if fio told them.
+    """
 
     name: str
     group: int
     directions: Mapping[str, Direction]
     sync: Latency | None
-    cpu_user: float | None  # share of one core
+    cpu_user: float | None
     cpu_system: float | None
     io_errors: int
     processes: int = 1
     options: Mapping[str, str] = field(default_factory=dict)
     failed: str | None = None
+    summed_s: float | None = None
+
+    @property
+    def runtime(self) -> float:
+        """Seconds that its slowest process took."""
+        if self.summed_s and self.processes == 1:
+            return self.summed_s
+        return max((direction.runtime for direction in self.directions.values()), default=0.0)
 
 
 @dataclass(frozen=True)
@@ -115,9 +127,10 @@ class FioRun:
         return failed or (f"fio was interrupted: {self.interrupted}" if self.interrupted else None)
 
 
-def observe(run: FioRun) -> Parsed:
+def observe(run: FioRun, processors: int | None = None) -> Parsed:
     """Return the observations of all jobs of a run together, and the series `latency_histogram`.
 
+    `processors`: of the host, None if unknown.
     Raises ParseError if the run failed, did no I/O, or had jobs that ran one after another and so cannot be added up.
     """
     if run.failure:
@@ -147,15 +160,27 @@ def observe(run: FioRun) -> Parsed:
             observations.append(Observation("sync_ios", float(count), "1"))
         observations += _latency("sync_lat", syncs)
         histogram += _histogram("sync", "lat", syncs)
-    for name, shares in (
-        ("cpu_user", [job.cpu_user for job in run.jobs]),
-        ("cpu_system", [job.cpu_system for job in run.jobs]),
-    ):
-        known = [share for share in shares if share is not None]
-        if known:
-            observations.append(Observation(name, sum(known) / len(known), "1"))
+    observations += _cpu(run.jobs, processors)
     observations.append(Observation("io_errors", float(sum(job.io_errors for job in run.jobs)), "1"))
     return Parsed(observations, {"latency_histogram": histogram} if histogram else {})
+
+
+def _cpu(jobs: Sequence[FioJob], processors: int | None) -> Iterator[Observation]:
+    """CPU times of jobs that ran side by side add up; `generator_cpu` is how close they came to what they may use."""
+    longest_s = max(job.runtime for job in jobs)
+    totals = {}
+    for name in ("cpu_user", "cpu_system"):
+        shares = [(share, job) for job in jobs if (share := getattr(job, name)) is not None]
+        if shares:
+            summed = [(share, job.summed_s or job.processes * job.runtime) for share, job in shares]
+            totals[name] = sum(share * (took_s / longest_s) for share, took_s in summed)
+            yield Observation(name, totals[name], "1")
+    of_processes = [
+        job.cpu_user + job.cpu_system for job in jobs if job.cpu_user is not None and job.cpu_system is not None
+    ]
+    if of_processes:
+        of_host = sum(totals.values()) / processors if processors else 0.0
+        yield Observation("generator_cpu", max(*of_processes, of_host), "1")
 
 
 def _rates(op: str, directions: Sequence[Direction]) -> list[Observation]:

@@ -15,7 +15,11 @@ _PERCENTILES = (
     "trial had enough operations for its two-sided 95 % interval: "
     + ", ".join(f"{needed} for p{percent:g}" for percent, needed in MIN_OPERATIONS.items())
 )
-_CPU = "share of one core that fio used; with several clients, the highest"
+_CPU = "processors that all of fio kept busy, over the run time of the slowest; with several clients, the highest"
+_BUSY = (
+    "share of a processor that each process of the busiest job used, or of the host's processors that all processes "
+    "used, whichever is higher. With several clients, the share of the busiest job of all"
+)
 _SYNCS = (
     "fsync and fdatasync calls, if the job makes any. Plain text lacks their number, so it gives no `sync_ios` and no "
     "percentiles"
@@ -75,8 +79,9 @@ METRICS = declare(
     ),
     Metric("sync_ios", "1", "Syncs", None, _SYNCS),
     *_latencies("sync_lat", "Latency of syncs", _SYNCS, _SYNCS),
-    Metric("cpu_user", "1", "CPU, user", "lower", _CPU, tells="generator"),
-    Metric("cpu_system", "1", "CPU, system", "lower", _CPU, tells="generator"),
+    Metric("cpu_user", "1", "CPU, user", "lower", _CPU),
+    Metric("cpu_system", "1", "CPU, system", "lower", _CPU),
+    Metric("generator_cpu", "1", "CPU of the generator", None, _BUSY, tells="generator"),
     Metric(
         "io_errors",
         "1",

@@ -11,7 +11,7 @@ from benchstudy.families.fio.fio_text import parse_fio_text
 from benchstudy.families.fio.place import LOAD
 from benchstudy.families.fio.small_files import parse_no_fork, parse_shell_loop
 from benchstudy.families.shared.clients import SERIES, Clients, client_folders, combined, read_clients
-from benchstudy.families.shared.files import read_json, read_text
+from benchstudy.families.shared.files import damaged, read_json, read_text
 from benchstudy.model.clients import CLIENTS, CLIENTS_FILE
 from benchstudy.model.family import Observation, Parsed, ParseError
 
@@ -34,8 +34,18 @@ def parse_trial(levels: Mapping[str, str], files: Path) -> Parsed:
     ):
         if (files / name).is_file():
             run = parser(read_text(files / name))
-            return observe(run.only(read_json(files / PART)["group"]) if (files / PART).is_file() else run)
+            own = run.only(read_json(files / PART)["group"]) if (files / PART).is_file() else run
+            return observe(own, _processors(files))
     raise ParseError("fio left no output: neither fio.json nor fio.txt is there")
+
+
+@damaged("the host's readings in supervisor.json are damaged")
+def _processors(files: Path) -> int | None:
+    """Processors of the host, as its agent saw them; None of an imported run. Raises ParseError."""
+    if not (files / "supervisor.json").is_file():
+        return None
+    readings = read_json(files / "supervisor.json").get("readings") or [{}]
+    return None if (processors := readings[0].get("cpus")) is None else int(processors)
 
 
 def note_trial(files: Path) -> Mapping[str, Any]:

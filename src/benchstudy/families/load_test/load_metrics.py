@@ -4,7 +4,8 @@
 """
 
 import math
-from collections.abc import Iterator, Mapping
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple, TypeVar
@@ -159,7 +160,6 @@ class _Reader:
         self._memory = {name: self._add(name, self._levels(window.instants_ms)) for name in _MEMORY}
         times = window.start_ms, window.end_ms, window.interval_ms
         self._up = self._add("up", Scrapes(*times, lambda values: values == 1))
-        # If `up` was not kept, a metric that every such program exports replaces it.
         self._seen = self._add(names.goroutines, Scrapes(*times, lambda values: ~np.isnan(values)))
         self._started = self._add(names.started, Changes())
 
@@ -171,6 +171,9 @@ class _Reader:
             samples += sum(len(series.times_ms) for series in page.series)
         for stream in streams.values():
             stream.finish()
+        absent_at = self._absent_at()
+        for totals in self._all_totals():
+            totals.begin_at_zero(absent_at)
         found = LoadMetrics(self._section, samples=samples, missing=self._section.missing)
         for group in GROUPS:
             self._of_group(group, found)
@@ -178,6 +181,35 @@ class _Reader:
         self._of_host(found)
         self._faults(found)
         return found
+
+    @property
+    def _scrapes(self) -> Scrapes:
+        # If `up` was not kept, a metric that every such program exports replaces it.
+        return self._up if self._up.any else self._seen
+
+    def _all_totals(self) -> Iterator[Totals]:
+        yield from (sink for sinks in self._sinks.values() for sink in sinks if isinstance(sink, Totals))
+
+    def _absent_at(self) -> Callable[[Labels, int], int | None]:
+        """Tell when an instance answered last before a series' first sample, if it did so one scrape before and was
+        not started anew since: a program that counts exports a series from its first increment on.
+        """
+        good_ms = {instance: sorted(times) for instance, times in self._scrapes.good_ms.items()}
+        begun_ms: dict[str, set[int]] = {}
+        resets = ((reset.t_ms, reset.labels) for totals in self._all_totals() for reset in totals.resets)
+        for at_ms, labels in [*resets, *self._started.found]:
+            begun_ms.setdefault(labels.get("instance", ""), set()).add(at_ms)
+
+        def absent_at(labels: Labels, first_ms: int) -> int | None:
+            instance = labels.get("instance", "")
+            times_ms = good_ms.get(instance, [])
+            place = bisect_left(times_ms, first_ms)
+            if not place or first_ms - times_ms[place - 1] > LATE * self._window.interval_ms:
+                return None
+            before_ms = times_ms[place - 1]
+            return None if any(before_ms < at <= first_ms for at in begun_ms.get(instance, ())) else before_ms
+
+        return absent_at
 
     # --- sinks of each metric -----------------------------------------------------------------------------------
 
@@ -246,13 +278,12 @@ class _Reader:
         found.events += self._appeared(group, sinks.counts.totals, label)
 
     def _appeared(self, group: str, totals: Totals, label: str) -> Iterator[Event]:
-        """Report labels first counted within the window. No rate includes the calls before their first scrape."""
+        """Report labels first counted within the window by an instance of which nobody knows when it began to count."""
         late = self._window.steady_start_ms + LATE * self._window.interval_ms
         begun: dict[str, float] = {}
         first = _EVER_MS
-        for labels, first_ms, value in zip(
-            totals.labels, totals.first_ms.tolist(), totals.first_value.tolist(), strict=True
-        ):
+        uncounted = (totals.first_value - totals.from_zero).tolist()
+        for labels, first_ms, value in zip(totals.labels, totals.first_ms.tolist(), uncounted, strict=True):
             if first_ms > late and value > 0:
                 name = labels.get(label, "")
                 begun[name] = begun.get(name, 0.0) + value
@@ -318,8 +349,7 @@ class _Reader:
         for at, labels in self._started.found:
             if window.start_ms < at <= window.end_ms:
                 found.events.append(Event(at, "restart", f"{labels.get('instance', '')}: the process was started anew"))
-        scrapes = self._up if self._up.any else self._seen
-        for gap in scrapes.gaps():
+        for gap in self._scrapes.gaps():
             length = (gap.end_ms - gap.start_ms) / 1000
             failed = f", {gap.failed} scrapes failed" if gap.failed else ""
             detail = f"{gap.instance}: no sample for {length:.1f} s{failed}"

@@ -40,7 +40,10 @@ class Gap(NamedTuple):
 
 
 class Scrapes:
-    """Find gaps in the scrapes of a window. `answered`: tells which values show that an instance answered."""
+    """Find gaps in the scrapes of a window. `answered`: tells which values show that an instance answered.
+
+    `good_ms`: by instance, when it answered, before the window too. Times of several series are in no order.
+    """
 
     reach_ms = 0
 
@@ -51,6 +54,7 @@ class Scrapes:
         self._last_ms: list[int] = []
         self._failed: list[int] = []
         self._found: list[Gap] = []
+        self.good_ms: dict[str, list[int]] = {}
 
     @property
     def any(self) -> bool:
@@ -67,6 +71,7 @@ class Scrapes:
         for row, values in zip(batch.rows.tolist(), batch.values[:, batch.fresh :], strict=True):
             answered = self._answered(values[: len(times)])
             good = times[answered]
+            self.good_ms.setdefault(self._instances[row], []).extend(good.tolist())
             if not len(good):
                 self._failed[row] += int((times > self._last_ms[row]).sum())
                 continue

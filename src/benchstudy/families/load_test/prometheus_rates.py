@@ -223,7 +223,8 @@ class Totals:
 
     Results after the stream's end: `labels`, one mapping per series, and arrays over the series: `increase` (sum of
     positive increments, not extrapolated), `samples`, `first_ms`, `first_value`, `rate` (1/s, as PromQL computes it
-    over the whole window; NaN with fewer than two samples).
+    over the whole window; NaN with fewer than two samples). `from_zero`: the first values that `begin_at_zero` found
+    to be increments; they are part of `increase`, and of no rate.
     """
 
     reach_ms = 0
@@ -233,7 +234,8 @@ class Totals:
         self._side: Literal["left", "right"] = "right" if dialect.left_open else "left"
         self.labels: list[Labels] = []
         self.resets: list[Reset] = []
-        self._state = np.zeros((6, 0))
+        self._state = np.zeros((7, 0))
+        self.from_zero = np.zeros(0)
 
     def meet(self, labels: Labels) -> None:
         self.labels.append(labels)
@@ -252,16 +254,28 @@ class Totals:
         if first >= last:
             return
         inside = batch.values[:, first:last]
-        # The first value of a series is not an increment, because it is unknown when counting began.
+        # The first value of a series is not an increment, unless `begin_at_zero` learns when counting began.
         state = self._state[:, batch.rows]
-        samples, increase, first_ms, first_value, _, last_value = state
+        samples, increase, first_ms, first_value, _, last_value, begun_inside = state
         new = samples == 0
         steps = np.diff(inside, axis=1, prepend=np.where(new, inside[:, 0], last_value)[:, None])
         increase += np.where(steps < 0, inside, steps).sum(axis=1)
-        first_ms[new], first_value[new] = batch.times_ms[first], inside[new, 0]
+        first_ms[new], first_value[new], begun_inside[new] = batch.times_ms[first], inside[new, 0], first == 0
         samples += last - first
         state[4], state[5] = batch.times_ms[last - 1], inside[:, -1]
         self._state[:, batch.rows] = state
+
+    def begin_at_zero(self, absent_at: Callable[[Labels, int], int | None]) -> None:
+        """Count the first value of each series that was zero at a scrape inside of the window.
+
+        absent_at: maps labels and the time of a series' first sample to the time in ms of the scrape before, if that
+        would have had the series with any other value than zero. Call it after the stream's end.
+        """
+        self.from_zero = np.zeros(len(self.labels))
+        for row in np.flatnonzero(self._state[6, : len(self.labels)]).tolist():
+            at_ms = absent_at(self.labels[row], int(self.first_ms[row]))
+            if at_ms is not None and (at_ms > self._start_ms or (at_ms == self._start_ms and self._side == "left")):
+                self.from_zero[row] = self.first_value[row]
 
     @property
     def samples(self) -> np.ndarray:
@@ -269,7 +283,7 @@ class Totals:
 
     @property
     def increase(self) -> np.ndarray:
-        return self._state[1, : len(self.labels)]
+        return self._state[1, : len(self.labels)] + (self.from_zero if len(self.from_zero) else 0.0)
 
     @property
     def first_ms(self) -> np.ndarray:
@@ -281,7 +295,7 @@ class Totals:
 
     @property
     def rate(self) -> np.ndarray:
-        samples, increase, first_ms, first_value, last_ms, _ = self._state[:, : len(self.labels)]
+        samples, increase, first_ms, first_value, last_ms, *_ = self._state[:, : len(self.labels)]
         with np.errstate(divide="ignore", invalid="ignore"):
             return extrapolated_rate(
                 increase,

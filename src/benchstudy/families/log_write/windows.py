@@ -99,11 +99,11 @@ def _hammered(facts: Mapping[str, Any], files: Path) -> Measured:
     watched = read_written(files / WATCH)
     screens = replay((files / LOAD / "stdout").read_bytes())
     screen = screens[-1]
-    log = read_hammer_log(files)
     supervised = read_json(files / LOAD / "supervisor.json")
     started = datetime.fromisoformat(supervised["started"].replace("Z", "+00:00")).timestamp()
     begin = started + facts["window"]["warm_up_s"]
     end = begin + facts["window"]["duration_s"]
+    log = read_hammer_log(files).between(started, begin - started, end - started)
     seen = [(row.t_s + watched.started_unix_s - started, row.size) for row in watched.checkpoints]
     grown = growth(seen, begin - started, end - started, facts["publish_interval_s"])
     # The hammer does not report which leaves are duplicates.
@@ -112,7 +112,7 @@ def _hammered(facts: Mapping[str, Any], files: Path) -> Measured:
         **_growth_values(grown, watched.checkpoints),
         "offered": (facts["rate_per_s"], "1/s"),
         "achieved_share": (share, "1"),
-        "pushback": (log.pushback_500 + log.pushback_503, "1"),
+        "pushback": (log.pushback, "1"),
         "errors": (log.error_count, "1"),
         "proofs_asked": (watched.proofs.asked, "1"),
         "proofs_proved": (watched.proofs.proved, "1"),

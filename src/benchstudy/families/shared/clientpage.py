@@ -21,7 +21,8 @@ from benchstudy.report.results.results import Results
 from benchstudy.report.tables.tables import MISSING, Cell, Table
 
 CLIENT_LIMITED, SKEWED = "client-limited", f"skew > {human.percent(SKEW)}"
-_CPU = ("generator_cpu", "cpu_user", "cpu_system")  # one metric, or the two of fio
+_CPU = "generator_cpu"
+_PERCENT = (_CPU, "cpu_user", "cpu_system")
 _CLIENT = ["target", "case", "client", "host"]
 _SAID = (
     "In these cases several hosts sent load at once. All clients started at one instant, by clocks whose offsets were "
@@ -124,7 +125,7 @@ def client_table(results: Results, each: Sequence[str]) -> Table:
         of = {key: value for *key_, value in medians.iter_rows() for key in [tuple(key_)]}
         units = dict(found.select("metric", "unit").unique().iter_rows())
         for client in medians.select(_CLIENT).unique().sort(_CLIENT).iter_rows():
-            medians_of = {metric: of.get((*client, metric)) for metric in (*metrics, *_CPU, "began")}
+            medians_of = {metric: of.get((*client, metric)) for metric in (*metrics, _CPU, "began")}
             body.append(_row(results, client, metrics, units, medians_of))
     return Table("clients", "Each client, medians over trials", columns, tuple(body))
 
@@ -138,7 +139,7 @@ def _row(
 ) -> tuple[Cell, ...]:
     target, case, number, host = client
     href = cells.href(results, target, case)
-    busy = sum(medians[name] or 0.0 for name in _CPU) > BUSY_GENERATOR
+    busy = (medians[_CPU] or 0.0) > BUSY_GENERATOR
     own = [
         MISSING if (value := medians[metric]) is None else Cell((_shown(value, metric, units[metric]),), href)
         for metric in metrics
@@ -157,4 +158,4 @@ def _row(
 
 
 def _shown(value: float, metric: str, unit: str) -> str:
-    return human.percent(value) if metric in _CPU else human.quantity(value, unit)
+    return human.percent(value) if metric in _PERCENT else human.quantity(value, unit)

@@ -320,12 +320,13 @@ class LoadPanels:
         return Cell((few, said), href, "text"), verdict  # a relative change from so few trials would look like a result
 
     def steady(self, metric: str, trial: Trial) -> list[float]:
-        """The graph's samples inside the steady window."""
+        """The graph's samples of the steady window; those of rates, from where none looks back before it."""
         rows, window = self._rows(metric, {trial.uuid: 0.0}), trial.facts.get("window") or {}
         steady = trial.facts.get("steady") or {}
         if "start_s" in window and "start_s" in steady:
             begin, end = (steady[e] - window["start_s"] for e in ("start_s", "end_s"))
-            rows = rows.filter(pl.col("t_s").is_between(begin, end))
+            look_back_s = 0.0 if PANELS[metric].gauge else self.load.value(trial.uuid, "rate_window") or 0.0
+            rows = rows.filter(pl.col("t_s").is_between(begin + look_back_s, end))
         return rows["value"].to_list()
 
 
