@@ -147,12 +147,14 @@ def test_figures_of_wrk_are_those_that_its_script_counted(tmp_path: Path):
     line = json.loads(text("wrk-reset.txt").splitlines()[-1])
     us, found = line["latency_us"], figures(parsed)
     counted = {
-        "throughput": 22_047.00, "requests": 22_053, "duration": 1.000272, "transfer_rate": 23_486_445 / 1.000272,
+        "throughput": 22_047.00, "requests": 22_053 + 1161, "duration": 1.000272,
+        "transfer_rate": 23_486_445 / 1.000272,
         "errors": 1161, "errors_status": 0, "errors_length": 0, "errors_timeout": 0, "errors_connect": 1161,
         "latency_mean": 197.880742e-6, "latency_sd": 229.685145e-6, "latency_min": 46e-6, "latency_max": 6857e-6,
         **{f"latency_p{percent}": dict(us["percentiles"])[percent] * 1e-6 for percent in PERCENTS},
     }  # fmt: skip
     assert {name: found[name] for name in counted} == pytest.approx(counted)
+    assert found["concurrency_measured"] == pytest.approx(22_053 / 1.000272 * 197.880742e-6), "of answers"
     assert found["document_length"] == 77, "wrk does not say how long an answer was, and the check before does"
     rows = [(row["percent"], row["latency_s"] * 1e6) for row in parsed.series["percentiles"]]
     assert np.array(rows) == pytest.approx(np.array(us["percentiles"], float))
@@ -332,7 +334,7 @@ def test_answers_that_left_no_file_came_from_a_cache(tmp_path: Path):
     levels, leaves = {"concurrency": "5"}, "cache/*"
     for made in (22_053, 22_060):
         trial(tmp_path, "wrk-reset", concurrency=5, leaves=leaves, left={"before": 7, "after": 7 + made})
-        assert figures(parse_trial(levels, tmp_path))["requests"] == 22_053
+        assert figures(parse_trial(levels, tmp_path))["requests"] == 22_053 + 1161
     trial(tmp_path, "wrk-reset", concurrency=5, leaves=leaves, left={"before": 7, "after": 7 + 22_052})
     with pytest.raises(ParseError, match=r"22053 requests were answered and the server left 22052 new files \(cache"):
         parse_trial(levels, tmp_path)
@@ -420,7 +422,7 @@ def test_clients_are_one_sample_of_all_their_requests(tmp_path: Path):
     squares = sum((count - 1) * sd**2 + count * m**2 for count, m, sd in zip(n, means, sds, strict=True))
     expected = {
         "throughput": 46_751 / 1.099723 + 22_053 / 1.000272,
-        "requests": 68_804, "errors": 1161, "errors_connect": 1161, "errors_status": 0, "errors_length": 0,
+        "requests": 68_804 + 1161, "errors": 1161, "errors_connect": 1161, "errors_status": 0, "errors_length": 0,
         "errors_timeout": 0, "transfer_rate": 544_836_154 / 1.099723 + 23_486_445 / 1.000272,
         "duration": 1.099723, "latency_min": 26e-6, "latency_max": 9459e-6, "latency_mean": mean,
         "latency_sd": math.sqrt((squares - sum(n) * mean**2) / (sum(n) - 1)),
@@ -445,7 +447,7 @@ def test_clients_are_one_sample_of_all_their_requests(tmp_path: Path):
     shown = [row["percent"] for row in parsed.series["percentiles"]]
     assert shown == sorted(shown) and {0, 50, 99.1, 99.9, 99.99, 100} <= set(shown)
     each = {(row["client"], row["metric"]): row["value"] for row in parsed.series["clients"]}
-    assert (each[1, "requests"], each[2, "requests"], each[2, "errors_connect"]) == (46_751, 22_053, 1161)
+    assert (each[1, "requests"], each[2, "requests"], each[2, "errors_connect"]) == (46_751, 22_053 + 1161, 1161)
     assert each[2, "generator_cpu"] == pytest.approx(0.75 / 1.000272 / 2)
     problems = note_trial(tmp_path)["problems"]
     assert [problem[:25] for problem in problems] == [

@@ -102,10 +102,11 @@ def _wrk_result(result: WrkResult) -> LoadResult:
     latency = result.latency
     values = {
         "throughput": (result.throughput, "1/s"),
-        "requests": (result.requests, "1"),
+        "requests": (result.requests + result.errors.connect, "1"),
         **_errors(result.errors, bodies=result.checked),
         "duration": (result.duration, "s"),
         **_latencies(latency),
+        "concurrency_measured": (result.concurrency_measured, "1"),
         "transfer_rate": (result.transfer_rate, "B/s"),
     }
     return LoadResult(values, *_rows(latency), result.good, result.duration, result.problems(), result.connections)
@@ -156,5 +157,7 @@ def _rows(latency: Latency | None) -> tuple[Rows, Rows]:
 
 def requests_under_way(values: Mapping[str, tuple[float | None, str]]) -> float | None:
     """Return the mean number of requests in flight, by Little's law: responses per second × mean latency."""
+    if "concurrency_measured" in values:
+        return values["concurrency_measured"][0]
     mean, duration, requests = (values.get(name, (None, ""))[0] for name in ("latency_mean", "duration", "requests"))
     return None if mean is None or not duration or requests is None else requests / duration * mean

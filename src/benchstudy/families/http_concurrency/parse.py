@@ -69,7 +69,8 @@ def _threads(facts: Mapping[str, Any]) -> list[int]:
 def _parsed(
     levels: Mapping[str, str], values: Mapping[str, tuple[float | None, str]], percentiles: Rows, histogram: Rows
 ) -> Parsed:
-    both = {**values, **_little(levels, values)}
+    last = _little(levels, values)
+    both = {**{name: value for name, value in values.items() if name not in last}, **last}
     return Parsed(
         [Observation(metric, float(value), unit) for metric, (value, unit) in both.items() if value is not None],
         {"percentiles": percentiles, "histogram": histogram},
@@ -148,7 +149,7 @@ def _little(
     levels: Mapping[str, str], values: Mapping[str, tuple[float | None, str]]
 ) -> dict[str, tuple[float | None, str]]:
     """The mean number of requests in flight, which equals the number of connections in a closed loop."""
-    measured = values.get("concurrency_measured", (requests_under_way(values), ""))[0]
+    measured = requests_under_way(values)
     if measured is None:
         return {}
     found: dict[str, tuple[float | None, str]] = {"concurrency_measured": (measured, "1")}
