@@ -171,7 +171,7 @@ def test_figures_of_k6_are_those_of_its_summary(tmp_path: Path):
         "throughput": 200, "offered": 200.5, "requests": 401, "errors": 0, "dropped": 0, "duration": 2.001581582,
         "latency_mean": 1.275784e-3, "latency_min": 0.176794e-3, "latency_max": 34.868528e-3,
         "connect_mean": 0.010304e-3, "connect_max": 0.711502e-3, "waiting_mean": 0.422326e-3,
-        "waiting_max": 8.126617e-3, "transfer_rate": 4_673_254 / 2.001581582,
+        "waiting_max": 8.126617e-3, "transfer_rate": 4_673_254 / 2 * 400 / 401,
         **{f"latency_p{percent}": latency[f"p({percent})"] / 1000 for percent in PERCENTS},
     }  # fmt: skip
     assert {name: found[name] for name in printed} == pytest.approx(printed)
@@ -380,6 +380,37 @@ def test_how_busy_a_generator_was_is_told_unless_it_could_be_either(
 ):
     parsed = parse_trial({"concurrency": "10"}, trial(tmp_path, "wrk-ok", cpu=cpu, concurrency=10, threads=threads))
     assert figures(parsed).get("generator_cpu") == (None if share is None else pytest.approx(share))
+
+
+@pytest.mark.parametrize(
+    ("cpu", "lasts_s", "share", "server"),
+    [
+        (supervised(1.0, 0.2, 22.3), 22.0, 0.6, 0.125),  # 0.6 at most, while it sent
+        (supervised(1.0, 0.9, 22.3), 22.0, None, 0.125),  # 0.95 at most, and 0.07 at least
+        (supervised(2.0, 0.4, 2.5), 2.4, 1.0, 0.125),  # 0.96 at least
+        (supervised(1.0, 0.2, 2.1), 2.0, 0.6, 0.125),
+    ],
+)
+def test_one_late_response_does_not_make_k6_and_the_server_look_idle(
+    tmp_path: Path, cpu: Mapping[str, Any], lasts_s: float, share: float | None, server: float
+):
+    """k6 sent for 2 s, and waited for the last response."""
+    trial(tmp_path, "k6-ok", cpu=cpu, rate_per_s=200.0)
+    summary = json.loads(text("k6-ok.json"))
+    summary["state"]["testRunDurationMs"] = lasts_s * 1000
+    put(tmp_path / "load" / "files" / "k6-summary.json", summary)
+    found = figures(parse_trial({"rate": "200-per-s"}, tmp_path))
+    assert found.get("generator_cpu") == (None if share is None else pytest.approx(share))
+    # 1 s of processor time of 4 processors.
+    assert found["server_cpu"] == pytest.approx(server)
+    assert found["transfer_rate"] == pytest.approx(4_673_254 / 2 * 400 / 401) and found["duration"] == lasts_s
+
+
+def test_a_server_that_works_until_the_last_response_used_no_more_than_it_had(tmp_path: Path):
+    """3 s of one processor: requests were sent for 2 s, and the last response came after 3.3 s."""
+    usage = {"before": used(0, 0), "after": used(2, 1)}
+    trial(tmp_path, "k6-dropped", usage=usage, rate_per_s=500.0, server={"effective": {"cpus": [0]}})
+    assert figures(parse_trial({"rate": "500-per-s"}, tmp_path))["server_cpu"] == 1.0
 
 
 def test_a_trial_notes_what_is_wrong_with_its_load(tmp_path: Path):

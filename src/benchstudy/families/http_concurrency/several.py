@@ -96,6 +96,7 @@ def _together(each: Sequence[LoadResult], clients: Clients) -> LoadResult:
         [{"low_s": low, "high_s": high, "count": count} for low, high, count in everything],
         sum(load.good for load in each),
         max(load.duration for load in each),
+        max(load.sending_s for load in each),
         [*problems, *clients.problems(window_s)],
         sum(load.load for load in each),
     )
