@@ -458,8 +458,8 @@ def test_clients_are_one_sample_of_all_their_requests(tmp_path: Path):
         "duration": 1.099723, "latency_min": 26e-6, "latency_max": 9459e-6, "latency_mean": mean,
         "latency_sd": math.sqrt((squares - sum(n) * mean**2) / (sum(n) - 1)),
         "concurrency_measured": 46_751 / 1.099723 * means[0] + 22_053 / 1.000272 * means[1],
-        # The second client began a millisecond after the first, and loaded for the shorter time.
-        "client_skew": 0.001, "client_skew_share": 0.001 / 1.000272, "client_clocks": 0.0002,
+        # The second client began a millisecond after the first, and ended before it.
+        "client_skew": 0.001, "client_skew_share": 1 - 1.000272 / 1.099723, "client_clocks": 0.0002,
         # Of two threads, the second client's generator could use twice the time.
         "generator_cpu": 0.75 / 1.099723,
         "document_length": 77,
@@ -485,6 +485,7 @@ def test_clients_are_one_sample_of_all_their_requests(tmp_path: Path):
         "client 1 on l1: little: t",
         "client 2 on l2: connectio",
         "client 2 on l2: little: t",
+        "skew: for 9.04 % of the m",
     ]
 
 
@@ -492,7 +493,7 @@ def test_clients_of_ab_are_read_to_the_millisecond_and_say_where_that_is_too_coa
     parsed = parse_trial({"concurrency": "100", "clients": "2"}, trial(tmp_path, "ab-ok", "ab-ok", concurrency=100))
     found = figures(parsed)
     expected = {
-        "requests": 40_000, "throughput": 2 * 17_406.30, "keepalive_requests": 40_000, "document_length": 11_413,
+        "requests": 40_000, "throughput": 40_000 / 1.150, "keepalive_requests": 40_000, "document_length": 11_413,
         "connect_mean": 0, "connect_max": 0.005, "processing_mean": 0.003, "processing_max": 0.114,
         "waiting_mean": 0.003, "waiting_max": 0.114, "latency_max": 0.113723, "latency_min": 0.000251,
         "latency_p99": 0.023,
@@ -501,6 +502,28 @@ def test_clients_of_ab_are_read_to_the_millisecond_and_say_where_that_is_too_coa
     assert not {"latency_p50", "latency_p75", "latency_p95"} & found.keys()
     problems = note_trial(tmp_path)["problems"]
     assert "percentiles: the merged histogram is too coarse for p50, p66, p75, p80, p90, p95, p98" in problems[-1]
+
+
+def test_clients_of_ab_that_end_at_different_times_have_a_rate_of_the_whole_time(tmp_path: Path):
+    """Two clients of 20,000 requests each; one host takes 1.7 s, the other 4 s."""
+    trial(tmp_path, "ab-ok", "ab-ok", concurrency=100)
+    load = tmp_path / "load"
+    told = json.loads((load / "clients.json").read_text())
+    for client, lasted_s in zip(told["clients"], (1.7, 4.0), strict=True):
+        client |= {"start_s": 1.7e9, "end_s": 1.7e9 + lasted_s}
+        output = load / str(client["client"]) / "stdout"
+        put(output, output.read_text().replace("1.149 seconds", f"{lasted_s:.3f} seconds"))
+    put(load / "clients.json", told)
+    found = figures(parse_trial({"concurrency": "100", "clients": "2"}, tmp_path))
+    assert found["throughput"] == 40_000 / 4 and found["throughput"] <= 40_000 / found["duration"]
+    assert found["transfer_rate"] == pytest.approx(198_098.70 * 1024 * (1.7 + 4) / 4)
+    # Each client had 20,000 requests under way for its mean latency.
+    assert found["concurrency_measured"] == pytest.approx(40_000 * found["latency_mean"] / 4)
+    assert found["client_skew"] == 0 and found["client_skew_share"] == pytest.approx(1 - 1.7 / 4)
+    assert note_trial(tmp_path)["problems"][-1] == (
+        "skew: for 57.5 % of the measured 4.00 s, not all clients sent load: they started 0 s apart, and ended 2.30 s "
+        "apart"
+    )
 
 
 def test_clients_of_k6_share_the_rate_and_count_from_sending_if_one_dropped_an_arrival(tmp_path: Path):
