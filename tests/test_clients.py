@@ -176,7 +176,7 @@ def test_lints_name_skew_and_targets_with_other_numbers_of_clients():
     material = Material("http", "measured", (group("a", "2", 0.001, 0.03), group("b", "3", 0.002)))
     said = [(f.lint, f.what) for f in lint(material)]
     assert said == [
-        ("clients-skewed", "in 1 of 2 trials clients began up to 3 % of the time apart"),
+        ("clients-skewed", "in 1 of 2 trials, not all clients sent load for up to 3 % of the time"),
         ("clients-differ", "no two targets are loaded by as many clients: a from 2, b from 3"),
     ]
     alike = Material("http", "measured", (group("a", "2", 0.001), group("b", "2", 0.002), group("b", "3", 0.002)))
@@ -277,7 +277,10 @@ def test_clients_load_together_and_their_figures_add_up(loaded, tool):
         (2, "load-2", "l2"),
     ]
     own = {metric: [r["value"] for r in rows if r["metric"] == metric] for metric in ("throughput", "requests")}
-    assert whole["throughput"] == pytest.approx(sum(own["throughput"]))
+    if tool == "ab":  # ends after a number of requests, one client before the other
+        assert 0 < whole["throughput"] <= min(sum(own["throughput"]), whole["requests"] / whole["duration"])
+    else:
+        assert whole["throughput"] == pytest.approx(sum(own["throughput"]))
     assert whole["requests"] == sum(own["requests"]) and min(own["requests"]) > 0
     assert sum(row["count"] for row in found.series["histogram"]) == whole["requests"]
     assert whole["errors"] == 0 and whole["client_skew"] < 0.5
@@ -406,7 +409,7 @@ def test_file_size_from_several_clients_of_a_folder_and_of_a_bucket(hosts, tmp_p
         parsed = file_size.parse(trial.record.levels, trial.folder)
         whole = {o.metric: o.value for o in parsed.observations}
         own = [row["value"] for row in parsed.series["clients"] if row["metric"] == "throughput"]
-        assert whole["throughput"] == pytest.approx(sum(own)) and len(own) == 2
+        assert whole["throughput"] == pytest.approx(2 * min(own)) and len(own) == 2  # 3 operations each
         assert whole["operations"] == 6 and [row["operation"] for row in parsed.series["operations"]] == [*range(6)]
         durations = [row["duration_s"] for row in parsed.series["operations"]]
         assert whole["duration"] == pytest.approx(statistics.mean(durations))

@@ -736,7 +736,7 @@ def test_clients_are_one_sample_of_all_their_operations(loaded: Path):
     parsed = parse_trial({"test": "x", "job": "y", "clients": "2"}, loaded)
     found = values(parsed)
     jobs = [job for name in CAPTURED for job in json.loads(text(name))["jobs"]]
-    assert found["read_iops"] == pytest.approx(76_248.447205 + 19_692.307692 + 20_078.431373)
+    assert found["read_iops"] == pytest.approx(76_248.447205 + (19_692.307692 + 20_078.431373) * 0.052 / 0.161)
     assert found["write_iops"] == pytest.approx(25_515.52795)
     assert (found["read_ios"], found["read_bytes"]) == (12_276 + 1024 + 1024, 50_282_496 + 2 * 4_194_304)
     assert found["read_clat_min"] == 346e-9 and found["read_clat_max"] == 1_277_503e-9
@@ -747,13 +747,25 @@ def test_clients_are_one_sample_of_all_their_operations(loaded: Path):
     # The busiest client's, because a limit is one host's.
     assert found["cpu_system"] == pytest.approx(0.21568627 + 0.10 * 50 / 51)
     assert found["cpu_user"] == pytest.approx(0.10 * 50 / 51) and found["generator_cpu"] == 0.34375
-    # Of the shortest run, 0.052 s, they loaded none together.
-    assert found["client_skew"] == 0.5 and found["client_skew_share"] == pytest.approx(0.5 / 0.052)
+    # Both ended together, and one did I/O for 0.161 s and the other for 0.052 s: each did a fixed amount of work.
+    assert found["client_skew"] == 0.5 and found["client_skew_share"] == pytest.approx(1 - 0.052 / 0.161)
     assert found["client_clocks"] == pytest.approx(0.002)
     each = {(row["client"], row["metric"]): row["value"] for row in parsed.series["clients"]}
     assert (each[1, "read_ios"], each[2, "read_ios"], each[2, "began"]) == (12_276, 2048, 0.5)
     (problem,) = note_trial(loaded)["problems"]
-    assert problem.startswith("skew: the clients started 0.500 s apart")
+    assert problem.startswith(
+        "skew: for 67.7 % of the measured 0.161 s, not all clients sent load: they started 0.500 s"
+    )
+
+
+def test_clients_that_end_by_time_add_up_their_rates(loaded: Path):
+    for path in loaded.glob("load/*/files/fio.json"):
+        document = json.loads(path.read_text())
+        for job in document["jobs"]:
+            job["job options"]["time_based"] = "1"
+        path.write_text(json.dumps(document))
+    found = values(parse_trial({"test": "x", "job": "y", "clients": "2"}, loaded))
+    assert found["read_iops"] == pytest.approx(76_248.447205 + 19_692.307692 + 20_078.431373)
 
 
 def test_a_single_client_has_nothing_to_note_and_no_output_is_no_result(tmp_path: Path):

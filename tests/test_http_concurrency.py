@@ -46,6 +46,7 @@ SOUND: dict[str, Any] = {
     "sweeps": [{"servers": ["nginx"]}],
 }
 WALK = {"walk": {"last": 9999}}
+FOUND = {"status": 302, "length": 138}
 LOGIN = {"path": "/login", "token": {"json_key": "token"}}
 
 
@@ -83,6 +84,11 @@ def one(**changed: Any) -> dict[str, Any]:
         (one(service="ngnix"), "server nginx: no service 'ngnix' below services: did you mean \"nginx\""),
         (one(port="web"), "server nginx: service nginx has no port 'web'"),
         (one(path="/{{n}}", **WALK), "ab on nginx/page: ab requests one address only, and this endpoint has a `walk`"),
+        (one(expect=FOUND), "ab on nginx/page: ab counts 302, the expected status, as a failure: use wrk or k6"),
+        (
+            {**one(expect={**FOUND, "status": 404}), **generator(tool="wrk", duration="1s", check_answers=False)},
+            "wrk counts 404, the expected status, as a failure: remove `check_answers: false`, or use k6",
+        ),
         (one(headers={"A": "{{env.KEY}}"}), "ab exposes headers in its command line to every user of the host"),
         ({"servers": []}, "servers"),
         ({"servers": [http_study.NGINX_SERVER] * 2}, "servers: the name 'nginx' is given twice"),
@@ -134,6 +140,11 @@ def test_what_a_study_must_not_say(changed: dict[str, Any], message: str):
         http_study.study_of({**SOUND, **changed})
     assert message in str(refused.value)
     assert str(refused.value).startswith(f"families.{FAMILY}")
+
+
+def test_ab_takes_an_expected_status_that_it_counts_as_a_success():
+    study = http_study.study_of({**SOUND, **one(expect={"status": 204, "length": 0})})
+    assert any("generator=ab" in case.id for plan in study.sessions() for case in plan.cases)
 
 
 def test_a_load_without_a_warm_up_and_a_ceiling_of_milliseconds_are_read_and_never_measured():

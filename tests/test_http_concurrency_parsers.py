@@ -600,6 +600,9 @@ def test_what_wrk_met():
     assert wrk("slow").good == 450 and "timeout" in names(wrk("slow").problems())
     assert wrk("reset").read_errors == 1161 and "connection" in names(wrk("reset").problems())
     assert wrk("server-gone").errors.connect == 54_023
+    late = wrk("late")
+    assert (late.requests, late.late, late.errors, late.good) == (68, 60, Errors(status=60), 8), "all 60 are late 503s"
+    assert late.throughput == pytest.approx(8 / 4.03548) and names(late.problems())[:2] == ["status", "timeout"]
     assert wrk("auth").good == wrk("auth").requests
 
 
@@ -626,8 +629,8 @@ def test_failures_of_wrk_are_those_of_connections_and_of_answers():
 
     result = parse_wrk(changed_line("ok", failed))
     assert (result.connect_errors, result.read_errors, result.write_errors) == (1, 20, 300)
-    assert result.errors == Errors(connect=321, timeout=4000, status=5, length=60, text=700)
-    assert result.good == 46_751 - 4000 - 5 - 60 - 700, "a broken connection gave no answer that could be bad"
+    assert result.errors == Errors(connect=321, timeout=4000 - 765, status=5, length=60, text=700)
+    assert result.good == 46_751 - 4000, "a late answer may be a wrong one; a broken connection gave none"
     assert result.transfer_rate == pytest.approx(544_836_154 / 1.099723)
     assert [problem for problem in result.problems() if not problem.startswith("little")] == [
         "status: 5 of 46751 answers had another status (46746 × 200, 2 × 404, 3 × 503)",

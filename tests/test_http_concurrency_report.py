@@ -6,8 +6,10 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from conftest import CHECKOUT
 from http_fixture import HttpTables, levels_of
 
+from benchstudy.families.http_concurrency.load_result import parse_load
 from benchstudy.families.http_concurrency.page.load import HttpLoad
 from benchstudy.families.http_concurrency.page.open_loop import OpenAgainstClosed
 from benchstudy.families.http_concurrency.page.tables import CLIENT_LIMITED, LITTLE_BROKEN, NO_CEILING, TOO_SHORT
@@ -57,6 +59,16 @@ def test_errors_that_an_output_does_not_count_are_no_zeros(tmp_path):
         ["imported · unknown · wrk · wrk · 7", "3,000", "0 (0 %)", *"0–00", "0 of 3"],
         ["every other case (1)", "15,000", "0 (0 %)", *"0000", "none"],
     ]
+
+
+def test_broken_connections_of_wrk_are_a_share_of_all_requests(tmp_path):
+    """A server that closes most connections: 538 answers, and 16,863 requests without one."""
+    (tmp_path / "stdout").write_bytes((CHECKOUT / "tests/data/http/wrk-full.txt").read_bytes())
+    tables = HttpTables(tmp_path / "tidy")
+    levels = levels_of("full", "none", "e", "wrk", concurrency="20")
+    tables.add(levels, 1, parse_load("wrk", tmp_path).values, numbers={"concurrency_n": 20}, tool="wrk")
+    drawn = Drawn(HttpLoad(Results(tables.write(), study="embedded", family="http_concurrency"))).errors()
+    assert [cell.lines[0] for cell in drawn.rows[0][1:]] == ["17,401", "16,863 (96.9 %)", *"000", "16,863", "0 of 1"]
 
 
 def test_an_answer_of_two_modes_says_so(tmp_path):

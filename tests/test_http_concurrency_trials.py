@@ -147,12 +147,14 @@ def test_figures_of_wrk_are_those_that_its_script_counted(tmp_path: Path):
     line = json.loads(text("wrk-reset.txt").splitlines()[-1])
     us, found = line["latency_us"], figures(parsed)
     counted = {
-        "throughput": 22_047.00, "requests": 22_053, "duration": 1.000272, "transfer_rate": 23_486_445 / 1.000272,
+        "throughput": 22_047.00, "requests": 22_053 + 1161, "duration": 1.000272,
+        "transfer_rate": 23_486_445 / 1.000272,
         "errors": 1161, "errors_status": 0, "errors_length": 0, "errors_timeout": 0, "errors_connect": 1161,
         "latency_mean": 197.880742e-6, "latency_sd": 229.685145e-6, "latency_min": 46e-6, "latency_max": 6857e-6,
         **{f"latency_p{percent}": dict(us["percentiles"])[percent] * 1e-6 for percent in PERCENTS},
     }  # fmt: skip
     assert {name: found[name] for name in counted} == pytest.approx(counted)
+    assert found["concurrency_measured"] == pytest.approx(22_053 / 1.000272 * 197.880742e-6), "of answers"
     assert found["document_length"] == 77, "wrk does not say how long an answer was, and the check before does"
     rows = [(row["percent"], row["latency_s"] * 1e6) for row in parsed.series["percentiles"]]
     assert np.array(rows) == pytest.approx(np.array(us["percentiles"], float))
@@ -169,7 +171,7 @@ def test_figures_of_k6_are_those_of_its_summary(tmp_path: Path):
         "throughput": 200, "offered": 200.5, "requests": 401, "errors": 0, "dropped": 0, "duration": 2.001581582,
         "latency_mean": 1.275784e-3, "latency_min": 0.176794e-3, "latency_max": 34.868528e-3,
         "connect_mean": 0.010304e-3, "connect_max": 0.711502e-3, "waiting_mean": 0.422326e-3,
-        "waiting_max": 8.126617e-3, "transfer_rate": 4_673_254 / 2.001581582,
+        "waiting_max": 8.126617e-3, "transfer_rate": 4_673_254 / 2 * 400 / 401,
         **{f"latency_p{percent}": latency[f"p({percent})"] / 1000 for percent in PERCENTS},
     }  # fmt: skip
     assert {name: found[name] for name in printed} == pytest.approx(printed)
@@ -332,7 +334,7 @@ def test_answers_that_left_no_file_came_from_a_cache(tmp_path: Path):
     levels, leaves = {"concurrency": "5"}, "cache/*"
     for made in (22_053, 22_060):
         trial(tmp_path, "wrk-reset", concurrency=5, leaves=leaves, left={"before": 7, "after": 7 + made})
-        assert figures(parse_trial(levels, tmp_path))["requests"] == 22_053
+        assert figures(parse_trial(levels, tmp_path))["requests"] == 22_053 + 1161
     trial(tmp_path, "wrk-reset", concurrency=5, leaves=leaves, left={"before": 7, "after": 7 + 22_052})
     with pytest.raises(ParseError, match=r"22053 requests were answered and the server left 22052 new files \(cache"):
         parse_trial(levels, tmp_path)
@@ -380,6 +382,37 @@ def test_how_busy_a_generator_was_is_told_unless_it_could_be_either(
     assert figures(parsed).get("generator_cpu") == (None if share is None else pytest.approx(share))
 
 
+@pytest.mark.parametrize(
+    ("cpu", "lasts_s", "share", "server"),
+    [
+        (supervised(1.0, 0.2, 22.3), 22.0, 0.6, 0.125),  # 0.6 at most, while it sent
+        (supervised(1.0, 0.9, 22.3), 22.0, None, 0.125),  # 0.95 at most, and 0.07 at least
+        (supervised(2.0, 0.4, 2.5), 2.4, 1.0, 0.125),  # 0.96 at least
+        (supervised(1.0, 0.2, 2.1), 2.0, 0.6, 0.125),
+    ],
+)
+def test_one_late_response_does_not_make_k6_and_the_server_look_idle(
+    tmp_path: Path, cpu: Mapping[str, Any], lasts_s: float, share: float | None, server: float
+):
+    """k6 sent for 2 s, and waited for the last response."""
+    trial(tmp_path, "k6-ok", cpu=cpu, rate_per_s=200.0)
+    summary = json.loads(text("k6-ok.json"))
+    summary["state"]["testRunDurationMs"] = lasts_s * 1000
+    put(tmp_path / "load" / "files" / "k6-summary.json", summary)
+    found = figures(parse_trial({"rate": "200-per-s"}, tmp_path))
+    assert found.get("generator_cpu") == (None if share is None else pytest.approx(share))
+    # 1 s of processor time of 4 processors.
+    assert found["server_cpu"] == pytest.approx(server)
+    assert found["transfer_rate"] == pytest.approx(4_673_254 / 2 * 400 / 401) and found["duration"] == lasts_s
+
+
+def test_a_server_that_works_until_the_last_response_used_no_more_than_it_had(tmp_path: Path):
+    """3 s of one processor: requests were sent for 2 s, and the last response came after 3.3 s."""
+    usage = {"before": used(0, 0), "after": used(2, 1)}
+    trial(tmp_path, "k6-dropped", usage=usage, rate_per_s=500.0, server={"effective": {"cpus": [0]}})
+    assert figures(parse_trial({"rate": "500-per-s"}, tmp_path))["server_cpu"] == 1.0
+
+
 def test_a_trial_notes_what_is_wrong_with_its_load(tmp_path: Path):
     (problem,) = note_trial(trial(tmp_path, "wrk-hang", concurrency=5))["problems"]
     assert problem.startswith("little: throughput × mean latency is 0.00768, so on average not 5 requests")
@@ -420,13 +453,13 @@ def test_clients_are_one_sample_of_all_their_requests(tmp_path: Path):
     squares = sum((count - 1) * sd**2 + count * m**2 for count, m, sd in zip(n, means, sds, strict=True))
     expected = {
         "throughput": 46_751 / 1.099723 + 22_053 / 1.000272,
-        "requests": 68_804, "errors": 1161, "errors_connect": 1161, "errors_status": 0, "errors_length": 0,
+        "requests": 68_804 + 1161, "errors": 1161, "errors_connect": 1161, "errors_status": 0, "errors_length": 0,
         "errors_timeout": 0, "transfer_rate": 544_836_154 / 1.099723 + 23_486_445 / 1.000272,
         "duration": 1.099723, "latency_min": 26e-6, "latency_max": 9459e-6, "latency_mean": mean,
         "latency_sd": math.sqrt((squares - sum(n) * mean**2) / (sum(n) - 1)),
         "concurrency_measured": 46_751 / 1.099723 * means[0] + 22_053 / 1.000272 * means[1],
-        # The second client began a millisecond after the first, and loaded for the shorter time.
-        "client_skew": 0.001, "client_skew_share": 0.001 / 1.000272, "client_clocks": 0.0002,
+        # The second client began a millisecond after the first, and ended before it.
+        "client_skew": 0.001, "client_skew_share": 1 - 1.000272 / 1.099723, "client_clocks": 0.0002,
         # Of two threads, the second client's generator could use twice the time.
         "generator_cpu": 0.75 / 1.099723,
         "document_length": 77,
@@ -445,13 +478,14 @@ def test_clients_are_one_sample_of_all_their_requests(tmp_path: Path):
     shown = [row["percent"] for row in parsed.series["percentiles"]]
     assert shown == sorted(shown) and {0, 50, 99.1, 99.9, 99.99, 100} <= set(shown)
     each = {(row["client"], row["metric"]): row["value"] for row in parsed.series["clients"]}
-    assert (each[1, "requests"], each[2, "requests"], each[2, "errors_connect"]) == (46_751, 22_053, 1161)
+    assert (each[1, "requests"], each[2, "requests"], each[2, "errors_connect"]) == (46_751, 22_053 + 1161, 1161)
     assert each[2, "generator_cpu"] == pytest.approx(0.75 / 1.000272 / 2)
     problems = note_trial(tmp_path)["problems"]
     assert [problem[:25] for problem in problems] == [
         "client 1 on l1: little: t",
         "client 2 on l2: connectio",
         "client 2 on l2: little: t",
+        "skew: for 9.04 % of the m",
     ]
 
 
@@ -459,7 +493,7 @@ def test_clients_of_ab_are_read_to_the_millisecond_and_say_where_that_is_too_coa
     parsed = parse_trial({"concurrency": "100", "clients": "2"}, trial(tmp_path, "ab-ok", "ab-ok", concurrency=100))
     found = figures(parsed)
     expected = {
-        "requests": 40_000, "throughput": 2 * 17_406.30, "keepalive_requests": 40_000, "document_length": 11_413,
+        "requests": 40_000, "throughput": 40_000 / 1.150, "keepalive_requests": 40_000, "document_length": 11_413,
         "connect_mean": 0, "connect_max": 0.005, "processing_mean": 0.003, "processing_max": 0.114,
         "waiting_mean": 0.003, "waiting_max": 0.114, "latency_max": 0.113723, "latency_min": 0.000251,
         "latency_p99": 0.023,
@@ -468,6 +502,28 @@ def test_clients_of_ab_are_read_to_the_millisecond_and_say_where_that_is_too_coa
     assert not {"latency_p50", "latency_p75", "latency_p95"} & found.keys()
     problems = note_trial(tmp_path)["problems"]
     assert "percentiles: the merged histogram is too coarse for p50, p66, p75, p80, p90, p95, p98" in problems[-1]
+
+
+def test_clients_of_ab_that_end_at_different_times_have_a_rate_of_the_whole_time(tmp_path: Path):
+    """Two clients of 20,000 requests each; one host takes 1.7 s, the other 4 s."""
+    trial(tmp_path, "ab-ok", "ab-ok", concurrency=100)
+    load = tmp_path / "load"
+    told = json.loads((load / "clients.json").read_text())
+    for client, lasted_s in zip(told["clients"], (1.7, 4.0), strict=True):
+        client |= {"start_s": 1.7e9, "end_s": 1.7e9 + lasted_s}
+        output = load / str(client["client"]) / "stdout"
+        put(output, output.read_text().replace("1.149 seconds", f"{lasted_s:.3f} seconds"))
+    put(load / "clients.json", told)
+    found = figures(parse_trial({"concurrency": "100", "clients": "2"}, tmp_path))
+    assert found["throughput"] == 40_000 / 4 and found["throughput"] <= 40_000 / found["duration"]
+    assert found["transfer_rate"] == pytest.approx(198_098.70 * 1024 * (1.7 + 4) / 4)
+    # Each client had 20,000 requests under way for its mean latency.
+    assert found["concurrency_measured"] == pytest.approx(40_000 * found["latency_mean"] / 4)
+    assert found["client_skew"] == 0 and found["client_skew_share"] == pytest.approx(1 - 1.7 / 4)
+    assert note_trial(tmp_path)["problems"][-1] == (
+        "skew: for 57.5 % of the measured 4.00 s, not all clients sent load: they started 0 s apart, and ended 2.30 s "
+        "apart"
+    )
 
 
 def test_clients_of_k6_share_the_rate_and_count_from_sending_if_one_dropped_an_arrival(tmp_path: Path):

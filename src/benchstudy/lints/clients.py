@@ -11,7 +11,8 @@ from benchstudy.model.criteria import SKEW
     "clients-skewed",
     "warning",
     why="While only some clients load, the system never bears the sum of their rates.",
-    action="Measure for longer, or find out why a client begins late: a busy host, or an unsynchronised clock.",
+    action="Measure for longer or by time, or find out why a client begins late or is slower: a busy host, or an "
+    "unsynchronised clock.",
 )
 def clients_skewed(material: Material) -> Found:
     for group in material.groups:
@@ -19,7 +20,8 @@ def clients_skewed(material: Material) -> Found:
         late = [share for share in shares if share > SKEW]
         if late:
             trials = f"{len(late)} of {words.plural(len(shares), 'trial')}"
-            yield group.where, f"in {trials} clients began up to {rounding.percent(max(late))} of the time apart"
+            share = rounding.percent(max(late))
+            yield group.where, f"in {trials}, not all clients sent load for up to {share} of the time"
 
 
 @rule(

@@ -96,26 +96,29 @@ def parse_trial(levels: Mapping[str, str], files: Path) -> Parsed:
         return parse_answer(files / "stdout", size_bytes)
     clients = read_clients(files / LOAD)
     each = [parse_answer(folder / "stdout", size_bytes) for folder in client_folders(files / LOAD, clients)]
-    return _together(each, clients, warm=levels.get("cache") == "warm")
+    return _together(each, clients, size_bytes, warm=levels.get("cache") == "warm")
 
 
 def note_trial(files: Path) -> Mapping[str, Any]:
-    """Note problems with the start of several clients. Raises ParseError."""
+    """Note problems with the times of several clients. Raises ParseError."""
     if not (files / LOAD / CLIENTS_FILE).is_file():
         return {}
     clients = read_clients(files / LOAD)
-    return {"problems": clients.problems(clients.shortest_s)}
+    return {"problems": clients.problems(clients.spans)}
 
 
-def _together(each: Sequence[Parsed], clients: Clients, warm: bool) -> Parsed:
-    """Combine clients: sum rates and counts, average times over all operations, keep the worst proof of the cache."""
+def _together(each: Sequence[Parsed], clients: Clients, size_bytes: int, warm: bool) -> Parsed:
+    """Combine clients: sum counts, average times over all operations, keep the worst proof of the cache.
+
+    The throughput is that of all bytes in the time that the slowest client needed.
+    """
     values = [{o.metric: (o.value, o.unit) for o in one.observations} for one in each]
     counts = [len(one.series["operations"]) for one in each]
     worst = {"least" if warm else "most": ("cached_before",)}
     found = combined(
         values,
         counts,
-        summed=("throughput", "operations", "attempts", "errors"),
+        summed=("operations", "attempts", "errors"),
         means=("duration", *PARTS, "first_byte", "source", "device_read"),
         **worst,
     )
@@ -125,7 +128,9 @@ def _together(each: Sequence[Parsed], clients: Clients, warm: bool) -> Parsed:
             # Each client numbers its operations from 0.
             further = ({**row, "operation": _plus(row["operation"], first)} for row in rows)
             series.setdefault(name, []).extend(further)
-    observed = {**found, **clients.values(clients.shortest_s)}
+    needed_s = [sum(row["duration_s"] for row in one.series["operations"]) for one in each]
+    found["throughput"] = (size_bytes * sum(counts) / max(needed_s), "B/s")
+    observed = {**found, **clients.values(spans=clients.spans)}
     observations = [Observation(metric, value, unit) for metric, (value, unit) in observed.items()]
     return Parsed(observations, {**series, CLIENT_SERIES: clients.rows(values)})
 

@@ -8,8 +8,8 @@ class Errors:
     """Numbers of requests without a successful response. Each request counts once.
 
     `connect`: connection refused or broken, or another fault below HTTP; wrk retries at once, so a dead server causes
-    many. `timeout`: no response within the tool's timeout. `length`: an unexpected length. `text`: a body without the
-    expected text.
+    many. `timeout`: no response within the tool's timeout, or a good one after it. `length`: an unexpected length.
+    `text`: a body without the expected text.
     """
 
     connect: int = 0

@@ -86,7 +86,10 @@ def _combinations(
 
 def _check_possible(server: Server, endpoint: Endpoint, generator: Generator, load: int | Rate, where: str) -> None:
     name = f"families.http_concurrency.{where}: {generator.name} on {server.name}/{endpoint.name}"
+    status = endpoint.expect.status
     if generator.tool == "ab":
+        if not 200 <= status < 300:
+            raise StudyError(f"{name}: ab counts {status}, the expected status, as a failure: use wrk or k6")
         if endpoint.walk:
             raise StudyError(f"{name}: ab requests one address only, and this endpoint has a `walk`: use wrk or k6")
         if endpoint.secret_env:
@@ -99,6 +102,10 @@ def _check_possible(server: Server, endpoint: Endpoint, generator: Generator, lo
             raise StudyError(
                 f"{name}: {load} connections need at least {load} requests, but it has {generator.requests}"
             )
+    if generator.tool == "wrk" and not generator.check_answers and status > 399:
+        raise StudyError(
+            f"{name}: wrk counts {status}, the expected status, as a failure: remove `check_answers: false`, or use k6"
+        )
 
 
 def _case(

@@ -62,6 +62,12 @@ class K6Result:
         return (self.good - self.good_after_load) / self.load_duration
 
     @property
+    def transfer_rate(self) -> float:
+        """Bytes per second while requests were sent, if the responses that came later are as long as the others."""
+        later = self.good_after_load / self.requests if self.requests else 0.0
+        return self.read * (1 - later) / self.load_duration
+
+    @property
     def offered(self) -> float:
         """Arrivals per second while requests were sent, including dropped ones."""
         return (self.requests + self.dropped) / self.load_duration

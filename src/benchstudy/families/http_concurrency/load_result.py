@@ -33,7 +33,8 @@ class LoadResult:
     percentiles: Rows
     histogram: Rows
     good: int
-    duration: float
+    duration: float  # s, until the last response
+    sending_s: float  # how long requests were sent; k6 waits for the last responses afterwards
     problems: Sequence[str]
     load: float  # the load that the generator reports: connections, or requests per second
 
@@ -86,8 +87,8 @@ def ab_load(result: AbResult, percentiles: list[tuple[float, float]] | None, req
         expected = None if errors.connect else result.complete
         histogram = histogram_of_gnuplot(requests, expected=expected).to_dicts()
     rows = [{"percent": percent, "latency_s": seconds} for percent, seconds in sorted(known.items())]
-    problems = result.problems(percentiles=percentiles)
-    return LoadResult(values, rows, histogram, result.good, result.duration, problems, result.concurrency)
+    problems, lasted_s = result.problems(percentiles=percentiles), result.duration
+    return LoadResult(values, rows, histogram, result.good, lasted_s, lasted_s, problems, result.concurrency)
 
 
 def _ab_mean(printed: float, percentiles: list[tuple[float, float]] | None, resolution: float) -> float:
@@ -102,13 +103,15 @@ def _wrk_result(result: WrkResult) -> LoadResult:
     latency = result.latency
     values = {
         "throughput": (result.throughput, "1/s"),
-        "requests": (result.requests, "1"),
+        "requests": (result.requests + result.errors.connect, "1"),
         **_errors(result.errors, bodies=result.checked),
         "duration": (result.duration, "s"),
         **_latencies(latency),
+        "concurrency_measured": (result.concurrency_measured, "1"),
         "transfer_rate": (result.transfer_rate, "B/s"),
     }
-    return LoadResult(values, *_rows(latency), result.good, result.duration, result.problems(), result.connections)
+    lasted_s = result.duration
+    return LoadResult(values, *_rows(latency), result.good, lasted_s, lasted_s, result.problems(), result.connections)
 
 
 def _k6_result(result: K6Result, latency: Latency | None) -> LoadResult:
@@ -124,9 +127,10 @@ def _k6_result(result: K6Result, latency: Latency | None) -> LoadResult:
         "connect_max": (result.connect_max, "s"),
         "waiting_mean": (result.waiting_mean, "s"),
         "waiting_max": (result.waiting_max, "s"),
-        "transfer_rate": (result.read / result.duration, "B/s"),
+        "transfer_rate": (result.transfer_rate, "B/s"),
     }
-    return LoadResult(values, *_rows(latency), result.good, result.duration, result.problems(), result.rate)
+    lasted_s, sending_s = result.duration, result.load_duration
+    return LoadResult(values, *_rows(latency), result.good, lasted_s, sending_s, result.problems(), result.rate)
 
 
 def _errors(errors: Errors, *, bodies: bool = True) -> dict[str, tuple[float | None, str]]:
@@ -156,5 +160,7 @@ def _rows(latency: Latency | None) -> tuple[Rows, Rows]:
 
 def requests_under_way(values: Mapping[str, tuple[float | None, str]]) -> float | None:
     """Return the mean number of requests in flight, by Little's law: responses per second × mean latency."""
+    if "concurrency_measured" in values:
+        return values["concurrency_measured"][0]
     mean, duration, requests = (values.get(name, (None, ""))[0] for name in ("latency_mean", "duration", "requests"))
     return None if mean is None or not duration or requests is None else requests / duration * mean

@@ -56,7 +56,13 @@ METRICS = declare(
     Metric(
         "duration", "s", "Duration of the load", None, "duration of the load, by the generator's clock", tells="window"
     ),
-    Metric("transfer_rate", "B/s", "Transfer rate", "higher", "rate of received bytes, including headers"),
+    Metric(
+        "transfer_rate",
+        "B/s",
+        "Transfer rate",
+        "higher",
+        "rate of received bytes, including headers; k6: during the time in which requests were sent",
+    ),
     Metric("keepalive_requests", "1", "Keep-alive requests", None, "ab: requests whose connection was kept alive"),
     Metric("document_length", "B", "Response length", None, "size of a response's body"),
     Metric(
@@ -65,8 +71,8 @@ METRICS = declare(
         "Generator CPU",
         None,
         "CPU used, as a share of what the generator may use. It covers the whole run of its process, so it is an upper "
-        "bound. It is absent if process and load durations differ by more than 15 % and leave open whether the "
-        "generator was the limit. With several clients, the highest",
+        "bound. It is absent if the process ran, or waited for last responses, so long that bounds differ by more than "
+        "15 % and leave open whether the generator was the limit. With several clients, the highest",
         tells="generator",
     ),
     Metric(
@@ -74,7 +80,8 @@ METRICS = declare(
         "1",
         "Server CPU",
         "lower",
-        "CPU time of the server divided by the duration of the load, as a share of its limit",
+        "CPU time of the server divided by the duration of the load, as a share of its limit; k6: by the time in which "
+        "requests were sent, but at most 100 % or the share until the last response",
     ),
     Metric(
         "server_peak_memory",

@@ -45,7 +45,7 @@ def parse_trial(levels: Mapping[str, str], files: Path) -> Parsed:
     with damaged(f"{FACTS} or supervisor.json lacks what was found around the load"):
         _compare(levels, facts, found)
         used = [
-            {"generator_cpu": (_generator_cpu(read_json(folder / "supervisor.json"), load.duration, threads), "1")}
+            {"generator_cpu": (_generator_cpu(read_json(folder / "supervisor.json"), load, threads), "1")}
             for load, folder, threads in zip(loads.each, loads.folders, _threads(facts), strict=True)
         ]
         values = {**found.values, **combined(used, (), most=("generator_cpu",)), **_around(facts, found)}
@@ -69,7 +69,8 @@ def _threads(facts: Mapping[str, Any]) -> list[int]:
 def _parsed(
     levels: Mapping[str, str], values: Mapping[str, tuple[float | None, str]], percentiles: Rows, histogram: Rows
 ) -> Parsed:
-    both = {**values, **_little(levels, values)}
+    last = _little(levels, values)
+    both = {**{name: value for name, value in values.items() if name not in last}, **last}
     return Parsed(
         [Observation(metric, float(value), unit) for metric, (value, unit) in both.items() if value is not None],
         {"percentiles": percentiles, "histogram": histogram},
@@ -121,34 +122,38 @@ def _around(facts: Mapping[str, Any], found: LoadResult) -> dict[str, tuple[floa
     if cpus and found.duration:
         spent = [now[name] for now in (before, after) for name in ("cpu_user_s", "cpu_system_s")]
         if None not in spent:
-            values["server_cpu"] = ((sum(spent[2:]) - sum(spent[:2])) / (found.duration * len(cpus)), "1")
+            used = (sum(spent[2:]) - sum(spent[:2])) / len(cpus)
+            # A server whose last responses are late is idle afterwards, or still busy.
+            values["server_cpu"] = (max(used / found.duration, min(1.0, used / found.sending_s)), "1")
     values["server_peak_memory"] = (server.get("peak_memory_bytes"), "B")
     if found.values.get("document_length", (None, ""))[0] is None:
         values["document_length"] = (facts["checks"]["before"]["length"], "B")
     return values
 
 
-def _generator_cpu(supervised: Mapping[str, Any], load_s: float, threads: int) -> float | None:
-    """Return the share of its CPUs that the generator used during the load; None if it is unknown.
+def _generator_cpu(supervised: Mapping[str, Any], load: LoadResult, threads: int) -> float | None:
+    """Return the share of its CPUs that the generator used while it sent; None if it is unknown.
 
-    Known is the CPU time of the whole process. Divided by the duration of the load, it is an upper bound. The lower
-    bound excludes what the CPUs could do before and after the load, when the generator read scripts, prepared
-    connections and wrote files. The result is None only if the bounds are far apart and leave open whether the
-    generator was the limit. k6 prepares for a third of a second, but its upper bound mostly shows that it had room.
+    Known is the CPU time of the whole process. Divided by the time of sending, it is an upper bound. The lower bound
+    is a mean until the last response, and excludes what the CPUs could do before and after the load, when the
+    generator read scripts, prepared connections and wrote files. The result is None only if the bounds are far apart
+    and leave open whether the generator was the limit. k6 prepares for a third of a second, but its upper bound mostly
+    shows that it had room.
     """
     user_s, system_s, life_s = (supervised.get(name) for name in ("cpu_user_s", "cpu_system_s", "duration_s"))
-    if user_s is None or system_s is None or life_s is None or not load_s:
+    if user_s is None or system_s is None or life_s is None or not load.duration:
         return None
-    most, blur = (user_s + system_s) / (load_s * threads), (life_s - load_s) / load_s
-    is_either = most - blur < BUSY_GENERATOR <= most
-    return None if blur > _GENERATOR_CPU_BLUR and is_either else min(1.0, most)
+    used_s = (user_s + system_s) / threads
+    most, least = used_s / load.sending_s, (used_s - (life_s - load.duration)) / load.duration
+    is_either = least < BUSY_GENERATOR <= most
+    return None if most - least > _GENERATOR_CPU_BLUR and is_either else min(1.0, most)
 
 
 def _little(
     levels: Mapping[str, str], values: Mapping[str, tuple[float | None, str]]
 ) -> dict[str, tuple[float | None, str]]:
     """The mean number of requests in flight, which equals the number of connections in a closed loop."""
-    measured = values.get("concurrency_measured", (requests_under_way(values), ""))[0]
+    measured = requests_under_way(values)
     if measured is None:
         return {}
     found: dict[str, tuple[float | None, str]] = {"concurrency_measured": (measured, "1")}

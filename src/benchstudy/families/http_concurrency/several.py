@@ -9,12 +9,14 @@ from benchstudy.families.http_concurrency.metrics import PERCENTILES
 from benchstudy.families.shared.clients import (
     Bins,
     Clients,
+    Values,
     client_folders,
     combined,
     merged,
     percentile,
     pooled_sd,
     read_clients,
+    whole_s,
 )
 
 _SUMMED = (
@@ -48,15 +50,21 @@ def several_loads(tool: str, folder: Path) -> Loads:
     each = [parse_load(tool, one, clients=len(folders)) for one in folders]
     if any(load.values.get("dropped", (0, ""))[0] for load in each):
         each = [parse_load(tool, one, clients=len(folders), from_sending=True) for one in folders]
-    return Loads(each, _together(each, clients), folders, clients)
+    return Loads(each, _together(each, clients, by_amount=tool == "ab"), folders, clients)
 
 
-def _together(each: Sequence[LoadResult], clients: Clients) -> LoadResult:
-    """Combine loads: sums, latencies from the merged histogram, the longest duration, and skew by the shortest one."""
+def _together(each: Sequence[LoadResult], clients: Clients, *, by_amount: bool) -> LoadResult:
+    """Combine loads: sums, latencies from the merged histogram, the longest duration.
+
+    `by_amount`: each client ends after a number of requests. Their rates are then of the time from the first start to
+    the last end, because they are of different times.
+    """
     values = [load.values for load in each]
     bins = [_bins(load) for load in each]
     counts = [sum(count for *_, count in one) for one in bins]
-    window_s = min(load.duration for load in each)
+    spans = [(began_s, began_s + load.sending_s) for (began_s, _), load in zip(clients.spans, each, strict=True)]
+    if by_amount and (lasts_s := whole_s(spans)):
+        values = [_over(lasts_s, load) for load in each]
     found = combined(
         values,
         counts,
@@ -87,7 +95,7 @@ def _together(each: Sequence[LoadResult], clients: Clients) -> LoadResult:
             "latencies in whole milliseconds"
         )
     return LoadResult(
-        {**found, **clients.values(window_s)},
+        {**found, **clients.values(spans=spans)},
         [
             {"percent": percent, "latency_s": seconds}
             for percent, seconds in sorted(read.items())
@@ -96,10 +104,22 @@ def _together(each: Sequence[LoadResult], clients: Clients) -> LoadResult:
         [{"low_s": low, "high_s": high, "count": count} for low, high, count in everything],
         sum(load.good for load in each),
         max(load.duration for load in each),
-        [*problems, *clients.problems(window_s)],
+        max(load.sending_s for load in each),
+        [*problems, *clients.problems(spans)],
         sum(load.load for load in each),
     )
 
 
 def _bins(load: LoadResult) -> Bins:
     return [(row["low_s"], row["high_s"], row["count"]) for row in load.histogram]
+
+
+def _over(lasts_s: float, load: LoadResult) -> Values:
+    """The values of a load whose rates are those of a longer time, in which it was not always there."""
+    part = load.duration / lasts_s
+    rates = {
+        "transfer_rate": load.values["transfer_rate"],
+        "concurrency_measured": (requests_under_way(load.values), "1"),
+    }
+    scaled = {name: (None if rate is None else rate * part, unit) for name, (rate, unit) in rates.items()}
+    return {**load.values, **scaled, "throughput": (load.good / lasts_s, "1/s")}

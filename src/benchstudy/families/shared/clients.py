@@ -40,8 +40,8 @@ METRICS = (
         "1",
         "Client skew, share",
         "lower",
-        "several clients: the skew as a share of the measured time, in which not all clients sent load. A trial above "
-        "the threshold is marked",
+        "several clients: the share of the measured time in which not all clients sent load, because one started "
+        "later or ended earlier. A trial above the threshold is marked",
         tells="skew",
     ),
     Metric(
@@ -53,6 +53,7 @@ METRICS = (
     ),
 )
 Values = Mapping[str, tuple[float | None, str]]  # metric to value and unit
+Spans = Sequence[tuple[float, float]]  # when each client sent load: begin and end in s
 Bins = Sequence[tuple[float, float, int]]  # lower and upper edge in s, and the count
 
 
@@ -81,26 +82,27 @@ class Clients:
         return max(starts) - min(starts)
 
     @property
-    def shortest_s(self) -> float:
-        """The shortest duration of a client's command."""
-        return min(client.end_s - client.start_s for client in self.all)
+    def spans(self) -> Spans:
+        """When each command began and ended, in s after the first one began."""
+        first_s = min(client.start_s for client in self.all)
+        return [(client.start_s - first_s, client.end_s - first_s) for client in self.all]
 
     @property
     def uncertainty_s(self) -> float:
         """The uncertainty of the skew, which depends on two clocks."""
         return sum(sorted(client.uncertainty_s for client in self.all)[-2:])
 
-    def values(self, window_s: float | None) -> Values:
-        """The metrics of this module. `window_s`: the measured time in s."""
+    def values(self, window_s: float | None = None, *, spans: Spans = ()) -> Values:
+        """The metrics of this module. `window_s`: the measured time in s, if all clients share one, else `spans`."""
+        share = self.skew_s / window_s if window_s else _not_together(spans)
         return {
             "client_skew": (self.skew_s, "s"),
-            "client_skew_share": (self.skew_s / window_s if window_s else None, "1"),
+            "client_skew_share": (share, "1"),
             "client_clocks": (self.uncertainty_s, "s"),
         }
 
     def rows(self, values: Sequence[Values]) -> list[Mapping[str, Any]]:
         """The series `clients`: one row per metric of each client."""
-        first = min(client.start_s for client in self.all)
         return [
             {
                 "client": client.number,
@@ -110,19 +112,33 @@ class Clients:
                 "value": float(value),
                 "unit": unit,
             }
-            for client, own in zip(self.all, values, strict=True)
-            for metric, (value, unit) in {**own, "began": (client.start_s - first, "s")}.items()
+            for client, (began_s, _), own in zip(self.all, self.spans, values, strict=True)
+            for metric, (value, unit) in {**own, "began": (began_s, "s")}.items()
             if value is not None
         ]
 
-    def problems(self, window_s: float | None) -> list[str]:
-        """Sentences about problems with the start of the clients: skew."""
-        if not window_s or self.skew_s <= SKEW * window_s:
+    def problems(self, spans: Spans) -> list[str]:
+        """Sentences about problems with the times of the clients: skew."""
+        share = _not_together(spans)
+        if share is None or share <= SKEW:
             return []
+        ends = [end for _, end in spans]
         return [
-            f"skew: the clients started {shown(self.skew_s)} s apart: for {percent(self.skew_s / window_s)} of the "
-            f"measured {shown(window_s)} s, not all of them sent load"
+            f"skew: for {percent(share)} of the measured {shown(whole_s(spans))} s, not all clients sent load: they "
+            f"started {shown(self.skew_s)} s apart, and ended {shown(max(ends) - min(ends))} s apart"
         ]
+
+
+def whole_s(spans: Spans) -> float:
+    """The time in s from the begin of the first client to the end of the last."""
+    return max(end for _, end in spans) - min(begin for begin, _ in spans)
+
+
+def _not_together(spans: Spans) -> float | None:
+    if not spans or not whole_s(spans):
+        return None
+    together_s = min(end for _, end in spans) - max(begin for begin, _ in spans)
+    return 1 - max(0.0, together_s) / whole_s(spans)
 
 
 def read_clients(folder: Path) -> Clients:
