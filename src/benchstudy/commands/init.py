@@ -50,9 +50,13 @@ def add_command(commands: Any) -> None:
         epilog=f"templates:\n{listed}",
     )
     init.add_argument("folder", type=Path, metavar="FOLDER", help="the folder to make; the study gets its name")
-    init.add_argument("--from", dest="template", metavar="TEMPLATE", default=_DEFAULT,
+    init.add_argument(
+        "--from",
+        dest="template",
+        metavar="TEMPLATE",
+        default=_DEFAULT,
         help="template to start from (default: %(default)s)",
-    )  # fmt: skip
+    )
     init.add_argument("--dry-run", action="store_true", help="list the files that would be written, and write nothing")
     add_json(init)
     init.set_defaults(command=_init)

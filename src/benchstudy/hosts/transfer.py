@@ -28,7 +28,7 @@ from benchstudy.hosts.ssh_errors import (
     RemoteError,
     TransferFailed,
 )
-from benchstudy.model.files import IMPOSSIBLE, free_name
+from benchstudy.model.files import IMPOSSIBLE, keep_link
 
 T = TypeVar("T")
 
@@ -300,7 +300,7 @@ def _make_links(links: Sequence[tarfile.TarInfo], into: Path) -> None:
                 except OSError:  # this file system has no hard links, or no more of this file
                     shutil.copyfile(file, path)
             else:
-                free_name(path.with_name(f"{path.name}.link")).write_bytes(os.fsencode(link.linkname))
+                keep_link(path, link.linkname)
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from benchstudy.lints import ceilings, clients, comparisons, load, neighbours, published, reporting, summaries
 from benchstudy.lints.acknowledge import Acknowledged, acknowledge
-from benchstudy.lints.model import SEVERITIES, Ceiling, Figure, Finding, Group, Material, Rule, registered
+from benchstudy.lints.model import Ceiling, Figure, Finding, Group, Material, Rule, registered
 from benchstudy.model import registry
 
 __all__ = ["Ceiling", "Figure", "Finding", "Group", "Material", "Rule", "lint", "published", "rules"]
@@ -40,5 +40,4 @@ def lint(subject: Material | str | Path, acknowledged: Iterable[Acknowledged] = 
         for material in materials
         for where, what in rule.find(material)
     ]
-    order = list(SEVERITIES)
-    return acknowledge(sorted(found, key=lambda finding: order.index(finding.severity)), acknowledged)
+    return acknowledge(sorted(found, key=lambda finding: finding.rank), acknowledged)

@@ -1,6 +1,5 @@
 """Rules about rates that the declared hardware cannot reach."""
 
-from collections.abc import Iterator
 from fnmatch import fnmatchcase
 
 from benchstudy.lints import words
@@ -45,19 +44,11 @@ def unsynced_writes(material: Material) -> Found:
     "the rate of its data sheet.",
 )
 def low_ceiling(material: Material) -> Found:
-    for group, ceiling, said in _beyond(material, "read", "reads"):
-        if ceiling.measured and _all_from_storage(group):
-            yield group.where, said
+    yield from _above(material, "read", "reads", all_from_storage=True)
 
 
-def _above(material: Material, op: str, noun: str) -> Found:
-    for group, ceiling, said in _beyond(material, op, noun):
-        if not (op == "read" and ceiling.measured and _all_from_storage(group)):
-            yield group.where, said
-
-
-def _beyond(material: Material, op: str, noun: str) -> Iterator[tuple[Group, Ceiling, str]]:
-    """Figures beyond a ceiling, in words."""
+def _above(material: Material, op: str, noun: str, *, all_from_storage: bool = False) -> Found:
+    """Figures above a ceiling: those that tell of the ceiling, because storage gave every byte, or all others."""
     for group in material.groups:
         factor, memory = _DECLARED_AS_MEMORY[op]
         if group.levels.get(factor) == memory:
@@ -66,9 +57,10 @@ def _beyond(material: Material, op: str, noun: str) -> Iterator[tuple[Group, Cei
         found = _rate(group, op)
         if ceiling is not None and found is not None and found[0] > _SLACK * ceiling.rate:
             rate, said = found
-            times = rounding.few(rate / ceiling.rate)
-            what = f"{said}{noun} at {words.rate(rate)}, {times} times the most that it can be: {ceiling.source}"
-            yield group, ceiling, what
+            if (op == "read" and ceiling.measured and _all_from_storage(group)) == all_from_storage:
+                times = rounding.few(rate / ceiling.rate)
+                what = f"{said}{noun} at {words.rate(rate)}, {times} times the most that it can be: {ceiling.source}"
+                yield group.where, what
 
 
 def _all_from_storage(group: Group) -> bool:

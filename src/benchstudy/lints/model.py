@@ -29,6 +29,11 @@ class Finding:
     action: str
     acknowledged: str = ""
 
+    @property
+    def rank(self) -> int:
+        """The most severe findings have the lowest."""
+        return list(SEVERITIES).index(self.severity)
+
 
 @dataclass(frozen=True)
 class Figure:

@@ -30,7 +30,7 @@ class Expected:
 def expected(plan: SessionPlan, store: TrialStore) -> Expected:
     """What a session of the plan would do. Writes nothing and takes no look. Raises SessionFailed and CorruptTrial."""
     trials = store.trials()
-    missing = missing_trials(plan, store, trials, say=lambda _: None, may_look=False)
+    missing = missing_trials(plan, store, trials)
     adopted = len(adopt(plan, trials, store.discards()))
     most = plan.trials(plan.blocks) - adopted if missing else 0
     done = [t for t in trials if t.facts.status in RESULTS and t.facts.imported_from is None]

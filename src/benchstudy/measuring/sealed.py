@@ -14,7 +14,7 @@ from pydantic import BaseModel, ValidationError
 
 from benchstudy.model import hints, paths
 from benchstudy.model.errors import BenchstudyError
-from benchstudy.model.files import disk_trouble, free_name, fsync, json_of, nothing_collected, sha256_of
+from benchstudy.model.files import disk_trouble, free_name, fsync, json_of, keep_link, nothing_collected, sha256_of
 
 SUMS = "SHA256SUMS"
 DISCARDS = "discards"
@@ -167,12 +167,11 @@ def _make_plain(folder: Path) -> None:
     for path in sorted(folder.rglob("*"), reverse=True):  # what is in a folder before the folder
         if path.is_symlink():
             target, named = Path(os.path.realpath(path)), os.readlink(path)
-            text = free_name(path.with_name(f"{path.name}.link"))
             path.unlink()
             if target.is_file() and target.is_relative_to(folder.resolve()):
                 shutil.copyfile(target, path)
             else:
-                text.write_bytes(os.fsencode(named))
+                keep_link(path, named)
         elif not path.is_file() and not path.is_dir():  # a pipe or a socket has no content
             path.unlink()
     for path in sorted(folder.rglob("*"), reverse=True):

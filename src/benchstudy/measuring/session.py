@@ -140,14 +140,12 @@ def missing_trials(
     plan: SessionPlan,
     store: TrialStore,
     trials: Iterable[StoredTrial],
-    say: Callable[[str], None],
-    *,
-    may_look: bool = True,
+    say: Callable[[str], None] | None = None,
 ) -> list[Scheduled]:
     """The trials to measure next: all missing ones, or in an adaptive session those missing before its next look.
 
     If none is missing, a look is taken from the verified `trials`, stored, passed to `say`, and decides. A stored look
-    is never taken again. Without `may_look` none is taken. Returns [] if the session is complete, or has to look first.
+    is never taken again. Without `say` none is taken. Returns [] if the session is complete, or has to look first.
     Raises SessionFailed like `adopt`, and if a trial that a look needs can no longer be parsed.
     """
     found = results(plan, trials, store.discards())
@@ -160,9 +158,9 @@ def missing_trials(
         if missing or stopping is None:
             return missing
         look = looks.find_look(store.looks(), plan, blocks, adopted)
-        if look is None and not may_look:
-            return []
         if look is None:
+            if say is None:
+                return []
             look = looks.take_look(plan, blocks, adopted)
             store.keep_look(look)
             say(looks.verdict(look, plan, stopping))
@@ -228,7 +226,7 @@ def hold_session(root: Path, plan: SessionPlan, one_of_many: OneOfMany | None = 
             problem = _measure_missing(root, plan, store, trials, one_of_many)
             index = write_index(plan, store, trials, problem)
             # A discard made while the session ended was too late for it. A later one removes the index.
-            if problem or not missing_trials(plan, store, trials, _quiet):
+            if problem or not missing_trials(plan, store, trials):
                 return index
 
 
@@ -264,17 +262,13 @@ def _measure_missing(
     return None
 
 
-def _quiet(_: str) -> None:
-    """Says nothing."""
-
-
 def write_index_only(plan: SessionPlan, store: TrialStore, trials: Iterable[StoredTrial]) -> None:
     """Write the index without holding a session: if it was damaged, or trials were imported. Raises CorruptTrial.
 
     The problem is NOT_HELD if trials are missing, or the look that would end an adaptive session.
     """
     try:
-        held = not missing_trials(plan, store, trials, say=lambda _: None, may_look=False)
+        held = not missing_trials(plan, store, trials)
         if held and plan.stopping:
             adopted, taken = adopt(plan, trials, store.discards()), store.looks()
             valid = (looks.find_look(taken, plan, look["blocks"], adopted) for look in taken)

@@ -79,6 +79,11 @@ def free_name(path: Path) -> Path:
     return next(free for free in itertools.chain([path], others) if not os.path.lexists(free))
 
 
+def keep_link(path: Path, target: str) -> None:
+    """Write a text beside `path`, `<name>.link`, that says where a link of this name led."""
+    free_name(path.with_name(f"{path.name}.link")).write_bytes(os.fsencode(target))
+
+
 def _runs(pid: int) -> bool:
     """Without psutil, because this module is also used where only Python is installed (hosts/loopback.py)."""
     try:

@@ -1,4 +1,4 @@
-"""Texts on pages: where lines may break, and what is code."""
+"""Texts on pages: where lines may break, what is code, and what is folded."""
 
 import html
 import re
@@ -17,6 +17,11 @@ def unbroken(text: str) -> str:
 def as_html(text: str) -> str:
     """A sentence that comes from data, as HTML: `unbroken`, and the text between backticks is code."""
     return re.sub("`([^`]+)`", r"<code>\1</code>", html.escape(unbroken(text)))
+
+
+def fold(summary: str, content: str) -> str:
+    """`content`, which is HTML, folded below `summary`: closed on a screen, open in print. It needs no script."""
+    return f'<details class="fold"><summary>{html.escape(summary)}</summary>{content}</details>'
 
 
 def with_whole_brackets(text: str) -> str:

@@ -255,10 +255,11 @@ def consistent(facts: StudyFacts) -> Answer:
 def calibration(facts: StudyFacts) -> Answer:
     noted = [(f, [n for n in f.notes.get("calibration", {}).values() if n["said"]]) for f in facts.families]
     done = [(family, found) for family, found in noted if found]
-    withheld = [(f, n["withheld"]) for f in facts.families for n in f.notes.get("calibration", {}).values()]
-    untold = next(((family, said[0]) for family, said in withheld if said), None)
-    if not done and untold:
-        return Answer("not satisfied", f"{names([untold[0]])}: {untold[1]}", untold[0].page)
+    notes = ((f, note) for f in facts.families for note in f.notes.get("calibration", {}).values())
+    withheld = [(family, said) for family, note in notes for said in note["withheld"]]
+    if withheld and not done:
+        family, said = withheld[0]
+        return Answer("not satisfied", f"{names([family])}: {said}", family.page)
     if not done:
         return Answer("not satisfied", "The study describes no case twice, so its own false-alarm rate is unknown.")
     text = f"{names([family for family, _ in done])}: {done[0][1][0]['said'][0]}"

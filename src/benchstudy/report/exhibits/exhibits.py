@@ -24,7 +24,7 @@ from benchstudy.report.scrutiny import evidence, lint_list
 from benchstudy.report.tables import listings
 from benchstudy.report.tables.listings import Listing
 from benchstudy.report.tables.tables import TABLE_FORMATS, Table, anchor
-from benchstudy.report.texts import as_html
+from benchstudy.report.texts import as_html, fold
 
 # Panels of a page's figure that the study's overview shows.
 OVERVIEW_PANELS = 2
@@ -103,7 +103,7 @@ class Exhibits:
         with _held() as shown:
             yield
         if any(shown):
-            show(_fold(summary, "".join(shown)))
+            show(fold(summary, "".join(shown)))
 
     @contextmanager
     def side_by_side(self) -> Iterator[None]:
@@ -121,7 +121,7 @@ class Exhibits:
         if not table.rows:
             return self._not_measured(table.caption)
         made = self._table_html(table.without_empty_columns())
-        show(_fold(f"{table.caption}: none of {len(table.rows)} has a verdict", made) if table.is_undecided else made)
+        show(fold(f"{table.caption}: none of {len(table.rows)} has a verdict", made) if table.is_undecided else made)
 
     def show_tables(
         self, tables: Iterable[Table], nothing: str, folded: bool = False, narrow: int = _NARROW
@@ -135,7 +135,7 @@ class Exhibits:
         for table in (table.without_empty_columns() for table in tables):
             made = self._table_html(table) if table.rows else ""
             if folded or table.is_undecided or table.repeats:
-                made = _fold(table.caption, made) if made else ""
+                made = fold(table.caption, made) if made else ""
             elif made and len(table.columns) <= narrow:
                 beside.append(f"<div>{made}</div>")
                 continue
@@ -233,7 +233,3 @@ def _beside(narrow: list[str]) -> str:
     """Narrow tables side by side. Empties the list."""
     found, narrow[:] = "".join(narrow), []
     return f'<div class="beside">{found}</div>' if found else ""
-
-
-def _fold(summary: str, content: str) -> str:
-    return f'<details class="fold"><summary>{html.escape(summary)}</summary>{content}</details>'

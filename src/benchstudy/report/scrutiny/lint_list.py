@@ -42,7 +42,7 @@ def of_family(results: Results, study: Study | None) -> list[Finding]:
 
 
 def _order(finding: Finding) -> tuple[int, str]:
-    return list(SEVERITIES).index(finding.severity), finding.lint
+    return finding.rank, finding.lint
 
 
 def section(found: Sequence[Finding], level: int = 3, rest: str = "") -> str:

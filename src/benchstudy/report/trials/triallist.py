@@ -23,6 +23,7 @@ from benchstudy.report.results.results import Results, raw_files
 from benchstudy.report.results.trialplaces import in_order
 from benchstudy.report.scrutiny import disturbed
 from benchstudy.report.tables.tables import link
+from benchstudy.report.texts import fold
 
 # Ids, and ports of servers that each trial starts, differ between trials without making their commands different.
 _OWN_NAMES = re.compile(r"[0-9a-f]{8,}(?:-[0-9a-f]{4,}){0,4}|(?<=[\w\]]:)[0-9]{4,5}\b")
@@ -96,7 +97,7 @@ class TrialList:
             return f"{said}{cases}"
         count = human.plural(self.results.trials.height, "trial")
         summary = f"{human.plural(len(self._cases), 'case')} with {count}"
-        return f'{said}<details class="fold"><summary>{summary}</summary>{cases}</details>'
+        return said + fold(summary, cases)
 
     def _apart(self) -> str:
         count = human.plural(self.results.trials.height, "trial")
