@@ -8,7 +8,7 @@ import sys
 import time
 import uuid
 from collections.abc import Generator, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -201,6 +201,8 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     # What the last test left by closing its connection may need a moment to end.
     deadline = time.monotonic() + ENDS_S
     while (left := left_behind(base)) and time.monotonic() < deadline:
+        if exitstatus == pytest.ExitCode.INTERRUPTED:
+            end_processes(base)  # pytest-xdist kills its workers, which then cannot end what they started
         time.sleep(0.1)
     if left:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
@@ -213,10 +215,21 @@ def left_behind(base: Path) -> list[str]:
 
 
 def left_processes(base: str) -> set[str]:
-    """Processes that have this run's mark, or one of its folders in their command, environment or working directory."""
-    found = {*nothing_lost.processes(f"{TEST_RUN}={os.environ[TEST_RUN]}"), *nothing_lost.processes(base)}
-    # Python's own multiprocessing helpers end with pytest.
+    """What `started_here` finds, except Python's own multiprocessing helpers, which end with pytest."""
+    found = {f"process {process.pid}: {process.command}" for process in started_here(base)}
     return {process for process in found if "from multiprocessing." not in process}
+
+
+def started_here(base: str) -> Iterator[nothing_lost.Process]:
+    """Processes that have this run's mark, or one of its folders in their command, environment or working directory."""
+    yield from nothing_lost.running(f"{TEST_RUN}={os.environ[TEST_RUN]}")
+    yield from nothing_lost.running(base)
+
+
+def end_processes(base: Path) -> None:
+    for process in started_here(str(base)):
+        with suppress(ProcessLookupError):
+            os.kill(process.pid, signal.SIGTERM)
 
 
 def left_cables() -> list[str]:

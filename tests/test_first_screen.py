@@ -208,6 +208,18 @@ def test_a_pair_whose_ratio_the_study_sets_says_so_in_place_of_a_verdict_and_is_
     assert "None of 1 comparison by primary metrics has a verdict." in headline(noted).detail
 
 
+@pytest.mark.parametrize(("evidence", "shown"), [("n = 1", 2), ("no verdict: " + "much to say; " * 10, 1)])
+def test_a_second_answer_stands_beside_the_first_only_if_its_evidence_is_short(facts, tmp_path, evidence, shown):
+    answers = [
+        {"what": "Supported users", "lines": [{"name": "base", "value": "102", "evidence": "one trial"}]},
+        {"what": "Store times", "lines": [{"name": "base", "value": "5 ms", "evidence": evidence}]},
+    ]
+    (tmp_path / "answer.json").write_text(json.dumps(answers), encoding="utf-8")
+    told = headline(replace(facts.families[0], exports=tmp_path, notes={}))
+    assert (told.number, told.after.startswith(" (one trial)")) == ("102", True)
+    assert ("store times, base: 5 ms" in told.after.lower()) is (shown == 2)
+
+
 def test_a_table_of_too_many_rows_shows_some_of_each_family_and_says_so(facts, monkeypatch):
     monkeypatch.setattr(primarytable, "MOST_ROWS", 20)
     rows, total = primarytable.rows(facts.families)

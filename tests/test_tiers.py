@@ -1,10 +1,15 @@
 """The tiers of tests: a test that reaches a server is marked automatically, and an unmarked test cannot start one."""
 
+import os
+import signal
 import subprocess
+import sys
 
 import pytest
+import waiting
+from conftest import TEST_RUN
 from sshd_hosts import SshdHost
-from tiers import DOORS
+from tiers import DOORS, TESTS
 
 
 @pytest.fixture
@@ -46,3 +51,15 @@ def test_what_is_not_marked_cannot_start_a_server(request, tmp_path):
     server.chmod(0o755)
     with pytest.raises(RuntimeError, match="sshd is started by a test of the fast tier"):
         subprocess.run([server], check=True)
+
+
+def test_an_interrupted_run_leaves_no_server_behind(tmp_path):
+    started = tmp_path / "pid"
+    environment = {key: value for key, value in os.environ.items() if not key.startswith(("PYTEST_", TEST_RUN))}
+    argv = [sys.executable, "-m", "pytest", "-n", "1", "--basetemp", tmp_path / "base", TESTS / "held_server.py"]
+    environment["HELD_SERVER"] = str(started)
+    with subprocess.Popen(argv, cwd=TESTS.parent, env=environment, stdout=subprocess.PIPE, text=True) as run:
+        waiting.until(lambda: started.is_file() and started.read_text())
+        run.send_signal(signal.SIGINT)
+        output, _ = run.communicate(timeout=60)
+    assert "KeyboardInterrupt" in output and not waiting.runs(int(started.read_text()))
