@@ -22,7 +22,7 @@ from benchstudy.statistics.comparisons import Refusal, Verdict
 
 _RATES = ("1/s", "B/s")
 _MOST_ANSWERS = 2  # side by side, if nothing has a verdict
-_LONG_EVIDENCE = 100  # characters; an answer with longer evidence is shown alone
+_LONG_EVIDENCE = 100  # characters; an answer with longer evidence stands beside no other
 _NO_FIGURE = "–"
 _MOST_PAIRS = 4
 _AS_PERCENT = 0.1  # a smaller ratio is told in per cent
@@ -160,7 +160,7 @@ def _absolute(family: FamilyFacts, counted: str) -> Headline:
     said = [(f"{what}, {line['name']}: ", line["value"], f" ({line['evidence']})") for what, line in firsts]
     before, number, after = said[0] if said else ("Its page gives no answer", "", "")
     if len(after) < _LONG_EVIDENCE:
-        after += "".join(f"; {human.noun(b)}{n}{a}" for b, n, a in said[1:])
+        after += "".join(f"; {human.noun(b)}{n}{a}" for b, n, a in said[1:] if len(a) < _LONG_EVIDENCE)
     return Headline(family.name, family.title, before, number, after, "", Verdict.NONE.value, counted, family.page)
 
 
