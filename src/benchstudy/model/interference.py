@@ -37,7 +37,6 @@ METRICS = declare(
     Metric("throttled", "1", "Throttled for heat", "lower", "how many times"),
 )
 # Shares that are compared with a study's limit: of the host's CPUs, and of its disks' time.
-_SHARES = ("others_cpu", "steal", "others_disk")
 # A journal writes blocks of its own for each flush: up to this much of what disks wrote beyond ours may be ours.
 _JOURNAL_OF_A_FLUSH = 32 << 10
 _BUSY_WRAPS_S = 2**32 / 1000  # 50 days: the kernel counts a disk's busy time in 32 bits of milliseconds
