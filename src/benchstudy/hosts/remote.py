@@ -5,8 +5,8 @@ from pathlib import Path
 from secrets import token_hex
 
 from benchstudy.hosts import transfer
-from benchstudy.hosts.connection import Connection, RemoteProcess
-from benchstudy.hosts.ssh_errors import (
+from benchstudy.hosts.connection import Connection, RemoteProcess  # noqa: F401  others import it from here
+from benchstudy.hosts.ssh_errors import (  # noqa: F401  others import it from here
     AuthenticationFailed,
     CommandEnded,
     CommandFailed,
@@ -22,25 +22,6 @@ from benchstudy.hosts.ssh_errors import (
     Unreachable,
 )
 from benchstudy.hosts.transfer import Digest
-
-__all__ = [
-    "AuthenticationFailed",
-    "CommandEnded",
-    "CommandFailed",
-    "CommandTimeout",
-    "Completed",
-    "ConnectionFailed",
-    "ConnectionLost",
-    "ContentRefused",
-    "Digest",
-    "HostKeyChanged",
-    "HostKeyUnknown",
-    "Remote",
-    "RemoteError",
-    "RemoteProcess",
-    "TransferFailed",
-    "Unreachable",
-]
 
 
 class Remote(Connection):

@@ -18,8 +18,9 @@ from uuid import uuid4
 import orjson
 
 from benchstudy.hosts import interrupts
-from benchstudy.hosts.agent import HostAgent, LockLost
+from benchstudy.hosts.agent import HostAgent
 from benchstudy.hosts.controller import ends_with_controller
+from benchstudy.hosts.errors import LockLost
 from benchstudy.hosts.remote import ConnectionFailed, ConnectionLost, Remote, RemoteError
 from benchstudy.measuring import disturbances, looks
 from benchstudy.measuring.beside import Beside

@@ -11,7 +11,7 @@ import json
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from benchstudy.report import human
@@ -46,11 +46,6 @@ class Headline:
     detail: str
     href: str
     pairs: Sequence[str] = ()
-
-    @property
-    def plain(self) -> dict[str, Any]:
-        """The headline as plain data, as the list of studies stores it."""
-        return asdict(self)
 
 
 def headline(family: FamilyFacts) -> Headline:

@@ -68,7 +68,8 @@ class _Pages:
         self._unusual = many_targets.unusual(self._hosts)
         self._lints: dict[str, list[Finding]] = {}
         for finding in lints:
-            self._lints.setdefault(_target_of(finding), []).append(finding)
+            # `where` is "family: target, …".
+            self._lints.setdefault(finding.where.partition(": ")[2].partition(",")[0], []).append(finding)
         # Primary metrics are first.
         rest = [metric for metric in results.metrics if metric not in results.primary_metrics]
         self._shown = [*results.primary_metrics, *rest]
@@ -161,11 +162,6 @@ class _Pages:
 
     def _unit(self, metric: str) -> str:
         return next((unit for values in self._results.by_case(metric).values() for *_, unit in values), "1")
-
-
-def _target_of(finding: Finding) -> str:
-    """`where` is "family: target, …"."""
-    return finding.where.partition(": ")[2].partition(",")[0]
 
 
 # -- on the family's page ----------------------------------------------------------------------------------------------
