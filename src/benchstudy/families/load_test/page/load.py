@@ -38,7 +38,6 @@ class Trial:
 
     uuid: str
     block: int
-    case: str
     facts: Mapping[str, Any]
 
 
@@ -149,7 +148,7 @@ class LoadTest:
         found: dict[tuple[str, str], list[Trial]] = {}
         succeeded = self.results.counted.filter(pl.col("status") == "ok").sort("block", "position")
         for row in succeeded.select("target", "case", "trial", "block", "verified").iter_rows(named=True):
-            trial = Trial(row["trial"], row["block"], row["case"], _facts(row["verified"]))
+            trial = Trial(row["trial"], row["block"], _facts(row["verified"]))
             found.setdefault((row["target"], row["case"]), []).append(trial)
         return found
 
