@@ -101,7 +101,6 @@ def _label(facts: Mapping[str, Any]) -> str:
 
 
 def _problems(facts: Mapping[str, Any], window: Measured) -> list[Problem]:
-    """Return the problems of a trial's figures."""
     found = list(window.problems)
     windows = [(row["rate_per_s"], reason_of(row)) for row in facts.get("steps", ())]
     died = [(rate, reason.said) for rate, reason in windows if reason and reason.missed is Missed.DIED]
