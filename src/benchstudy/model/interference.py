@@ -124,10 +124,7 @@ def window(
         **_further(readings, seconds),
         **_network(readings, others, seconds),
     }
-    shares = {
-        "others_cpu": at_least_s / seconds / cpus,
-        "steal": max(0.0, steal_s - resolution_s) / seconds / cpus,
-    }
+    shares = {"others_cpu": at_least_s / seconds / cpus, "steal": max(0.0, steal_s - resolution_s) / seconds / cpus}
     disk = _disk(first, last, seconds, controller)
     values |= disk
     if "others_disk" in disk:

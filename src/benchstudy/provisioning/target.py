@@ -68,12 +68,7 @@ class Ahead:
 
 
 def provision_target(
-    study: Study,
-    target: str,
-    facts_path: Path,
-    families: Sequence[str] = (),
-    *,
-    keep_downloads: bool = False,
+    study: Study, target: str, facts_path: Path, families: Sequence[str] = (), *, keep_downloads: bool = False
 ) -> ProvisionResult:
     """Provision all hosts of `target` side by side, and write their facts to `facts_path` (JSON, atomically).
 

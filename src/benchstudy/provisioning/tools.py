@@ -70,11 +70,7 @@ def _builder(remote: Remote, tools: Sequence[Mapping[str, Any]], **how: Any) -> 
 
 
 def ensure_tools(
-    remote: Remote,
-    tools: Sequence[Mapping[str, Any]],
-    log: Callable[[str], None],
-    *,
-    keep_downloads: bool = False,
+    remote: Remote, tools: Sequence[Mapping[str, Any]], log: Callable[[str], None], *, keep_downloads: bool = False
 ) -> tuple[dict[str, dict[str, Any] | None], int, list[str]]:
     """Provide `tools` (as deploy.py describes them) on the host, built there if necessary.
 

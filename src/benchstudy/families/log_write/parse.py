@@ -195,11 +195,7 @@ def _step_rows(facts: Mapping[str, Any], files: Path) -> Rows:
     # Old trials, without several attempts per rate, have no number of the attempt.
     decided = {(row["step"], row.get("attempt", 1)): row for row in facts["steps"]}
     return [
-        {
-            "step": number,
-            "attempt": attempt,
-            **_step_values(facts, files, row),
-        }
+        {"step": number, "attempt": attempt, **_step_values(facts, files, row)}
         for (number, attempt), row in decided.items()
     ]
 

@@ -18,14 +18,7 @@ from benchstudy.report.figures.panels import Panel, Style, forest_panels
 from benchstudy.report.results.results import Estimate, Results, Titled, Where
 from benchstudy.report.scrutiny import episodes
 from benchstudy.report.tables.tables import Cell, Table
-from benchstudy.statistics.comparisons import (
-    Arm,
-    Calibration,
-    Comparison,
-    Verdict,
-    calibrate,
-    judge,
-)
+from benchstudy.statistics.comparisons import Arm, Calibration, Comparison, Verdict, calibrate, judge
 
 _VERDICT_KINDS = {Verdict.BETTER: "text verdict better", Verdict.WORSE: "text verdict worse"}
 _LARGEST_PERCENT = 10.0

@@ -72,12 +72,7 @@ def trend_panel(
         _leading_to_trials(points)
         .mark_point(size=34, **stroke(0.5), strokeWidth=1.2, aria=False)
         .encode(
-            x=base_x,
-            y=alt.Y("y:Q", **y_encoding),
-            color=colour,
-            shape=shape,
-            href="href:N",
-            tooltip=tooltips(points),
+            x=base_x, y=alt.Y("y:Q", **y_encoding), color=colour, shape=shape, href="href:N", tooltip=tooltips(points)
         )
     )
     unfitted = estimates.filter(~pl.col("series").is_in(curves["series"].unique().to_list()))
