@@ -355,7 +355,7 @@ def test_a_study_that_lacks_nothing_satisfies_all(whole, monkeypatch):
     assert {title: a.text for title, a in whole.answers().items() if a.status != "satisfied"} == {}
 
 
-@pytest.mark.parametrize("title", [question.title for question in checklist.questions()])
+@pytest.mark.parametrize("title", [question.title for question in checklist.asked()])
 def test_what_one_case_lacks_is_not_satisfied_and_the_case_is_named(own, title):
     take, named = LACKING[title]
     take(own)
@@ -412,6 +412,6 @@ def test_a_rate_without_a_window_of_its_own_is_as_long_as_its_longest_phase_that
         parse_study(yaml.safe_load((CHECKOUT / "config" / "config.yaml").read_text(encoding="utf-8"))),
         tidy={"log_write": tables.write()}, indexes=[], reports=bare_project, page_folder=bare_project,
     )  # fmt: skip
-    asked = {question.title: question.answer(found) for question in checklist.questions()[:12]}
+    asked = {question.title: question.answer(found) for question in checklist.asked()[:12]}
     assert asked["Enough duration"].status == status and "log_write" in asked["Enough duration"].text
     assert asked["Warm-up tagged"].status == "satisfied"

@@ -22,7 +22,8 @@ from sshd_hosts import SshdHost
 from waiting import interrupts_heard_in_waits, runs, until
 
 from benchstudy.hosts import connection, heartbeats, line, transfer
-from benchstudy.hosts.agent import AgentKilled, Command, HostAgent, HostBusy, HostRefused, LockLost, ServiceFailed
+from benchstudy.hosts.agent import Command, HostAgent
+from benchstudy.hosts.errors import AgentKilled, HostBusy, HostRefused, LockLost, ServiceFailed
 from benchstudy.hosts.heartbeats import Heartbeats
 from benchstudy.hosts.remote import CommandTimeout, ContentRefused, Remote, Unreachable
 from benchstudy.measuring.hostcheck import HostCheck

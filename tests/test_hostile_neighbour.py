@@ -16,7 +16,8 @@ from test_agent import AGENT, ask, lock_spec, spec
 from waiting import until
 
 from benchstudy.hosts import loopback
-from benchstudy.hosts.agent import HostAgent, HostBusy, HostRefused, LockLost
+from benchstudy.hosts.agent import HostAgent
+from benchstudy.hosts.errors import HostBusy, HostRefused, LockLost
 from benchstudy.hosts.remote import Remote
 from benchstudy.jobs import preloaded
 from benchstudy.measuring.hostcheck import HostCheck

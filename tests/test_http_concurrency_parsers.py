@@ -23,12 +23,12 @@ from provisioning import provision_here
 from benchstudy.families.http_concurrency.ab import (
     AbResult,
     histogram_of_gnuplot,
-    mean_between,
     parse_ab,
     parse_ab_percentiles,
     recognise_ab,
     split_ab,
 )
+from benchstudy.families.http_concurrency.ab_result import mean_between
 from benchstudy.families.http_concurrency.errors import Errors
 from benchstudy.families.http_concurrency.k6 import K6Result, parse_k6_summary
 from benchstudy.families.http_concurrency.scripts import K6_SCRIPT, WRK_SCRIPT, k6_environment, wrk_environment

@@ -20,7 +20,7 @@ from prometheus_file import every, figures, write_trial
 from prometheus_history import EDGES
 
 from benchstudy.families.load_test.load_metrics import Window
-from benchstudy.families.load_test.parse import parse_trial, problems_of
+from benchstudy.families.load_test.parse import parse_trial
 from benchstudy.model.family import ParseError
 
 DATA = Path(__file__).parent / "data"
@@ -245,7 +245,6 @@ def test_events_are_those_of_the_history(eventful):
     marked = {row["t_s"] for row in series["panels"] if row["resets"]}
     since_s = reset_s - began_s
     assert marked == {row["t_s"] for row in series["panels"] if since_s <= row["t_s"] < since_s + 20}
-    assert problems_of(TRIAL) == [f"{row['what']}: {row['detail']}" for row in series["events"]]
 
 
 UP, REQUESTS, GOROUTINES = "up", "mattermost_http_requests_total", "go_goroutines"
@@ -525,8 +524,6 @@ def test_a_quantile_above_the_last_bucket_is_censored_for_its_label_and_for_all(
     assert (values["api_p99"], values["api_p99_low"], "api_p99_high" in values) == (2.5, 2.5, False)
     fast = next(row for row in series["labels"] if row["label"] == "fast")
     assert (fast["p99_low_s"], fast["p99_s"], fast["p99_high_s"]) == pytest.approx((0.5, 2.5 - 2 * 0.02, 2.5))
-    problems = problems_of(folder)
-    assert [problem.partition(":")[0] for problem in problems] == ["censored", "censored"]
 
 
 # --- windows ----------------------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from benchstudy.families.log_write.page.limits import told
 from benchstudy.families.log_write.page.load import LogWrite
 from benchstudy.families.log_write.page.searched import LogSearched
 from benchstudy.families.log_write.page.summary import LogSummary
-from benchstudy.families.log_write.parse import limit_of
+from benchstudy.families.log_write.parse import note_trial
 from benchstudy.jobs.tidy import tidy_family
 from benchstudy.model.causes import Cause
 from benchstudy.report.results.results import Results
@@ -49,7 +49,7 @@ def test_a_rate_at_which_the_server_ran_out_of_memory_has_failed_and_the_search_
     assert after["passed"] and after["offered_per_s"] == TOO_MUCH / 10
     values = out_of_memory.values
     assert (values["capacity_pass"], values["capacity_fail"]) == (TOO_MUCH / 10, TOO_MUCH)
-    said = told(limit_of(out_of_memory.trial.folder))
+    said = told(note_trial(out_of_memory.trial.folder)["limited_by"])
     assert said.startswith("memory: OOM: killed by the kernel at its memory limit of 192 MiB"), said
     assert said.endswith(f" at {TOO_MUCH:,}/s")
 

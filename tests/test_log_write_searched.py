@@ -12,7 +12,7 @@ from log_write_trials import TESSERA, change, copy_of, parsed, raw, samples, unp
 from scipy.stats import linregress
 
 from benchstudy.families.log_write.limits import LimitedBy
-from benchstudy.families.log_write.parse import limit_of, note_trial
+from benchstudy.families.log_write.parse import note_trial
 from benchstudy.families.log_write.reading import window_of
 from benchstudy.model.causes import Cause
 
@@ -56,7 +56,7 @@ def test_a_search_that_nothing_stopped_has_the_figures_of_its_last_rate(copied):
         }
         for number, rate, slope, p99_s in ((1, 100.0, slopes[0], 3.040807), (2, 150.0, slopes[1], 3.00125))
     ]
-    limit = limit_of(trial)
+    limit = note_trial(trial)["limited_by"]
     assert (limit.by, limit.rate_per_s) == (LimitedBy.NOTHING, 150)
     assert values["server_peak_memory"] == 16_306_176
     # The CPU that the server used, by the samples in the window of the last rate.
@@ -89,7 +89,7 @@ def test_a_search_that_failed_has_the_figures_of_the_rate_that_passed_and_the_li
     assert (values["offered"], values["accepted"]) == (100, 300)
     begin = raw(trial / SECOND / "files/result.json")["started_unix_s"] + 0.5
     counted, lasted_s = samples(trial, begin, begin + 3.0)
-    limit = limit_of(trial)
+    limit = note_trial(trial)["limited_by"]
     assert limit.server_cpu == pytest.approx(counted["server"] / lasted_s / 2) and limit.rate_per_s is None
     assert [(row["passed"], row.get("missed"), row.get("seen")) for row in found.series["steps"]] == [
         (True, None, None),
@@ -108,7 +108,7 @@ def deaths(trial: Path) -> list[Mapping[str, Any]]:
 def test_a_server_that_died_is_the_limit_with_its_rate_and_its_words(copied, cause, by):
     trial = copied("*rate=search")
     change(trial / "log.json", failing(DIED | {"cause": cause}))
-    limit = limit_of(trial)
+    limit = note_trial(trial)["limited_by"]
     assert (limit.by, limit.rate_per_s, limit.died) == (by, 150, "gone")
     assert deaths(trial) == [{"rule": "died", "died": 1, "windows": 2, "rate_per_s": 150.0, "said": "gone"}]
     died = parsed(SEARCH, trial)[1].series["steps"][-1]
@@ -130,7 +130,7 @@ def test_only_the_window_that_decided_an_attempt_is_a_row_and_every_death_is_cou
         (2, 1, "first"),
         (2, 3, "gone"),
     ]
-    assert limit_of(trial).died == "gone", "the last attempt"
+    assert note_trial(trial)["limited_by"].died == "gone", "the last attempt"
     (problem,) = deaths(trial)
     assert (problem["died"], problem["windows"], problem["said"]) == (2, 4, "first")
 
@@ -144,7 +144,7 @@ def test_the_limit_is_that_of_the_lowest_rate_that_failed_and_not_of_a_stall_bel
         facts["steps"] = [died, passed | {"reason": DIED | {"said": "stalled"}}, passed | {"attempt": 2}]
 
     change(trial / "log.json", stall)
-    assert (limit_of(trial).died, limit_of(trial).rate_per_s) == ("gone", 150)
+    assert (note_trial(trial)["limited_by"].died, note_trial(trial)["limited_by"].rate_per_s) == ("gone", 150)
 
 
 def test_the_figures_are_those_of_the_last_window_at_the_highest_rate_that_passed(copied):

@@ -19,7 +19,7 @@ from sshd_hosts import SshdHost
 from waiting import until
 
 from benchstudy.families.log_write.page.limits import told
-from benchstudy.families.log_write.parse import limit_of
+from benchstudy.families.log_write.parse import note_trial
 from benchstudy.hosts.agent import HostAgent
 from benchstudy.hosts.remote import Remote
 from benchstudy.jobs.tidy import tidy_family
@@ -239,7 +239,8 @@ def test_the_open_loop_writes_what_it_was_asked_to_and_the_log_has_it(everything
     assert record.commands[0].tool.name == "logbench" and record.commands[0].tool.sha256
     # If the suite's own other work slowed the log down, it says that instead.
     met = values["achieved_share"] >= ACHIEVED
-    assert told(limit_of(trial.folder)).startswith("nothing: the log achieved the offered rate" if met else "unknown: ")
+    limit = told(note_trial(trial.folder)["limited_by"])
+    assert limit.startswith("nothing: the log achieved the offered rate" if met else "unknown: ")
     assert {command.label for command in record.commands} >= {"load", "server", "store", "samples-here"}
 
 
@@ -274,7 +275,7 @@ def test_a_search_ends_where_the_study_says(everything: Session):
     assert values["capacity_pass"] == 150 and "capacity_fail" not in values
     assert values["qps"] == pytest.approx(150, rel=0.4)
     trial = everything.trial("posix", rate="search")
-    assert told(limit_of(trial.folder)).endswith("every rate up to 150/s met the objective")
+    assert told(note_trial(trial.folder)["limited_by"]).endswith("every rate up to 150/s met the objective")
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from log_write_search import Host, Searched, block, provisioned
 
 from benchstudy.families.log_write.config import CapacitySearch
 from benchstudy.families.log_write.page.limits import told
-from benchstudy.families.log_write.parse import limit_of
+from benchstudy.families.log_write.parse import note_trial
 from benchstudy.families.log_write.search import Missed, Reason, Step, tried
 from benchstudy.model.causes import Cause
 
@@ -56,7 +56,7 @@ def test_a_server_that_somebody_killed_costs_an_attempt_and_not_the_trial(host: 
     assert passed["passed"] and again["passed"] and (again["step"], again["attempt"]) == (2, 2)
     assert died["said"] == "server died: it ended with signal 9" and (died["step"], died["attempt"]) == (2, 1)
     assert searched.values["capacity_pass"] == 150 and "capacity_fail" not in searched.values
-    said = told(limit_of(searched.trial.folder))
+    said = told(note_trial(searched.trial.folder)["limited_by"])
     assert said.startswith("nothing: every rate up to ") and said.endswith(" met the objective")
     problems = searched.trial.record.verified["problems"]
     assert any((note["rule"], note.get("died"), note.get("windows")) == ("died", 1, 3) for note in problems)

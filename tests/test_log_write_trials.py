@@ -20,7 +20,7 @@ from log_write_trials import TESSERA, change, copy_of, parsed, raw, samples, unp
 
 from benchstudy.families.log_write.hammer import HammerScreen, parse_box, replay
 from benchstudy.families.log_write.limits import LimitedBy
-from benchstudy.families.log_write.parse import limit_of, note_trial
+from benchstudy.families.log_write.parse import note_trial
 from benchstudy.model.family import ParseError
 
 OPEN, HAMMER = ({"front_ends": "1", "rate": rate} for rate in ("2000-per-s", "200-per-s"))
@@ -221,10 +221,9 @@ def stop_at_once(result: Any) -> None:
 def test_a_log_was_at_its_limit_if_it_refused_leaves_or_grew_by_less_than_99_per_cent(copied, changed, at_its_limit):
     trial = copied("backend=posix,*rate=2000-per-s")
     change(trial / "load/files/result.json", changed)
-    limit = limit_of(trial)
+    limit = note_trial(trial)["limited_by"]
     assert (limit.by is not LimitedBy.NOTHING) == at_its_limit
     assert parsed(OPEN, trial)[1].series["limits"] == [limit.row]
-    assert note_trial(trial)["limited_by"] == limit
 
 
 def test_a_log_that_published_nothing_in_the_window_has_no_rate(copied):
@@ -247,7 +246,7 @@ def test_without_new_leaves_no_share_of_them_is_known(copied):
     change(trial / "load/files/result.json", repeat)
     values, _ = parsed(OPEN, trial)
     assert values["duplicates"] == values["accepted"] == 6000 and "achieved_share" not in values
-    assert limit_of(trial).by is not LimitedBy.NOTHING
+    assert note_trial(trial)["limited_by"].by is not LimitedBy.NOTHING
 
 
 def test_duplicates_that_a_log_knew_are_no_growth_that_is_missing(copied):
@@ -354,9 +353,9 @@ def test_a_hammer_met_the_limit_of_the_log_below_99_per_cent(hammered, facts, sh
 
 def test_a_hammer_without_a_free_writer_met_a_limit_too(hammered):
     trial = hammered()
-    assert limit_of(trial).by is LimitedBy.NOTHING
+    assert note_trial(trial)["limited_by"].by is LimitedBy.NOTHING
     (trial / "load/stdout").write_bytes(recording(replace(BOX, oversupply=1)))
-    assert limit_of(trial).by is not LimitedBy.NOTHING
+    assert note_trial(trial)["limited_by"].by is not LimitedBy.NOTHING
     change(trial / "watch/files/result.json", lambda watched: watched["polls"].update(failed=2))
     rules = [problem["rule"] for problem in note_trial(trial)["problems"]]
     assert rules == ["offered", "oversupply", "writers", "window", "means", "polls"]

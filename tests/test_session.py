@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from benchstudy.hosts.agent import AgentKilled, LockLost
+from benchstudy.hosts.errors import AgentKilled, LockLost
 from benchstudy.hosts.remote import ConnectionLost, RemoteError
 from benchstudy.jobs import running
 from benchstudy.measuring import session

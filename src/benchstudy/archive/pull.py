@@ -59,8 +59,6 @@ def pull(
 
 
 class _Pulling:
-    """Pulls one session."""
-
     def __init__(
         self, plan: SessionPlan, store: TrialStore, bucket: Bucket, history: History, told: Pulled, whole: bool
     ):

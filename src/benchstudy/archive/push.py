@@ -111,8 +111,7 @@ class _Pushing:
     def _send(self, folder: Path, place: str) -> _Sent:
         if in_archive(folder):
             return _Sent(
-                place,
-                problem=f"{folder}: a part is in another archive: fetch it with `benchstudy pull --all`",
+                place, problem=f"{folder}: a part is in another archive: fetch it with `benchstudy pull --all`"
             )
         with SpooledTemporaryFile(IN_MEMORY) as file:
             try:

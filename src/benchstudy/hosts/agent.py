@@ -8,24 +8,11 @@ from typing import Any
 from uuid import uuid4
 
 from benchstudy.hosts.commands import Command, Execution, SupervisedRun
-from benchstudy.hosts.errors import AgentKilled, HostBusy, HostRefused, LockLost, ServiceFailed, understood
+from benchstudy.hosts.errors import HostRefused, ServiceFailed, understood
 from benchstudy.hosts.line import AgentLine
 from benchstudy.hosts.lock import HostLock
 from benchstudy.hosts.services import RunningService, check_addresses, fetch_logs, not_ready, with_log
 from benchstudy.model.services import Confinement, Service
-
-__all__ = [
-    "AgentKilled",
-    "Command",
-    "Execution",
-    "HostAgent",
-    "HostBusy",
-    "HostLock",
-    "HostRefused",
-    "LockLost",
-    "RunningService",
-    "ServiceFailed",
-]
 
 _SETUP_S = 1200.0
 

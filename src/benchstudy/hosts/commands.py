@@ -16,16 +16,7 @@ from benchstudy.hosts.line import AgentLine
 from benchstudy.hosts.remote import ConnectionLost, RemoteProcess
 from benchstudy.model.services import Confinement, Limits
 
-FINAL_STATES = (
-    "exited",
-    "timeout",
-    "lease-expired",
-    "stopped",
-    "start-failed",
-    "setup-failed",
-    "lost",
-    "absent",
-)
+FINAL_STATES = ("exited", "timeout", "lease-expired", "stopped", "start-failed", "setup-failed", "lost", "absent")
 _MOST_FRUITLESS_ATTEMPTS = 5
 _MOST_SHORT_ATTEMPTS = 50  # consecutive, each over before a heartbeat: the host keeps failing in the same way
 _STOP_SEEN_S = 0.5  # how often `stop_when` is checked

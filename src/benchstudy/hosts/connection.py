@@ -179,7 +179,6 @@ class RemoteProcess:
 
     @property
     def name(self) -> str:
-        """The host's name."""
         return self._remote.name
 
     @property

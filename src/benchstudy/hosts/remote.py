@@ -5,8 +5,8 @@ from pathlib import Path
 from secrets import token_hex
 
 from benchstudy.hosts import transfer
-from benchstudy.hosts.connection import Connection, RemoteProcess
-from benchstudy.hosts.ssh_errors import (
+from benchstudy.hosts.connection import Connection, RemoteProcess  # noqa: F401  others import it from here
+from benchstudy.hosts.ssh_errors import (  # noqa: F401  others import it from here
     AuthenticationFailed,
     CommandEnded,
     CommandFailed,
@@ -21,42 +21,15 @@ from benchstudy.hosts.ssh_errors import (
     TransferFailed,
     Unreachable,
 )
-from benchstudy.hosts.transfer import Digest
-
-__all__ = [
-    "AuthenticationFailed",
-    "CommandEnded",
-    "CommandFailed",
-    "CommandTimeout",
-    "Completed",
-    "ConnectionFailed",
-    "ConnectionLost",
-    "ContentRefused",
-    "Digest",
-    "HostKeyChanged",
-    "HostKeyUnknown",
-    "Remote",
-    "RemoteError",
-    "RemoteProcess",
-    "TransferFailed",
-    "Unreachable",
-]
 
 
 class Remote(Connection):
     """One SSH connection to one host, with file transfer in both directions; a context manager. Thread-safe."""
 
-    def put(self, local: Path, remote: str, mode: int = 0o644) -> Digest:
-        """Copy a file to the host, completely or not at all; resumes after a lost connection."""
-        return transfer.put(self, local, remote, mode)
-
-    def get(self, remote: str, local: Path) -> Digest:
-        """Copy a file from the host, completely or not at all; resumes after a lost connection."""
-        return transfer.get(self, remote, local)
-
-    def put_tree(self, local: Path, remote: str) -> None:
-        """Copy the contents of the folder `local` into the folder `remote`, which is made if necessary."""
-        transfer.put_tree(self, local, remote)
+    put = transfer.put
+    get = transfer.get
+    put_tree = transfer.put_tree
+    get_tree = transfer.get_tree
 
     def put_folder(self, local: Path, remote: str) -> None:
         """Copy the folder `local`. It gets the name `remote` once it is complete, unless another session was faster."""
@@ -79,7 +52,3 @@ class Remote(Connection):
         argv = ["find", parent, "-maxdepth", "1", "-type", "d", "-name", f"*.part-{'[0-9a-f]' * 8}", "-mtime", "+0"]
         argv += ["-prune", "-exec", "rm", "-rf", "--", "{}", ";", "-print"]
         return self.run(argv, timeout_s=600.0, check=False).text.splitlines()
-
-    def get_tree(self, remote: str, local: Path) -> None:
-        """Copy the contents of the folder `remote` into the folder `local`, which is made if necessary."""
-        transfer.get_tree(self, remote, local)

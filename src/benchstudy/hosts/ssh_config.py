@@ -16,6 +16,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from benchstudy.hosts.ssh_errors import ConnectionFailed
+from benchstudy.model.grouping import grouped
 from benchstudy.model.host import Host
 
 # Lists of algorithms, by paramiko's names.
@@ -232,11 +233,8 @@ def _settings(destination: str, options: tuple[str, ...]) -> dict[str, list[str]
     answer = run_openssh(["ssh", "-G", *options, "--", destination])
     if answer.returncode:
         raise ConnectionFailed(f"{destination}: ssh cannot read its configuration: {answer.stderr.strip()}")
-    settings: dict[str, list[str]] = {}
-    for line in answer.stdout.splitlines():
-        key, _, value = line.partition(" ")
-        settings.setdefault(key, []).append(value)
-    return settings
+    lines = (line.partition(" ") for line in answer.stdout.splitlines())
+    return grouped((key, value) for key, _, value in lines)
 
 
 def run_openssh(argv: list[str]) -> subprocess.CompletedProcess[str]:

@@ -118,8 +118,8 @@ class Digest:
     size: int
 
 
-def put(remote: Connection, local: Path, destination: str, mode: int) -> Digest:
-    """See Remote.put."""
+def put(remote: Connection, local: Path, destination: str, mode: int = 0o644) -> Digest:
+    """Copy a file to the host, completely or not at all; resumes after a lost connection."""
     destination = remote.expand(destination)
     part = f"{destination}.part-{secrets.token_hex(6)}"
     writers: list[RemoteProcess] = []
@@ -159,7 +159,7 @@ def put(remote: Connection, local: Path, destination: str, mode: int) -> Digest:
 
 
 def get(remote: Connection, source: str, local: Path) -> Digest:
-    """See Remote.get."""
+    """Copy a file from the host, completely or not at all; resumes after a lost connection."""
     source = remote.expand(source)
     local.parent.mkdir(parents=True, exist_ok=True)
     part = local.with_name(f".{local.name}.part-{secrets.token_hex(6)}")
@@ -185,7 +185,7 @@ def get(remote: Connection, source: str, local: Path) -> Digest:
 
 
 def put_tree(remote: Connection, local: Path, destination: str) -> None:
-    """See Remote.put_tree."""
+    """Copy the contents of the folder `local` into the folder `destination`, which is made if necessary."""
     destination = remote.expand(destination)
 
     def send() -> None:
@@ -218,7 +218,7 @@ def put_tree(remote: Connection, local: Path, destination: str) -> None:
 
 
 def get_tree(remote: Connection, source: str, local: Path) -> None:
-    """See Remote.get_tree."""
+    """Copy the contents of the folder `source` into the folder `local`, which is made if necessary."""
     source = remote.expand(source)
     local.mkdir(parents=True, exist_ok=True)
 

@@ -273,17 +273,13 @@ def _load(folder: Path, entry: Mapping[str, Any]) -> StoredTrial:
 
 def table_of(schema: Mapping[str, str], common: Mapping[str, Any], rows: Iterable[Mapping[str, Any]]) -> pl.DataFrame:
     """Rows of a family's long table, with the `common` columns first."""
-    own = pl.DataFrame([dict(row) for row in rows], schema=_types(schema))
+    own = pl.DataFrame([dict(row) for row in rows], schema={name: getattr(pl, kind) for name, kind in schema.items()})
     # An expression would start polars' engine for each of a hundred thousand small tables.
     keys = [
         pl.Series(name, [common.get(name)], dtype=OBSERVATIONS[name]).new_from_index(0, own.height)
         for name in _SERIES_KEYS
     ]
     return pl.DataFrame([*keys, *own])
-
-
-def _types(schema: Mapping[str, str]) -> dict[str, Any]:
-    return {column: getattr(pl, type_name) for column, type_name in schema.items()}
 
 
 def _parse(

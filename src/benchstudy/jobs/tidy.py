@@ -20,6 +20,7 @@ from benchstudy.model import hints, paths, registry
 from benchstudy.model.causes import Cause
 from benchstudy.model.errors import BenchstudyError
 from benchstudy.model.family import Case, Family
+from benchstudy.model.grouping import grouped
 
 if TYPE_CHECKING:
     from benchstudy.model.study import SessionPlan
@@ -87,10 +88,7 @@ def short_names(uuids: Iterable[str]) -> dict[str, str]:
 
 def _by_session(entries: Sequence[Mapping[str, Any]]) -> list[list[Mapping[str, Any]]]:
     """Entries grouped by session; those of an index without sessions form one group."""
-    found: dict[str | None, list[Mapping[str, Any]]] = {}
-    for entry in entries:
-        found.setdefault(entry.get("session"), []).append(entry)
-    return list(found.values())
+    return list(grouped((entry.get("session"), entry) for entry in entries).values())
 
 
 class _Tables:

@@ -85,10 +85,7 @@ def mix_driven(material: Material) -> Found:
                     continue
                 if other.value * figure.value < 0 or abs(other.value) < 0.5 * abs(figure.value):
                     statistic = name.removesuffix("_difference")
-                    yield (
-                        group.where,
-                        f"{statistic}: {_said(figure)}, and {_said(other)} {rest.levels['series']}",
-                    )
+                    yield (group.where, f"{statistic}: {_said(figure)}, and {_said(other)} {rest.levels['series']}")
 
 
 def _leaves_out(group: Group) -> bool:

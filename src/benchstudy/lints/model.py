@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeVar
 
 from benchstudy.lints.printed import last_digit
+from benchstudy.model.grouping import grouped
 
 K = TypeVar("K", bound=Hashable)
 Severity = Literal["error", "warning", "note"]
@@ -119,10 +120,7 @@ class Material:
 
     def by(self, key: Callable[[Group], K]) -> Iterator[tuple[K, list[Group]]]:
         """Groups that share a key, in the material's order."""
-        together: dict[K, list[Group]] = {}
-        for group in self.groups:
-            together.setdefault(key(group), []).append(group)
-        yield from together.items()
+        yield from grouped((key(group), group) for group in self.groups).items()
 
 
 Found = Iterable[tuple[str, str]]  # where, what

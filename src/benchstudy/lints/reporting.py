@@ -5,6 +5,7 @@ from collections import Counter
 from benchstudy.lints import words
 from benchstudy.lints.model import Figure, Found, Group, Material, rule
 from benchstudy.model import rounding
+from benchstudy.model.grouping import grouped
 
 _REPETITIONS = ("n", "runs", "repetitions")
 _INTERVAL = ("low", "high", "interval")
@@ -50,10 +51,7 @@ def failed_without_reason(material: Material) -> Found:
     for where, count in material.unexplained.items():
         yield where, f"{words.plural(count, 'trial')} failed, and no cause was recorded"
     totals = Counter(group.section for group in material.groups)
-    failed: dict[str, list[Group]] = {}
-    for group in material.groups:
-        if any(figure.status == "failed" for figure in group.figures.values()):
-            failed.setdefault(group.section, []).append(group)
+    failed = grouped((g.section, g) for g in material.groups if any(f.status == "failed" for f in g.figures.values()))
     for section, groups in failed.items():
         cells = ", ".join(" ".join(group.levels.values()) for group in groups)
         yield section, f"{len(groups)} of {words.plural(totals[section], 'cell')} say “failed” but not why: {cells}"

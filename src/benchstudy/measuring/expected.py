@@ -8,6 +8,7 @@ from statistics import median
 
 from benchstudy.measuring.raw import RESULTS, StoredTrial, TrialStore
 from benchstudy.measuring.session import adopt, missing_trials
+from benchstudy.model.grouping import grouped
 from benchstudy.model.study import SessionPlan
 
 
@@ -34,9 +35,7 @@ def expected(plan: SessionPlan, store: TrialStore) -> Expected:
     adopted = len(adopt(plan, trials, store.discards()))
     most = plan.trials(plan.blocks) - adopted if missing else 0
     done = [t for t in trials if t.facts.status in RESULTS and t.facts.imported_from is None]
-    seen: dict[str, list[float]] = {}
-    for trial in done:
-        seen.setdefault(trial.facts.case, []).append(trial.facts.duration_s)
+    seen = grouped((trial.facts.case, trial.facts.duration_s) for trial in done)
     seconds, untold, sources = 0.0, 0, set()
     of_others_s = median(map(median, seen.values())) if seen else None
     for scheduled in missing:

@@ -80,12 +80,10 @@ class Progress:
         self._state_file.unlink(missing_ok=True)
 
     def begin(self, total: int, adopted: int, *, blocks: int) -> None:
-        """Announce `total` trials in `blocks` blocks."""
         self._state |= {"total": total, "now": "preparing", "blocks_to_do": blocks}
         self.event(f"{total} trials to measure, {adopted} adopted")
 
     def extend(self, more: int, *, blocks: int) -> None:
-        """Add `more` trials, in `blocks` blocks."""
         self._state["total"] += more
         self._state["blocks_to_do"] += blocks
         self._publish()

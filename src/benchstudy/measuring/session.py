@@ -18,8 +18,9 @@ from uuid import uuid4
 import orjson
 
 from benchstudy.hosts import interrupts
-from benchstudy.hosts.agent import HostAgent, LockLost
+from benchstudy.hosts.agent import HostAgent
 from benchstudy.hosts.controller import ends_with_controller
+from benchstudy.hosts.errors import LockLost
 from benchstudy.hosts.remote import ConnectionFailed, ConnectionLost, Remote, RemoteError
 from benchstudy.measuring import disturbances, looks
 from benchstudy.measuring.beside import Beside
@@ -137,10 +138,7 @@ def set_aside(plan: SessionPlan, trials: Iterable[StoredTrial], discarded: Conta
 
 
 def missing_trials(
-    plan: SessionPlan,
-    store: TrialStore,
-    trials: Iterable[StoredTrial],
-    say: Callable[[str], None] | None = None,
+    plan: SessionPlan, store: TrialStore, trials: Iterable[StoredTrial], say: Callable[[str], None] | None = None
 ) -> list[Scheduled]:
     """The trials to measure next: all missing ones, or in an adaptive session those missing before its next look.
 
@@ -367,12 +365,7 @@ class _Session:
     """The connection, lock and schedule of one run of `hold_session`."""
 
     def __init__(
-        self,
-        root: Path,
-        plan: SessionPlan,
-        store: TrialStore,
-        trials: list[StoredTrial],
-        one_of_many: OneOfMany | None,
+        self, root: Path, plan: SessionPlan, store: TrialStore, trials: list[StoredTrial], one_of_many: OneOfMany | None
     ):
         """`trials`: measured trials are added to it, even if the session does not finish."""
         self._one_of_many = one_of_many

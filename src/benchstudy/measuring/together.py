@@ -51,10 +51,7 @@ def execute_together(
         running: dict[str, Future[TrialExecution]] = {}
         for number, (role, command) in enumerate(commands.items(), 1):
             placed = replace(
-                command,
-                label=f"{label}/{number}",
-                stop_when=ending,
-                together=Together(gate, before[role].offset_s),
+                command, label=f"{label}/{number}", stop_when=ending, together=Together(gate, before[role].offset_s)
             )
             running[role] = threads.submit(_to_its_end, trial, role, number, len(commands), placed)
         try:

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
+from benchstudy.model.grouping import grouped
 from benchstudy.model.study import Study
 
 # As many jobs as the documented `--cores 8` runs at once; each runs the sessions of all its targets side by side.
@@ -43,10 +44,7 @@ def connected(hosts: Mapping[str, Iterable[str]]) -> list[list[str]]:
         first, *others = map(representative, names)
         for other in others:
             towards[representative(other)] = first
-    found: dict[str, list[str]] = {}
-    for target, names in hosts.items():
-        found.setdefault(representative(next(iter(names))), []).append(target)
-    return list(found.values())
+    return list(grouped((representative(next(iter(names))), target) for target, names in hosts.items()).values())
 
 
 def groups(study: Study, most: int = MOST_GROUPS) -> list[Group]:

@@ -1,9 +1,9 @@
 """A machine reached by SSH, as a study describes it."""
 
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from benchstudy.model.strict import Strict
 
@@ -12,6 +12,16 @@ _LONGEST_NAME, _LONGEST_PATH = 253, 4096
 
 # A value that begins with a dash would be an option of a command.
 _WORD: dict[str, Any] = {"pattern": r"^[^-\s][^\s]*$"}
+
+
+def check_work_dir(value: str) -> str:
+    """`value`, if it is an absolute path or below ~/, without `..`, and neither `/` nor the home itself."""
+    parts = Path(value).parts
+    below_home = value.startswith("~/") and len(parts) > 1
+    deep_enough = value.startswith("/") and len(parts) > 2
+    if not (below_home or deep_enough) or ".." in parts or "\0" in value or "\n" in value or len(value) > _LONGEST_PATH:
+        raise ValueError(f"{value!r}: give an absolute path at least two levels deep, or one below ~/, without '..'")
+    return value
 
 
 class Host(Strict):
@@ -27,7 +37,7 @@ class Host(Strict):
     identity_file: str | None = None
     known_hosts: str | None = Field(None, description="file of pinned host keys; the default is ~/.ssh/known_hosts")
     loopback: bool = Field(False, description="this very machine, through the study's own sshd on 127.0.0.1")
-    work_dir: str = Field(
+    work_dir: Annotated[str, AfterValidator(check_work_dir)] = Field(
         "~/.benchstudy",
         description="the only folder on the host to which benchstudy writes by itself",
         json_schema_extra={"pattern": r"^(~/|/[^/]+/)[^/]"},
@@ -65,24 +75,9 @@ class Host(Strict):
             raise ValueError(f"{value!r} cannot be a file: write its path")
         return value
 
-    @field_validator("work_dir")
-    @classmethod
-    def _harmless_work_dir(cls, value: str) -> str:
-        return check_work_dir(value)
-
     @model_validator(mode="after")
     def _loopback_needs_nothing(self) -> "Host":
         given = [n for n in ("address", "port", "user", "identity_file", "known_hosts") if getattr(self, n) is not None]
         if self.loopback and given:
             raise ValueError(f"loopback: true brings its own sshd and keys; remove {', '.join(given)}")
         return self
-
-
-def check_work_dir(value: str) -> str:
-    """`value`, if it is an absolute path or below ~/, without `..`, and neither `/` nor the home itself."""
-    parts = Path(value).parts
-    below_home = value.startswith("~/") and len(parts) > 1
-    deep_enough = value.startswith("/") and len(parts) > 2
-    if not (below_home or deep_enough) or ".." in parts or "\0" in value or "\n" in value or len(value) > _LONGEST_PATH:
-        raise ValueError(f"{value!r}: give an absolute path at least two levels deep, or one below ~/, without '..'")
-    return value

@@ -37,7 +37,6 @@ METRICS = declare(
     Metric("throttled", "1", "Throttled for heat", "lower", "how many times"),
 )
 # Shares that are compared with a study's limit: of the host's CPUs, and of its disks' time.
-_SHARES = ("others_cpu", "steal", "others_disk")
 # A journal writes blocks of its own for each flush: up to this much of what disks wrote beyond ours may be ours.
 _JOURNAL_OF_A_FLUSH = 32 << 10
 _BUSY_WRAPS_S = 2**32 / 1000  # 50 days: the kernel counts a disk's busy time in 32 bits of milliseconds
@@ -125,10 +124,7 @@ def window(
         **_further(readings, seconds),
         **_network(readings, others, seconds),
     }
-    shares = {
-        "others_cpu": at_least_s / seconds / cpus,
-        "steal": max(0.0, steal_s - resolution_s) / seconds / cpus,
-    }
+    shares = {"others_cpu": at_least_s / seconds / cpus, "steal": max(0.0, steal_s - resolution_s) / seconds / cpus}
     disk = _disk(first, last, seconds, controller)
     values |= disk
     if "others_disk" in disk:

@@ -34,7 +34,7 @@ def packages() -> Mapping[str, str]:
     found = {
         module.name: f"{_SHIPPED}.{module.name}"
         for module in pkgutil.iter_modules(folders)
-        if module.ispkg and _has_family(f"{_SHIPPED}.{module.name}")
+        if module.ispkg and _exists(f"{_SHIPPED}.{module.name}.family")
     }
     for point in importlib.metadata.entry_points(group=ENTRY_POINTS):
         if found.get(point.name, point.value) != point.value:
@@ -95,10 +95,6 @@ def deploy(name: str) -> Path | None:
 def lint_names() -> list[str]:
     """Every rule whose findings a study may acknowledge."""
     return list(importlib.import_module("benchstudy.lints").rules())
-
-
-def _has_family(package: str) -> bool:
-    return _exists(f"{package}.family")
 
 
 def _exists(module: str) -> bool:

@@ -105,8 +105,7 @@ class Study(Strict):
     repeats: Original | None = Field(None, description="the published page that the study repeats")
     seed: int = Field(1, description="decides the random order of trials")
     blocks: BlocksField = Field(
-        6,
-        description="passes over all cases; below 6 no median has a 95 % interval; or a range, which `until` decides",
+        6, description="passes over all cases; below 6 no median has a 95 % interval; or a range, which `until` decides"
     )
     until: PrecisionField | None = Field(
         None,

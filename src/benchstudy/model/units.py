@@ -17,16 +17,7 @@ _SIZE_UNITS = {
     "KB": 1000,  # the storage page writes 100KB and means the decimal unit
     **{f"{p}iB": 1024**i for i, p in enumerate("KMGTP", start=1)},
 }
-_DURATION_UNITS = {
-    "us": 1e-6,
-    "µs": 1e-6,
-    "ms": 1e-3,
-    "s": 1.0,
-    "min": 60.0,
-    "m": 60.0,
-    "h": 3600.0,
-    "d": 86400.0,
-}
+_DURATION_UNITS = {"us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _MOST = 1e18  # bytes or seconds, so that results of calculations stay finite
 _PERCENT = re.compile(r"\s*(\d+(?:\.\d+)?)\s*%\s*")
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from benchstudy.measuring.raw import CommandRecord, StoredTrial, ToolRecord
 from benchstudy.model import registry
+from benchstudy.model.grouping import grouped
 from benchstudy.provenance.contents import STUDY_FILE, Contents, Measured
 from benchstudy.provenance.entities import STATUS, Files, Graph, Reference, fragment, to
 from benchstudy.provenance.words import counted
@@ -228,7 +229,5 @@ def _measured_here(measured: Measured) -> list[StoredTrial]:
 
 def _by_session(measured: Measured) -> dict[str, list[StoredTrial]]:
     """The trials that were not imported, by session, in the order of measuring."""
-    found: dict[str, list[StoredTrial]] = {}
-    for trial in sorted(_measured_here(measured), key=lambda trial: (trial.record.started, trial.record.uuid)):
-        found.setdefault(trial.record.session, []).append(trial)
-    return found
+    in_time = sorted(_measured_here(measured), key=lambda trial: (trial.record.started, trial.record.uuid))
+    return grouped((trial.record.session, trial) for trial in in_time)

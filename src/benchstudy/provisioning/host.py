@@ -26,6 +26,7 @@ from benchstudy.hosts.controller import ends_with_controller
 from benchstudy.hosts.forks import Tell, in_forks
 from benchstudy.hosts.remote import Remote, RemoteError
 from benchstudy.model.errors import BenchstudyError
+from benchstudy.model.grouping import grouped
 from benchstudy.model.host import Host
 from benchstudy.provisioning.pyinfra_remote import OneHost
 from benchstudy.provisioning.systems import install_systems
@@ -254,9 +255,7 @@ def provision_hosts(
 
     Raises KeyboardInterrupt when this process was told to end, or its controller is gone.
     """
-    turns: dict[str, list[str]] = {}
-    for key, request in requests.items():
-        turns.setdefault(request["name"], []).append(key)
+    turns = grouped((request["name"], key) for key, request in requests.items())
     left = set(requests)
 
     def heard(key: str, line: bytes) -> None:

@@ -13,6 +13,7 @@ from benchstudy.model import needs, paths, registry
 from benchstudy.model.catalogue.folders import Catalogue, decides_what_hosts_have, installing_files
 from benchstudy.model.errors import BenchstudyError
 from benchstudy.model.files import as_json, now, write_atomically
+from benchstudy.model.grouping import grouped
 from benchstudy.model.paths import project_root
 from benchstudy.model.study import Study
 
@@ -67,12 +68,7 @@ class Ahead:
 
 
 def provision_target(
-    study: Study,
-    target: str,
-    facts_path: Path,
-    families: Sequence[str] = (),
-    *,
-    keep_downloads: bool = False,
+    study: Study, target: str, facts_path: Path, families: Sequence[str] = (), *, keep_downloads: bool = False
 ) -> ProvisionResult:
     """Provision all hosts of `target` side by side, and write their facts to `facts_path` (JSON, atomically).
 
@@ -182,9 +178,7 @@ def what_is_ahead(study: Study, provisionings: Iterable[tuple[str, str]]) -> dic
 
     Raises ProvisionFailed when a deploy file is wrong.
     """
-    families: dict[str, list[str]] = {}
-    for target, family in provisionings:
-        families.setdefault(target, []).append(family)
+    families = grouped(provisionings)
     root, found = project_root(), dict[str, Ahead]()
     requests = {
         f"{target}/{request['name']}": request | {"look": True}

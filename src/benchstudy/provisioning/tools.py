@@ -19,11 +19,6 @@ _SILENCE_S = toolbuilder.BUILD_TIMEOUT_S
 _START = "import sys; exec(compile(sys.stdin.buffer.readline().decode('unicode_escape'), 'toolbuilder', 'exec'))"
 
 
-def tools_folder(remote: Remote) -> str:
-    """Where the study's own programs are on the host: `bin/<name>`, and `share/<name>` for the files they read."""
-    return f"{remote.expand(remote.host.work_dir)}/tools"
-
-
 def missing_tools(remote: Remote, tools: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     """The tools still to be built on the host, and roughly how many seconds each takes: as seen, or as declared."""
     if not tools:
@@ -64,7 +59,7 @@ def _builder(remote: Remote, tools: Sequence[Mapping[str, Any]], **how: Any) -> 
     """The builder, running on the host, with its request for the tools."""
     wanted = [{part: tool[part] for part in tool if part != "why"} for tool in tools]
     store = os.environ.get(STORE_VARIABLE) or None
-    request = {"folder": tools_folder(remote), "store": store, "tools": wanted, **how}
+    request = {"folder": f"{remote.expand(remote.host.work_dir)}/tools", "store": store, "tools": wanted, **how}
     # Not part of the agent: a changed word in here must not look like another instrument.
     program = Path(toolbuilder.__file__).read_text().encode("unicode_escape")
     with remote.open([remote.host.python, "-c", _START]) as builder:
@@ -75,11 +70,7 @@ def _builder(remote: Remote, tools: Sequence[Mapping[str, Any]], **how: Any) -> 
 
 
 def ensure_tools(
-    remote: Remote,
-    tools: Sequence[Mapping[str, Any]],
-    log: Callable[[str], None],
-    *,
-    keep_downloads: bool = False,
+    remote: Remote, tools: Sequence[Mapping[str, Any]], log: Callable[[str], None], *, keep_downloads: bool = False
 ) -> tuple[dict[str, dict[str, Any] | None], int, list[str]]:
     """Provide `tools` (as deploy.py describes them) on the host, built there if necessary.
 

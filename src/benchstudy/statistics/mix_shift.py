@@ -55,11 +55,6 @@ class Quantile:
     low: float
     high: float | None
 
-    @property
-    def bucket(self) -> tuple[float, float | None]:
-        """Lower and upper edge of the bucket in which the quantile lies. The last bucket has no upper edge."""
-        return self.low, self.high
-
     def apart(self, other: "Quantile") -> bool:
         """Whether the two lie in disjoint buckets, so that their order is known."""
         below = self.high is not None and self.high <= other.low

@@ -181,8 +181,7 @@ class CommandConfig(FamilyConfig):
 
     commands: list[CommandSpec] = Field([], min_length=1, description="the commands to run")
     primary: list[str] = Field(
-        [],
-        description="primary metrics; the default is each of `metrics` with a `better`, else `wall_time`",
+        [], description="primary metrics; the default is each of `metrics` with a `better`, else `wall_time`"
     )
     packages: list[str] = Field(
         [], description="packages, by Debian's names, that provisioning installs on hosts that run the commands"

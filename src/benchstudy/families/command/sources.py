@@ -76,8 +76,7 @@ class OwnMetric(Source):
     """A figure of each run. Give exactly one of `regex`, `json`, `csv` and `size_of`."""
 
     regex: Regex | None = Field(
-        None,
-        description="its first group is the figure; an optional second group is the unit after it (`us`, `ms`)",
+        None, description="its first group is the figure; an optional second group is the unit after it (`us`, `ms`)"
     )
     json_path: JsonPath | None = Field(
         None, alias="json", description="JMESPath, such as `$.latency.p95` or `jobs[?name=='x'].read.iops`"

@@ -50,8 +50,7 @@ def _check_path(config: FileSizeConfig, backend: PathBackend, host: HostCheck) -
     needed = int(_SLACK * (sum(sizes) * ("read" in config.ops) + max(sizes) * ("write" in config.ops)))
     if found["free_bytes"] < needed:
         host.problem(
-            f"{where} has {found['free_bytes']} bytes free, but {needed} are needed",
-            "free some space, or remove sizes",
+            f"{where} has {found['free_bytes']} bytes free, but {needed} are needed", "free some space, or remove sizes"
         )
         return
     host.ok(f"{where} is on {found['fs_type']}, writable, with space for {needed} bytes")

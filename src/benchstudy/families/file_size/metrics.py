@@ -23,11 +23,7 @@ METRICS = declare(
     ),
     *(
         Metric(
-            name,
-            "s",
-            title,
-            "lower",
-            "paths: mean of this part of `duration`; `sync` is 0 if the case does not sync",
+            name, "s", title, "lower", "paths: mean of this part of `duration`; `sync` is 0 if the case does not sync"
         )
         for name, title in _PARTS.items()
     ),

@@ -56,10 +56,7 @@ class Fio(Family[FioConfig]):
     def cases(self, config: FioConfig) -> list[Case]:
         found = []
         for directory in config.directories:
-            where = {
-                "path": directory.path,
-                "services": services.definition(config.services, directory.service),
-            }
+            where = {"path": directory.path, "services": services.definition(config.services, directory.service)}
             for page_job in config.page_jobs:
                 argv = page_argv(config.size, config.runtime, latencies=page_job == "gitlab-latency")
                 found.append(_case(directory.name, "fio", page_job, {**where, **_fio(argv, config.size)}))

@@ -211,10 +211,7 @@ def _latency(prefix: str, parts: Sequence[Latency]) -> list[Observation]:
     ]
     moments = (parts[0].mean, parts[0].stddev) if len(parts) == 1 else _pooled(parts)
     if moments is not None:
-        found += [
-            Observation(f"{prefix}_mean", moments[0], "s"),
-            Observation(f"{prefix}_stddev", moments[1], "s"),
-        ]
+        found += [Observation(f"{prefix}_mean", moments[0], "s"), Observation(f"{prefix}_stddev", moments[1], "s")]
     if count is not None:
         percentiles = parts[0].percentiles if len(parts) == 1 else _merged_percentiles(parts)
         found += [

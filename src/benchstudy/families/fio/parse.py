@@ -27,11 +27,7 @@ def parse_trial(levels: Mapping[str, str], files: Path) -> Parsed:
         return parse_shell_loop(stdout, read_text(files / "stderr"))
     if CLIENTS in levels:
         return _together(files / LOAD)
-    for name, parser in (
-        ("files/fio.json", parse_fio_json),
-        ("fio.json", parse_fio_json),
-        ("fio.txt", parse_fio_text),
-    ):
+    for name, parser in (("files/fio.json", parse_fio_json), ("fio.json", parse_fio_json), ("fio.txt", parse_fio_text)):
         if (files / name).is_file():
             run = parser(read_text(files / name))
             own = run.only(read_json(files / PART)["group"]) if (files / PART).is_file() else run

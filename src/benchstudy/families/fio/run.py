@@ -76,12 +76,7 @@ def _parent(case: Case, trial: TrialContext[FioConfig], needed: int, role: str =
     directory = next(d for d in config.directories if d.name == case.levels["directory"])
     path = directory.path if directory.service is None else trial.service(directory.service, role).fill(directory.path)
     info = trial.agent_call("path-info", path, role=role)
-    trial.note(
-        directory=path,
-        fs_type=info["fs_type"],
-        mount_point=info["mount_point"],
-        free_bytes=info["free_bytes"],
-    )
+    trial.note(directory=path, fs_type=info["fs_type"], mount_point=info["mount_point"], free_bytes=info["free_bytes"])
     problem = unusable(directory, info, needed, path)
     if problem:
         raise TrialFailed(problem if role == "sut" else f"{trial.roles[role]}: {problem}")

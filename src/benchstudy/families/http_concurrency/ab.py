@@ -10,23 +10,12 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchstudy.families.http_concurrency.ab_result import AbResult, Times, mean_between, options
+from benchstudy.families.http_concurrency.ab_result import AbResult, Times, options
 from benchstudy.families.shared.files import damaged
 from benchstudy.model.family import ParseError
 
 if TYPE_CHECKING:
     import polars as pl
-
-__all__ = [
-    "AbResult",
-    "Times",
-    "histogram_of_gnuplot",
-    "mean_between",
-    "parse_ab",
-    "parse_ab_percentiles",
-    "recognise_ab",
-    "split_ab",
-]
 
 _PHASES = {"Connect": "connect", "Processing": "processing", "Waiting": "waiting", "Total": "total"}
 _VERSION = re.compile(r"^This is ApacheBench, Version (?P<version>\S+)", re.M)

@@ -7,7 +7,6 @@ from benchstudy.model.clients import makes_load
 
 
 def check_host(config: HttpConcurrencyConfig, host: HostCheck) -> None:
-    """Report what one host has and what it lacks."""
     used = {config.generator(case.levels["generator"]).tool for case in FAMILY.cases(config)}
     if makes_load(host.roles, host.target_roles):
         for tool in sorted(used):

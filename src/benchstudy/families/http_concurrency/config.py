@@ -14,14 +14,7 @@ from pydantic import (
     model_validator,
 )
 
-from benchstudy.families.shared.levels import (
-    UNLIMITED,
-    Limit,
-    Rate,
-    RateField,
-    check_chosen,
-    misplaced_option,
-)
+from benchstudy.families.shared.levels import UNLIMITED, Limit, Rate, RateField, check_chosen, misplaced_option
 from benchstudy.model.clients import LoadedByClients
 from benchstudy.model.criteria import LEAST_CEILING_S
 from benchstudy.model.family import Case, TakesSystem

@@ -5,13 +5,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from benchstudy.families.http_concurrency.ab import (
-    AbResult,
-    histogram_of_gnuplot,
-    mean_between,
-    parse_ab,
-    parse_ab_percentiles,
-)
+from benchstudy.families.http_concurrency.ab import AbResult, histogram_of_gnuplot, parse_ab, parse_ab_percentiles
+from benchstudy.families.http_concurrency.ab_result import mean_between
 from benchstudy.families.http_concurrency.command import AB_PERCENTILES, AB_REQUESTS, FACTS
 from benchstudy.families.http_concurrency.errors import Errors
 from benchstudy.families.http_concurrency.k6 import K6Result, parse_k6_summary

@@ -31,14 +31,7 @@ METRICS = declare(
         for part in ("connect", "processing", "waiting")
         for name in ("mean", "sd", "median", "max")
     ),
-    Metric(
-        "offered",
-        "1/s",
-        "Offered rate",
-        None,
-        "k6: rate of requests that were due, sent or not",
-        tells="offered",
-    ),
+    Metric("offered", "1/s", "Offered rate", None, "k6: rate of requests that were due, sent or not", tells="offered"),
     Metric("dropped", "1", "Not sent", "lower", "k6: requests not sent when due, because `max_in_flight` was reached"),
     Metric("requests", "1", "Requests", None, "number of requests that were answered, successfully or not, or failed"),
     Metric("errors", "1", "Errors", "lower", "requests with a wrong or missing response; the sum of the next four"),

@@ -26,7 +26,6 @@ class Summary:
     values: Values
     percentiles: Mapping[float, float]
     told: Mapping[str, str]
-    version: str | None = None
 
 
 def is_k6(text: str) -> bool:

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 
 
 def check_host(config: LoadTestConfig, host: "HostCheck") -> None:
-    """Check one host; report with host.ok and host.problem."""
     _check_programs(config, host)
     for source in config.sources:
         if source.role in host.roles:

@@ -13,6 +13,7 @@ from benchstudy.families.load_test.config import LoadLevel, LoadTestConfig, Wind
 from benchstudy.families.load_test.metrics import METRICS
 from benchstudy.model import services
 from benchstudy.model.family import Case, Family, Loop
+from benchstudy.model.grouping import grouped
 from benchstudy.model.metrics import Metric
 
 
@@ -68,10 +69,7 @@ class LoadTest(Family[LoadTestConfig]):
         """Put base and new next to each other, base first in odd blocks and last in even ones (ABBA), so that a drift
         affects both alike. Databases and loads are in random order.
         """
-        together: dict[tuple[str, str], list[Case]] = {}
-        for case in cases:
-            together.setdefault((case.levels["database"], case.levels["load"]), []).append(case)
-        groups = list(together.values())
+        groups = list(grouped(((case.levels["database"], case.levels["load"]), case) for case in cases).values())
         rng.shuffle(groups)
         return [case for group in groups for case in (group if block % 2 else reversed(group))]
 

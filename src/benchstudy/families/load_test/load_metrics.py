@@ -29,6 +29,7 @@ from benchstudy.families.load_test.prometheus_raw import Section, sections
 from benchstudy.families.load_test.prometheus_samples import pages
 from benchstudy.families.shared.files import damaged
 from benchstudy.model.family import ParseError
+from benchstudy.model.grouping import grouped
 
 S = TypeVar("S", bound=Sink)
 TAIL = 0.99
@@ -436,9 +437,7 @@ class _Sums:
 
 def _histograms(by_label: Mapping[str, _Sums]) -> dict[str, Histogram]:
     """The histogram of each label, sorted. Quantiles of labels with the same edges are computed together."""
-    alike: dict[tuple[float, ...], list[str]] = {}
-    for label, sums in by_label.items():
-        alike.setdefault(tuple(sorted(sums.buckets)), []).append(label)
+    alike = grouped((tuple(sorted(sums.buckets)), label) for label, sums in by_label.items())
     found = dict[str, Histogram]()
     for edges, labels in alike.items():
         buckets = [[by_label[label].buckets[edge] for edge in edges] for label in labels]

@@ -69,13 +69,6 @@ def parse_trial(levels: Mapping[str, str], files: Path) -> Parsed:
     return Parsed(observations, series)
 
 
-def problems_of(files: Path) -> list[str]:
-    """Problems that a reader of a trial's figures must know. Raises ParseError."""
-    trial = _read(files)
-    said = [f"{event.what}: {event.detail}" for event in _events(trial) if event.what != "appeared"]
-    return [*trial.facts.get("problems", ()), *trial.metrics.section.problems, *said]
-
-
 class _Trial(NamedTuple):
     facts: dict[str, Any]
     window: Window

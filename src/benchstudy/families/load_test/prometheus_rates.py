@@ -13,6 +13,7 @@ import numpy as np
 
 from benchstudy.families.load_test.prometheus_raw import Dialect
 from benchstudy.families.load_test.prometheus_samples import Page
+from benchstudy.model.grouping import grouped
 
 OLDEST = Dialect()
 Labels = Mapping[str, str]
@@ -81,9 +82,7 @@ class Stream:
     def finish(self) -> None:
         """Complete the last windows after the last page, and the windows of series that ended early."""
         ended = {id(kept): kept for kept, _ in self._kept.values()}
-        rows: dict[int, list[tuple[int, int]]] = {}
-        for row, (kept, place) in self._kept.items():
-            rows.setdefault(id(kept), []).append((place, row))
+        rows = grouped((id(kept), (place, row)) for row, (kept, place) in self._kept.items())
         for number, kept in ended.items():
             places, numbers = np.array(sorted(rows[number])).T
             batch = Batch(numbers, kept.times_ms, kept.values[places], len(kept.times_ms))

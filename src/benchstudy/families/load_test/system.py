@@ -86,10 +86,7 @@ def fresh_site(trial: "TrialContext[LoadTestConfig]", version: str, database: st
         ]
         prometheus = stack.enter_context(
             trial.server(
-                monitor.service,
-                label=PROMETHEUS,
-                beside=[store, server, *others],
-                also={SERVER: server, LOAD: load},
+                monitor.service, label=PROMETHEUS, beside=[store, server, *others], also={SERVER: server, LOAD: load}
             )
         )
         yield Site(

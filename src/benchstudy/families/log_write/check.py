@@ -7,7 +7,6 @@ from benchstudy.model.clients import makes_load
 
 
 def check_host(config: LogWriteConfig, host: HostCheck) -> None:
-    """Report what one host has and what it lacks."""
     cases = FAMILY.cases(config)
     if makes_load(host.roles, host.target_roles):
         # logbench watches the checkpoints during a run of the hammer.

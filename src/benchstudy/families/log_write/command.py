@@ -76,13 +76,7 @@ class Load:
         return self._logbench(program, "watch", config, label, cpus, timeout_s)
 
     def _logbench(
-        self,
-        program: str,
-        verb: str,
-        config: dict[str, Any],
-        label: str,
-        cpus: Cpus,
-        timeout_s: float,
+        self, program: str, verb: str, config: dict[str, Any], label: str, cpus: Cpus, timeout_s: float
     ) -> Command:
         return Command(
             [program, verb, "--config", "/dev/stdin", "--out", RESULT],

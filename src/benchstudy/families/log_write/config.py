@@ -75,8 +75,7 @@ class Backend(Strict):
         None, description="the service that is the server with antispam (deduplication)"
     )
     store: Name | None = Field(
-        None,
-        description="a service that starts before the servers and ends after them: keys, folder, mount, database",
+        None, description="a service that starts before the servers and ends after them: keys, folder, mount, database"
     )
     databases: list[Name] = Field([], description="services whose processes count as the database")
     several_front_ends: bool = Field(False, description="several servers may write to one log")

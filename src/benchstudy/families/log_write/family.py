@@ -95,15 +95,11 @@ def _sweep_cases(config: LogWriteConfig, sweep: LogSweep, where: str) -> Iterato
                 "slow log and never sees a rate fail"
             )
         try:
-            generator.under_way(_highest_rate(config, rate))
+            generator.under_way(Rate(config.search.highest if rate == SEARCH else rate).per_s)
         except ValueError as error:
             raise StudyError(f"{where}: {error}") from error
         case = _case(config, backend, antispam, limit, front_ends, duplicates, generator, rate)
         yield replace(case, most_blocks=sweep.blocks)
-
-
-def _highest_rate(config: LogWriteConfig, rate: str) -> float:
-    return Rate(config.search.highest if rate == SEARCH else rate).per_s
 
 
 def _case(

@@ -246,7 +246,6 @@ SCREEN_METRICS = {
 
 
 def screen_values(screen: HammerScreen) -> dict[str, tuple[float | None, str]]:
-    """Return every figure of a screen as a metric."""
     return {metric: (getattr(screen, field), unit) for metric, (field, unit) in SCREEN_METRICS.items()}
 
 

@@ -37,11 +37,7 @@ METRICS = declare(
         primary=True,
     ),
     Metric(
-        "publish_steps",
-        "1",
-        "Publish steps",
-        None,
-        "those that `qps` covers; 0 without two checkpoints in the window",
+        "publish_steps", "1", "Publish steps", None, "those that `qps` covers; 0 without two checkpoints in the window"
     ),
     Metric("integrate_p50", "s", "Time to integrate, p50", "lower", _TIMES["integrate"][1], primary=True),
     *(

@@ -67,7 +67,8 @@ def parse_trial(levels: Mapping[str, str], files: Path) -> Parsed:
 
 def note_trial(files: Path) -> Mapping[str, Any]:
     """Note the limit of a trial and the problems of its figures. Raises ParseError."""
-    facts, window = _window(files)
+    facts = read_facts(files / FACTS, _NEEDED)
+    window = measured(facts, files, _label(facts))
     limit = _limit(facts, files, window, _samples(facts, files, window))
     problems = [*_problems(facts, window), *_skew(facts, files, window)]
     return {"limited_by": limit, "problems": [problem.note for problem in problems]}
@@ -99,20 +100,7 @@ def _label(facts: Mapping[str, Any]) -> str:
     return _best(facts)["label"] if facts["mode"] == SEARCH else LOAD
 
 
-def limit_of(files: Path) -> Limit:
-    """Return what limited the log in this trial, see limits.limited_by. Raises ParseError."""
-    facts, window = _window(files)
-    return _limit(facts, files, window, _samples(facts, files, window))
-
-
-def _window(files: Path) -> tuple[dict[str, Any], Measured]:
-    """Return the facts about a trial, and the window that its figures describe."""
-    facts = read_facts(files / FACTS, _NEEDED)
-    return facts, measured(facts, files, _label(facts))
-
-
 def _problems(facts: Mapping[str, Any], window: Measured) -> list[Problem]:
-    """Return the problems of a trial's figures."""
     found = list(window.problems)
     windows = [(row["rate_per_s"], reason_of(row)) for row in facts.get("steps", ())]
     died = [(rate, reason.said) for rate, reason in windows if reason and reason.missed is Missed.DIED]
@@ -207,11 +195,7 @@ def _step_rows(facts: Mapping[str, Any], files: Path) -> Rows:
     # Old trials, without several attempts per rate, have no number of the attempt.
     decided = {(row["step"], row.get("attempt", 1)): row for row in facts["steps"]}
     return [
-        {
-            "step": number,
-            "attempt": attempt,
-            **_step_values(facts, files, row),
-        }
+        {"step": number, "attempt": attempt, **_step_values(facts, files, row)}
         for (number, attempt), row in decided.items()
     ]
 

@@ -57,7 +57,6 @@ class Problem:
 
 
 def of_logbench(run: LogbenchResult) -> Iterator[Problem]:
-    """Yield the problems of a run of logbench."""
     window, proofs, polls = run.window, run.proofs, run.polls
     if proofs.lost_count:
         said = "; ".join(f"{leaf.index}: {leaf.why}" for leaf in proofs.lost[:3])

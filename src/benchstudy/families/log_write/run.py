@@ -284,17 +284,14 @@ class _Trial:
 
     def _require_time(self, begun: float, rate: float, steps: Sequence[Step]) -> None:
         objective = self.objective
-        one = objective.attempts * objective.windows * self._timeout_free_s(rate)
+        one_s = self._load_of(rate, objective.warm_up, objective.window).total_s
         left = self.config.timeout - (time.monotonic() - begun)
-        if left < one:
+        if left < objective.attempts * objective.windows * one_s:
             found = bracket(steps)
             raise TrialFailed(
                 f"the search needs more than the timeout of {self.config.timeout:g} s: after {len(steps)} rates, the "
                 f"capacity lies between {found.highest_pass} and {found.lowest_fail}/s; raise timeout, or start closer"
             )
-
-    def _timeout_free_s(self, rate: float) -> float:
-        return self._load_of(rate, self.objective.warm_up, self.objective.window).total_s
 
     def _attempt(self, steps: Sequence[Step], rows: list[dict[str, Any]], rate: float, attempt: int) -> Reason | None:
         """Return why the rate failed, by its first failed window, or None. `rows` gets a row per window."""

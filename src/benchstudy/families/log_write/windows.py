@@ -51,7 +51,6 @@ def measured(facts: Mapping[str, Any], files: Path, label: str) -> Measured:
 
 
 def measured_by(facts: Mapping[str, Any], written: LogbenchResult) -> Measured:
-    """Compute the window of a run of logbench."""
     window, proofs = written.window, written.proofs
     grown = grown_in(written, facts["publish_interval_s"])
     share = _achieved_share(grown, written.rate_per_s, new_share_of(written))

@@ -160,7 +160,6 @@ def read_clients(folder: Path) -> Clients:
 
 
 def client_folders(folder: Path, clients: Clients) -> list[Path]:
-    """The folder of each client."""
     return [folder / str(client.number) for client in clients.all]
 
 

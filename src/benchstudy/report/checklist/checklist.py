@@ -4,21 +4,14 @@ from dataclasses import replace
 
 # These modules are imported only for the questions that they define.
 from benchstudy.report.checklist import claims, method, numbers  # noqa: F401
-from benchstudy.report.checklist.model import Answer, Question, Status, asked
+from benchstudy.report.checklist.model import Answer, asked
 from benchstudy.report.study.studyfacts import StudyFacts
-
-__all__ = ["Answer", "Question", "Status", "answered", "questions"]
-
-
-def questions() -> list[Question]:
-    """All questions, in the order of `model/questions.py`."""
-    return asked()
 
 
 def answered(facts: StudyFacts) -> list[tuple[str, Answer]]:
     """Answer every question from the study's data. Returns pairs (title of the question, answer)."""
     reasons = {entry.question: entry.reason for entry in facts.study.acknowledge if entry.question is not None}
-    return [(q.title, _acknowledged(q.answer(facts), reasons.get(q.title, ""))) for q in questions()]
+    return [(q.title, _acknowledged(q.answer(facts), reasons.get(q.title, ""))) for q in asked()]
 
 
 def _acknowledged(answer: Answer, reason: str) -> Answer:

@@ -14,7 +14,7 @@ from benchstudy.lints.ceilings import cache_speed_reads, low_ceiling, unsynced_w
 from benchstudy.model import registry
 from benchstudy.report import human, prose
 from benchstudy.report.checklist.lacking import Lack, having, in_cases, in_trials, unless_lacking
-from benchstudy.report.checklist.model import Answer, does_not_apply, question, satisfied_if
+from benchstudy.report.checklist.model import Answer, does_not_apply, question
 from benchstudy.report.checklist.numbers import first_page, names
 from benchstudy.report.results import ceilings as report_ceilings
 from benchstudy.report.results.results import raw_files
@@ -248,7 +248,8 @@ def consistent(facts: StudyFacts) -> Answer:
             rule for family in impossible for rule in family.lints if rule["severity"] == "error" and rule["open"]
         ]
         text = f"Figures of {names(impossible)} cannot be true, for example {errors[0]['first']}"
-    return satisfied_if(not impossible, f"{text}.", first_page(impossible or facts.families, "#lints"))
+    page = first_page(impossible or facts.families, "#lints")
+    return Answer("not satisfied" if impossible else "satisfied", f"{text}.", page)
 
 
 @question("A/A calibration")

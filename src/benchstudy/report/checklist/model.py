@@ -50,11 +50,6 @@ def question(title: str) -> Callable[[Callable[[StudyFacts], Answer]], Callable[
     return register
 
 
-def satisfied_if(condition: bool, text: str, href: str = "") -> Answer:
-    """The answer "satisfied" if the condition is true, else "not satisfied"."""
-    return Answer("satisfied" if condition else "not satisfied", text, href)
-
-
 def does_not_apply(text: str) -> Answer:
     """The answer "does not apply", with the reason as `text`."""
     return Answer("does not apply", text)

@@ -11,6 +11,7 @@ import polars as pl
 from benchstudy.model import registry
 from benchstudy.model.criteria import CACHED, NOT_CACHED
 from benchstudy.model.family import Family
+from benchstudy.model.grouping import grouped
 from benchstudy.report import human
 from benchstudy.report.checklist.lacking import Key, Lack, in_cases, in_trials, unless_lacking
 from benchstudy.report.checklist.model import Answer, does_not_apply, question
@@ -160,9 +161,7 @@ def order(facts: StudyFacts) -> Answer:
 
 def _blocks(in_time: list[tuple[str, str, int]]) -> list[list[Key]]:
     """The order of the cases in each complete block: one that has as many trials as the largest."""
-    blocks: dict[int, list[Key]] = {}
-    for target, case, block in in_time:
-        blocks.setdefault(block, []).append((target, case))
+    blocks = grouped((block, (target, case)) for target, case, block in in_time)
     return [found for found in blocks.values() if len(found) == max(map(len, blocks.values()))]
 
 
@@ -209,12 +208,11 @@ def _warmed_up(family: FamilyFacts) -> set[str]:
 
 def _phases(family: FamilyFacts) -> dict[str, list[tuple[str, float]]]:
     """The phases of each trial, as pairs (name, duration in seconds)."""
-    rows, found = family.results.series("phases"), dict[str, list[tuple[str, float]]]()
+    rows = family.results.series("phases")
     if rows is None:
-        return found
-    for trial, phase, start, end in rows.select("trial", "phase", "start_s", "end_s").iter_rows():
-        found.setdefault(trial, []).append((phase, end - start))
-    return found
+        return {}
+    told = rows.select("trial", "phase", "start_s", "end_s").iter_rows()
+    return grouped((trial, (phase, end - start)) for trial, phase, start, end in told)
 
 
 @question("Cache state declared and verified with disk counters")

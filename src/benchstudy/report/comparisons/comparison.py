@@ -8,6 +8,7 @@ from typing import Any
 import polars as pl
 
 from benchstudy.model.errors import BenchstudyError
+from benchstudy.model.grouping import grouped
 from benchstudy.model.study import Thresholds
 from benchstudy.report import human
 from benchstudy.report.comparisons import wording
@@ -17,14 +18,7 @@ from benchstudy.report.figures.panels import Panel, Style, forest_panels
 from benchstudy.report.results.results import Estimate, Results, Titled, Where
 from benchstudy.report.scrutiny import episodes
 from benchstudy.report.tables.tables import Cell, Table
-from benchstudy.statistics.comparisons import (
-    Arm,
-    Calibration,
-    Comparison,
-    Verdict,
-    calibrate,
-    judge,
-)
+from benchstudy.statistics.comparisons import Arm, Calibration, Comparison, Verdict, calibrate, judge
 
 _VERDICT_KINDS = {Verdict.BETTER: "text verdict better", Verdict.WORSE: "text verdict worse"}
 _LARGEST_PERCENT = 10.0
@@ -152,11 +146,8 @@ class Comparisons:
         return " · ".join(parts)
 
     def _values(self, metric: str, where: Where | None) -> dict[tuple[str, str], list[Measured]]:
-        grouped: dict[tuple[str, str], list[Measured]] = {}
         points = self.results.points(metric, where).select("target", "case", "block", "trial", "value", "unit")
-        for target, case, *rest in points.iter_rows():
-            grouped.setdefault((target, case), []).append(tuple(rest))
-        return grouped
+        return grouped(((target, case), tuple(rest)) for target, case, *rest in points.iter_rows())
 
     # -- what may be compared ----------------------------------------------------------------------------------------
 
@@ -274,10 +265,7 @@ class Comparisons:
 
 def by_metric(rows: Sequence[Row]) -> dict[str, list[Row]]:
     """The rows of each metric, in order."""
-    found: dict[str, list[Row]] = {}
-    for row in rows:
-        found.setdefault(row.metric, []).append(row)
-    return found
+    return grouped((row.metric, row) for row in rows)
 
 
 def forest_frame(rows: Sequence[Row]) -> pl.DataFrame:

@@ -31,13 +31,10 @@ class Side:
     results: Results
     indexes: Sequence[Mapping[str, Any]]
 
-    def index(self, target: str) -> Mapping[str, Any]:
-        """The records of the sessions on a target; empty if there are none."""
-        return next((index for index in self.indexes if index["target"] == target), {})
-
     def latest(self, target: str) -> Mapping[str, Any]:
         """The record of the last session on a target; empty if there is none."""
-        held = sorted(self.index(target).get("sessions", ()), key=lambda session: session["started"])
+        index = next((index for index in self.indexes if index["target"] == target), {})
+        held = sorted(index.get("sessions", ()), key=lambda session: session["started"])
         return held[-1] if held else {}
 
     def conditions(self, target: str, case: str) -> pl.DataFrame:

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+from benchstudy.model.grouping import grouped
 from benchstudy.report import human
 from benchstudy.report.comparisons.comparison import Comparisons, Row
 from benchstudy.statistics.comparisons import Refusal, Verdict, tested
@@ -52,9 +53,7 @@ def _name(row: Row) -> str:
 
 def lines(found: Comparisons) -> list[dict[str, Any]]:
     """One line per pair of levels and metric: name, verdict, several (comparisons), kind, ratio, why."""
-    groups: dict[tuple[str, str, str], list[Row]] = {}
-    for row in found.rows:
-        groups.setdefault((row.level, row.against, row.title), []).append(row)
+    groups = grouped(((row.level, row.against, row.title), row) for row in found.rows)
     several = len({title for *_, title in groups}) > 1
     return [
         _line(f"{human.level(a)} against {human.level(b)}", t if several else "", r) for (a, b, t), r in groups.items()

@@ -121,11 +121,7 @@ class Figure:
 
     def _panel_html(self, panel: Panel, static: str) -> str:
         spec = panel.spec("container", live=True)
-        spec |= {
-            "config": _LIVE,
-            "description": self._alt_text(panel),
-            "autosize": _FITTED,
-        }
+        spec |= {"config": _LIVE, "description": self._alt_text(panel), "autosize": _FITTED}
         script = f'<script type="application/json" {vega.SPEC}>{vega.script_json(spec)}</script>'
         return self._view_html(panel, static, "this page", script)
 

@@ -12,7 +12,7 @@ from benchstudy.model.criteria import DENSITY_FEWEST
 from benchstudy.model.rounding import significant
 from benchstudy.report.figures import findings
 from benchstudy.report.figures.axes import Axis, axis_of_names
-from benchstudy.report.figures.forest import forest_panel, forest_panels
+from benchstudy.report.figures.forest import forest_panel, forest_panels  # noqa: F401  others import it from here
 from benchstudy.report.figures.layers import (
     Panel,
     Reference,
@@ -29,24 +29,8 @@ from benchstudy.report.figures.off_axis import OffAxis, cut_off, has_place, off_
 from benchstudy.report.figures.paper import on_pages
 from benchstudy.report.figures.styles import Style
 from benchstudy.report.figures.thinning import thinned
-from benchstudy.report.figures.timeline import Phase, time_panel
+from benchstudy.report.figures.timeline import Phase, time_panel  # noqa: F401  others import it from here
 from benchstudy.statistics.densities import outline
-
-# Code that makes panels needs to import only this module.
-__all__ = [
-    "Axis",
-    "Panel",
-    "Phase",
-    "Reference",
-    "Style",
-    "cdf_panel",
-    "forest_panel",
-    "forest_panels",
-    "strip_panel",
-    "strip_panels",
-    "time_panel",
-    "trend_panel",
-]
 
 # The distance of two series in decades, per decade that the axis shows: about five pixels.
 _APART = 0.018
@@ -88,12 +72,7 @@ def trend_panel(
         _leading_to_trials(points)
         .mark_point(size=34, **stroke(0.5), strokeWidth=1.2, aria=False)
         .encode(
-            x=base_x,
-            y=alt.Y("y:Q", **y_encoding),
-            color=colour,
-            shape=shape,
-            href="href:N",
-            tooltip=tooltips(points),
+            x=base_x, y=alt.Y("y:Q", **y_encoding), color=colour, shape=shape, href="href:N", tooltip=tooltips(points)
         )
     )
     unfitted = estimates.filter(~pl.col("series").is_in(curves["series"].unique().to_list()))

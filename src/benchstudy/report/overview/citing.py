@@ -17,12 +17,7 @@ def of_study(facts: StudyFacts) -> Methods:
 
 def write(facts: StudyFacts, found: Methods) -> None:
     """Write `FILES` into the study's folder of reports."""
-    texts = {
-        MARKDOWN: found.markdown(),
-        LATEX: found.latex(),
-        CFF: found.cited.cff(),
-        BIBTEX: found.bibliography(),
-    }
+    texts = {MARKDOWN: found.markdown(), LATEX: found.latex(), CFF: found.cited.cff(), BIBTEX: found.bibliography()}
     for name, text in texts.items():
         (facts.folder / name).write_text(text, encoding="utf-8")
 

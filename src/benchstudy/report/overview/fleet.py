@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from benchstudy.model.grouping import grouped
 from benchstudy.report import human
 from benchstudy.report.results import sessions
 from benchstudy.report.scrutiny.many_targets import by_targets, named
@@ -13,9 +14,7 @@ _MOST_SET_ASIDE = 200
 
 def alike(hosts: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Group hosts that have the same `lines`, the largest group first. A group shows the facts of its first host."""
-    groups: dict[tuple[tuple[str, str], ...], list[Mapping[str, Any]]] = {}
-    for host in hosts:
-        groups.setdefault(tuple(host["lines"]), []).append(host)
+    groups = grouped((tuple(host["lines"]), host) for host in hosts)
     return [_group(of) for of in sorted(groups.values(), key=len, reverse=True)]
 
 
@@ -44,9 +43,7 @@ def set_aside(rows: Sequence[dict[str, Any]], page: str) -> list[dict[str, Any]]
 
 def held(pairs: Iterable[tuple[Mapping[str, Any], Mapping[str, Any]]]) -> list[dict[str, Any]]:
     """One row per family, made from pairs (index, session). The page of each target lists its own sessions."""
-    families: dict[str, list[tuple[str, Mapping[str, Any]]]] = {}
-    for index, session in pairs:
-        families.setdefault(index["family"], []).append((index["target"], session))
+    families = grouped((index["family"], (index["target"], session)) for index, session in pairs)
     return [_held(family, of_family) for family, of_family in families.items()]
 
 

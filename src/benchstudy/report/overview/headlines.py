@@ -11,9 +11,10 @@ import json
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
+from benchstudy.model.grouping import grouped
 from benchstudy.report import human
 from benchstudy.report.exhibits.exhibitfiles import ANSWER
 from benchstudy.report.study.studyfacts import FamilyFacts
@@ -47,11 +48,6 @@ class Headline:
     href: str
     pairs: Sequence[str] = ()
 
-    @property
-    def plain(self) -> dict[str, Any]:
-        """The headline as plain data, as the list of studies stores it."""
-        return asdict(self)
-
 
 def headline(family: FamilyFacts) -> Headline:
     """The headline of a family, chosen by the rule of this module."""
@@ -76,10 +72,7 @@ def _pairs(judged: Iterable[Mapping[str, Any]], told: Mapping[str, Any]) -> list
 
     A pair about which only the comparison `told` is known has no line.
     """
-    of_pair: dict[tuple[str, str, str, str], list[Mapping[str, Any]]] = {}
-    for found in judged:
-        pair = found["level"], found["against"], found["basis"], human.noun(found["title"])
-        of_pair.setdefault(pair, []).append(found)
+    of_pair = grouped(((f["level"], f["against"], f["basis"], human.noun(f["title"])), f) for f in judged)
     known = {pair: [one for one in found if _is_known(one)] for pair, found in of_pair.items()}
     shown = sorted((pair for pair, found in known.items() if found not in ([], [told])), key=lambda p: -len(known[p]))
     metrics = {metric for *_, metric in of_pair}

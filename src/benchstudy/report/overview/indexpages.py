@@ -38,25 +38,13 @@ def build_index(study: Study, *, tidy: Mapping[str, Path], sessions: Sequence[Pa
 
     own = reports / study.study
     # No name for the page: what it read of a thousand targets is not in memory twice.
-    _write_summary(own, study, first_page(own))
+    studies.write_summary(own, study, first_page(own))
     write_bundle(own, [*tidy, *STUDY_PAGES], reports / f"{study.study}.zip")
     listed = studies.listed(reports)
     if len(listed) > 1:
         _write(reports, "studies.html.j2", studies=listed, comparisons=studies.comparisons(reports))
     else:
         first_page(reports)
-
-
-def _write_summary(folder: Path, study: Study, page: StudyIndex) -> None:
-    studies.write_summary(
-        folder,
-        name=study.study,
-        title=study.title or study.study,
-        question=study.question,
-        measured=page.measured,
-        state=page.state,
-        headlines=page.headlines,
-    )
 
 
 def _write(folder: Path, template: str, **values: Any) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from benchstudy.model.grouping import grouped
 from benchstudy.report import human
 from benchstudy.report.exhibits import cells
 from benchstudy.report.overview.headlines import compared_on, numbers
@@ -60,9 +61,7 @@ def shared_levels(families: Sequence[FamilyFacts]) -> dict[str, str]:
 
 def _rows(family: FamilyFacts) -> list[Row]:
     results = family.shown
-    compared: dict[tuple[str, str, str], list[Mapping[str, Any]]] = {}
-    for _, _, found in compared_on(family):
-        compared.setdefault((found["metric"], found["target"], found["case"]), []).append(found)
+    compared = grouped(((f["metric"], f["target"], f["case"]), f) for _, _, f in compared_on(family))
     return [
         _row(family, metric, estimate, compared.get((metric, estimate.target, estimate.case), []))
         for metric in results.primary_metrics

@@ -1,26 +1,27 @@
 """All studies with reports in one folder, each with its dates of measurement, its state and its findings."""
 
 import json
-from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from benchstudy.model.files import write_atomically
 from benchstudy.model.paths import STUDY_SUMMARY
-from benchstudy.report.overview.headlines import Headline
+from benchstudy.model.study import Study
+from benchstudy.report.overview.studyindex import StudyIndex
 from benchstudy.report.tables.tables import link
 
 
-def write_summary(
-    folder: Path, *, name: str, title: str, question: str, measured: Sequence[str], state: str,
-    headlines: Sequence[Headline],
-) -> None:  # fmt: skip
-    """Write a study's entry for the list of studies into its `folder` of reports.
-
-    `measured` holds the first and the last moment of measurement, and is empty if nothing was measured.
-    """
-    said = {"name": name, "title": title, "question": question, "measured": list(measured), "state": state}
-    told = said | {"headlines": [found.plain for found in headlines]}
+def write_summary(folder: Path, study: Study, page: StudyIndex) -> None:
+    """Write a study's entry for the list of studies into its `folder` of reports. `page`: its first page."""
+    told = {
+        "name": study.study,
+        "title": study.title or study.study,
+        "question": study.question,
+        "measured": page.measured,
+        "state": page.state,
+        "headlines": [asdict(found) for found in page.headlines],
+    }
     write_atomically(folder / STUDY_SUMMARY, json.dumps(told, ensure_ascii=False, indent=1) + "\n")
 
 

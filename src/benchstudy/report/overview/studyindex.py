@@ -119,8 +119,8 @@ class StudyIndex:
     def _family(self, family: FamilyFacts) -> dict[str, Any]:
         answer = family.exports / ANSWER
         # With many targets, the page of each target links to its own raw files.
-        few = () if family.results.has_many_targets else self._index_paths(family.name)
-        raw = [self._link(Path(path)) for path in few]
+        few = () if family.results.has_many_targets else self._indexes
+        raw = [self._link(Path(index["file"])) for index in few if index["family"] == family.name]
         figures = list(family.notes.get("figures", {}).values())
         return {
             "name": family.name,
@@ -242,9 +242,6 @@ class StudyIndex:
         if path.parent != self._page_folder or not path.is_file():
             return None
         return {"name": path.name, "href": self._link(path), "size": human.quantity(path.stat().st_size, "B")}
-
-    def _index_paths(self, family: str) -> list[str]:
-        return [index["file"] for index in self._indexes if index["family"] == family]
 
     def _pages(self) -> list[dict[str, Any]]:
         """Those of the study's own pages that exist."""

@@ -193,13 +193,11 @@ def _weak_numbers(results: Results) -> list[str]:
     successes = results.counted.filter(pl.col("status") == "ok").group_by("target", "case").len()
     per_case = results.cases.join(successes, on=["target", "case"], how="left").with_columns(pl.col("len").fill_null(0))
     small = per_case.filter(pl.col("len") < stats.smallest_n(50)).height
-    found = []
-    if small:
-        found.append(
-            f"{human.plural(small, 'case')} of {results.cases.height} with fewer than {stats.smallest_n(50)} "
-            "successful trials, which are too few for a 95 % interval of the median."
-        )
-    return found
+    said = (
+        f"{human.plural(small, 'case')} of {results.cases.height} with fewer than {stats.smallest_n(50)} "
+        "successful trials, which are too few for a 95 % interval of the median."
+    )
+    return [said] if small else []
 
 
 def _weak_trials(results: Results, indexes: Indexes) -> list[str]:

@@ -38,11 +38,7 @@ def of_family(results: Results, study: Study | None) -> list[Finding]:
         return lints.lint(material.read(results, held_against), settled)
     # One target after the other, because the figures of all trials at once would take gigabytes.
     found = (lints.lint(material.read(own, held_against, several=True), settled) for own in each_target(results))
-    return sorted((finding for of_target in found for finding in of_target), key=_order)
-
-
-def _order(finding: Finding) -> tuple[int, str]:
-    return finding.rank, finding.lint
+    return sorted((finding for of_target in found for finding in of_target), key=lambda f: (f.rank, f.lint))
 
 
 def section(found: Sequence[Finding], level: int = 3, rest: str = "") -> str:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from benchstudy.model.criteria import FAR, LEAST_SPREAD
+from benchstudy.model.grouping import grouped
 from benchstudy.report import human
 from benchstudy.report.results.results import Results
 from benchstudy.report.scrutiny import disturbed
@@ -48,9 +49,7 @@ def find(results: Results, busy: Sequence[str], indexes: Sequence[Mapping[str, A
     `busy` are trials whose host was busy before them; `indexes` are the records of the sessions.
     """
     noticed = set(busy)
-    of_target: dict[str, list[Mapping[str, Any]]] = {}
-    for index in indexes:
-        of_target.setdefault(index["target"], []).append(index)
+    of_target = grouped((index["target"], index) for index in indexes)
     moments = {
         trial: (start, took)
         for trial, start, took in results.counted.select("trial", "started", "duration_s").iter_rows()

@@ -10,6 +10,7 @@ from typing import Any
 import polars as pl
 
 from benchstudy.lints import Finding
+from benchstudy.model.grouping import grouped
 from benchstudy.report import human
 from benchstudy.report.results.results import Results
 from benchstudy.report.scrutiny import disturbed, drift, evidence, outliers, tails
@@ -37,9 +38,7 @@ class Scrutiny:
     @property
     def flagged(self) -> dict[str, str]:
         """A remark for each trial that is an outlier."""
-        found: dict[str, list[str]] = {}
-        for outlier in self.outliers:
-            found.setdefault(outlier.trial, []).append(outlier.text)
+        found = grouped((outlier.trial, outlier.text) for outlier in self.outliers)
         return {trial: "; ".join(texts) for trial, texts in found.items()}
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import polars as pl
 
 from benchstudy.model.criteria import FAR
+from benchstudy.model.grouping import grouped
 from benchstudy.report import human
 from benchstudy.report.comparisons.comparison import Comparisons, Row
 from benchstudy.report.exhibits.cells import href
@@ -229,9 +230,7 @@ def _href(results: OverTargets, target: str, case: str) -> str:
 def verdicts(results: OverTargets, each: Comparisons, together: Comparisons, name: str, caption: str) -> Table:
     """Count the verdicts of single targets, and name the targets that contradict the verdict over all targets."""
     over_all = {_about(row): row.outcome.verdict for row in together.rows}
-    groups: dict[tuple[str, ...], list[Row]] = {}
-    for row in each.rows:
-        groups.setdefault(_about(row), []).append(row)
+    groups = grouped((_about(row), row) for row in each.rows)
     body = tuple(_verdict_row(results, key, rows, over_all.get(key)) for key, rows in groups.items())
     tests = next((row.outcome.tests for row in each.rows if row.outcome.tests), 0)
     adjusted = f"; adjusted by Benjamini-Hochberg over {human.plural(tests, 'test')}" if tests else ""

@@ -9,7 +9,6 @@ import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import polars as pl
@@ -17,6 +16,7 @@ import polars as pl
 from benchstudy.lints import Finding
 from benchstudy.model import registry
 from benchstudy.model.criteria import FAR
+from benchstudy.model.grouping import grouped
 from benchstudy.report import human
 from benchstudy.report.exhibits.cells import failures
 from benchstudy.report.pagetemplates import page_style, render
@@ -61,14 +61,11 @@ class _Pages:
         lints: Sequence[Finding],
     ):  # fmt: skip
         self._results, self._metrics, self._places, self._flagged = results, metrics, places, flagged
-        self._indexes: dict[str, list[Mapping[str, Any]]] = {}
-        for index in places.indexes:
-            self._indexes.setdefault(index["target"], []).append(index)
+        self._indexes = grouped((index["target"], index) for index in places.indexes)
         self._hosts = many_targets.facts_of_hosts(places.indexes)
         self._unusual = many_targets.unusual(self._hosts)
-        self._lints: dict[str, list[Finding]] = {}
-        for finding in lints:
-            self._lints.setdefault(_target_of(finding), []).append(finding)
+        # `where` is "family: target, …".
+        self._lints = grouped((finding.where.partition(": ")[2].partition(",")[0], finding) for finding in lints)
         # Primary metrics are first.
         rest = [metric for metric in results.metrics if metric not in results.primary_metrics]
         self._shown = [*results.primary_metrics, *rest]
@@ -161,11 +158,6 @@ class _Pages:
 
     def _unit(self, metric: str) -> str:
         return next((unit for values in self._results.by_case(metric).values() for *_, unit in values), "1")
-
-
-def _target_of(finding: Finding) -> str:
-    """`where` is "family: target, …"."""
-    return finding.where.partition(": ")[2].partition(",")[0]
 
 
 # -- on the family's page ----------------------------------------------------------------------------------------------

@@ -263,5 +263,4 @@ def factors(layout: Layout) -> list[str]:
 
 
 def shown(layout: Layout) -> list[str]:
-    """The metrics in the list of trials."""
     return list(dict.fromkeys([*layout.primary, *layout.own, "wall_time"]))

@@ -13,10 +13,7 @@ from benchstudy.report.tables.tables import MISSING, Cell, Table
 
 FILE = "gitlab-filesystem.csv"
 # Maps a statistic of the published fio sample to our metric.
-_FIO = {
-    "IOPS": ("iops", "{op}_iops"),
-    "Bandwidth": ("bandwidth", "{op}_bandwidth"),
-}
+_FIO = {"IOPS": ("iops", "{op}_iops"), "Bandwidth": ("bandwidth", "{op}_bandwidth")}
 
 
 def show(page: PublishedPage, results: Results | None) -> None:

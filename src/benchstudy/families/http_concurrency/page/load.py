@@ -15,6 +15,7 @@ import polars as pl
 from benchstudy.families.shared.sweeps import Draw, SweepResults
 from benchstudy.model.clients import CLIENTS
 from benchstudy.model.criteria import ACHIEVED, BUSY_GENERATOR, LEAST_CEILING_S, LITTLE
+from benchstudy.model.grouping import grouped
 from benchstudy.report import human
 from benchstudy.report.results.results import Estimate, Results
 from benchstudy.report.tables.tables import Cell
@@ -311,9 +312,7 @@ class HttpLoad(SweepResults):
 
     def answers(self) -> list[dict[str, Any]]:
         """The largest throughput of each server per limit and endpoint, for `Page.show_answers`."""
-        groups: dict[tuple[str, str], list[Sweep]] = {}
-        for sweep in self.sweeps(is_open=False):
-            groups.setdefault((sweep.limits, sweep.endpoint), []).append(sweep)
+        groups = grouped(((sweep.limits, sweep.endpoint), sweep) for sweep in self.sweeps(is_open=False))
         several = len({sweep.generator for sweep in self.sweeps(is_open=False)}) > 1
         return [
             {

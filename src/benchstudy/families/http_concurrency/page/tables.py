@@ -7,6 +7,7 @@ from benchstudy.families.http_concurrency.metrics import PERCENTILES
 from benchstudy.families.http_concurrency.page.load import ALWAYS, SATURATED, HttpLoad, Point, Sweep
 from benchstudy.families.shared.sweeps import Draw, failed_cell, rows_of
 from benchstudy.model.criteria import LITTLE
+from benchstudy.model.grouping import grouped
 from benchstudy.report import human
 from benchstudy.report.exhibits import cells
 from benchstudy.report.results.results import Estimate
@@ -69,10 +70,8 @@ class HttpTables:
         they have a column per endpoint, as Filestash's page has.
         """
         fixed = ("limits", "endpoint") if self.load.series == "server" else ("server", "limits")
-        groups: dict[tuple[str, ...], list[Sweep]] = {}
-        for sweep in self.load.sweeps(is_open=is_open):
-            key = (sweep.target, *(getattr(sweep, name) for name in fixed), sweep.clients)
-            groups.setdefault(key, []).append(sweep)
+        keys = ("target", *fixed, "clients")
+        groups = grouped((tuple(getattr(s, key) for key in keys), s) for s in self.load.sweeps(is_open=is_open))
         for sweeps in groups.values():
             name = self.load.name(sweeps[0], *fixed, "clients")
             generators = list(dict.fromkeys(s.loop for s in sweeps))

@@ -14,7 +14,6 @@ from benchstudy.report.exhibits import cells
 from benchstudy.report.tables.tables import MISSING, MOST_OF_TRIALS, Cell, Table, slug
 from benchstudy.statistics import histograms, stats
 from benchstudy.statistics.comparisons import share
-from benchstudy.statistics.mix_shift import Quantile
 
 _TIMES = {"client_mean": "mean", "client_p50": "p50", "client_p95": "p95", "client_p99": "p99"}
 _PERCENTILES = (50, 95, 99)
@@ -67,12 +66,8 @@ class LoadClient:
         return median_cell(self.load.results, self.load.estimate(metric, target, case))
 
     def _server(self, target: str, case: str) -> tuple[Cell, Cell]:
-        href, found = cells.href(self.load.results, target, case), []
-        for trial in self.load.trials(target, case):
-            value, low, high = (self.load.value(trial.uuid, f"api_p99{end}") for end in ("", "_low", "_high"))
-            if value is not None and low is not None:
-                found.append(bucket(Quantile(value, low, high)))
-        p99 = Cell(tuple(dict.fromkeys(found)), href) if found else MISSING
+        found = [bucket(q) for t in self.load.trials(target, case) if (q := self.load.quantile(t, "api_p99"))]
+        p99 = Cell(tuple(dict.fromkeys(found)), cells.href(self.load.results, target, case)) if found else MISSING
         return self._median("api_mean", target, case), p99
 
     # -- actions -----------------------------------------------------------------------------------------------------

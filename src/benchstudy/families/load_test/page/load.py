@@ -18,7 +18,7 @@ from benchstudy.report.comparisons.comparison import Margins
 from benchstudy.report.figures.styles import Style
 from benchstudy.report.results.results import Estimate, Results
 from benchstudy.statistics.comparisons import Comparison
-from benchstudy.statistics.mix_shift import Calls, Shift
+from benchstudy.statistics.mix_shift import Calls, Quantile, Shift
 
 GROUPS = {"store": "store", "api": "API"}
 # Name of a label of each group, in text and as a table heading.
@@ -38,7 +38,6 @@ class Trial:
 
     uuid: str
     block: int
-    case: str
     facts: Mapping[str, Any]
 
 
@@ -149,7 +148,7 @@ class LoadTest:
         found: dict[tuple[str, str], list[Trial]] = {}
         succeeded = self.results.counted.filter(pl.col("status") == "ok").sort("block", "position")
         for row in succeeded.select("target", "case", "trial", "block", "verified").iter_rows(named=True):
-            trial = Trial(row["trial"], row["block"], row["case"], _facts(row["verified"]))
+            trial = Trial(row["trial"], row["block"], _facts(row["verified"]))
             found.setdefault((row["target"], row["case"]), []).append(trial)
         return found
 
@@ -181,6 +180,11 @@ class LoadTest:
     def value(self, trial: str, metric: str) -> float | None:
         found = self._values.get((trial, metric))
         return found[0] if found else None
+
+    def quantile(self, trial: Trial, metric: str) -> Quantile | None:
+        """The trial's quantile as PromQL interpolates it, with the edges of its bucket; None if it has none."""
+        value, low, high = (self.value(trial.uuid, f"{metric}{end}") for end in ("", "_low", "_high"))
+        return None if value is None or low is None else Quantile(value, low, high)
 
     def by_trial(self, trials: Iterable[Trial], metric: str) -> dict[str, float]:
         """The metric of the trials that have it, by trial."""

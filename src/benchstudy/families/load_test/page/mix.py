@@ -1,7 +1,7 @@
 """Mix shift of each load and database: whether the calls got slower, or whether the mix of calls changed."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -135,22 +135,17 @@ class LoadMix:
     @cached_property
     def readings(self) -> list[Reading]:
         """One reading per contrast and group. Their p values are adjusted together."""
-        found = [r for c in self.load.contrasts for group in GROUPS if (r := self._read(c, group)) is not None]
-        return self._judged(found)
+        return self._judged(self.load.contrasts)
 
     @cached_property
     def repeats(self) -> list[Reading]:
         """Readings of the same version under two names: what this set-up finds although nothing changed."""
-        found = [r for c in self.load.repeats for group in GROUPS if (r := self._read(c, group)) is not None]
-        return self._judged(found)
+        return self._judged(self.load.repeats)
 
-    @staticmethod
-    def _judged(found: list[Reading]) -> list[Reading]:
+    def _judged(self, contrasts: Sequence[Contrast]) -> list[Reading]:
+        found = [r for c in contrasts for group in GROUPS if (r := self._read(c, group)) is not None]
         judged = judge([c for reading in found for c in (reading.raw, reading.like)])
-        return [
-            Reading(r.contrast, r.group, r.shift, judged[2 * i], judged[2 * i + 1], r.margin)
-            for i, r in enumerate(found)
-        ]
+        return [replace(r, raw=judged[2 * i], like=judged[2 * i + 1]) for i, r in enumerate(found)]
 
     def twin(self, reading: Reading) -> Reading | None:
         """The reading of the base against itself, in the same group, load and database; None without one."""

@@ -26,7 +26,6 @@ from benchstudy.report.tables.tables import MISSING, Cell, Table, slug
 from benchstudy.statistics import within_trial
 from benchstudy.statistics.change_points import Changes
 from benchstudy.statistics.comparisons import Comparison, judge
-from benchstudy.statistics.mix_shift import Quantile
 
 # What Exhibits.show_figure takes: name, caption, panels, style, series in the legend.
 Drawn = tuple[str, str, list[Panel], Style, list[str]]
@@ -256,24 +255,16 @@ class LoadPanels:
         cell = cells.estimate_cell(self.load.results, estimate, "median")
         if not kind.quantile or estimate is None or estimate.summary.median is None:
             return cell
-        said = [bucket(q) for t in self.load.trials(contrast.target, case) if (q := self._quantile(t, metric))]
+        said = [bucket(q) for t in self.load.trials(contrast.target, case) if (q := self.load.quantile(t, metric))]
         counts = {text: said.count(text) for text in dict.fromkeys(said)}
         several = len(said) > 1
         lines = [f"{text} ({n} of {len(said)})" if several else text for text, n in counts.items()]
         told = f"interpolated: {human.median(estimate.summary, 's')}"
         return Cell((*lines, told), cell.href, title="the bucket that holds the quantile, and the number of trials")
 
-    def _quantile(self, trial: Trial, metric: str) -> Quantile | None:
-        value, low = (self.load.value(trial.uuid, name) for name in (metric, f"{metric}_low"))
-        return (
-            None
-            if value is None or low is None
-            else Quantile(value, low, self.load.value(trial.uuid, f"{metric}_high"))
-        )
-
     def _buckets(self, contrast: Contrast, metric: str) -> Cell:
         """The number of blocks in which the new side's p99 is in another bucket; nothing finer is known."""
-        base, new = ({t.block: self._quantile(t, metric) for t in side} for side in self.load.sides(contrast))
+        base, new = ({t.block: self.load.quantile(t, metric) for t in side} for side in self.load.sides(contrast))
         pairs = [(p, q) for b, q in new.items() if q is not None and (p := base.get(b)) is not None]
         if not pairs:
             return no_verdict("no block has both sides")

@@ -284,14 +284,7 @@ class LoadUsers:
                     row = self._limit_row(contrast, version, trial)
                     if row not in body:
                         body.append(row)
-        columns = (
-            "Test",
-            "Supported users",
-            "Users in the window",
-            "Bracket",
-            "Slope",
-            "Alerts, share of checks",
-        )
+        columns = ("Test", "Supported users", "Users in the window", "Bracket", "Slope", "Alerts, share of checks")
         caption = (
             "What limited the users, per trial; the bracket ends at the fewest users at which an alert began, and "
             "begins at the most below without one"
@@ -403,9 +396,7 @@ def _alerts(rows: pl.DataFrame, version: str) -> pl.DataFrame:
         begun = begun.gather_every(-(-begun.height // _SHOWN_ALERTS))
     words = [", ".join(map(alert_word, str(text).split("+"))) for text in begun["alert"]]
     return begun.select(
-        pl.lit(version).alias("series"),
-        x=pl.col("t_s").cast(pl.Float64),
-        y=pl.col("users").cast(pl.Float64),
+        pl.lit(version).alias("series"), x=pl.col("t_s").cast(pl.Float64), y=pl.col("users").cast(pl.Float64)
     ).with_columns(pl.Series("tip alert", words, dtype=pl.String))
 
 

@@ -30,14 +30,7 @@ class LogCapacity:
             width = bracket_width(self.load, sweep, point)
             row += [MISSING if width is None else Cell.text(human.percent(width)), self._brackets(sweep, point)]
             body.append((Cell.text(self.load.name(sweep)), *row, self._limit(sweep, point)))
-        columns = (
-            "Log",
-            "Highest pass",
-            "Lowest fail",
-            "Gap",
-            "Bracket of each trial",
-            "Limit",
-        )
+        columns = ("Log", "Highest pass", "Lowest fail", "Gap", "Bracket of each trial", "Limit")
         return Table("capacity", "Capacity, in offered leaves per second", columns, tuple(body))
 
     def _bound(self, sweep: Sweep, point: Point, metric: str) -> Cell:
@@ -69,15 +62,7 @@ class LogCapacity:
         rows = self.load.results.series("steps")
         if rows is None:
             return
-        columns = (
-            "Block, step, attempt",
-            "Offered",
-            "Achieved",
-            "Integrate, p99",
-            "Errors",
-            "Pushback",
-            "Verdict",
-        )
+        columns = ("Block, step, attempt", "Offered", "Achieved", "Integrate, p99", "Errors", "Pushback", "Verdict")
         for sweep, point in self.searches:
             mine = rows.filter((pl.col("target") == sweep.target) & (pl.col("case") == point.case))
             in_order = mine.sort("block", "trial", "step", "attempt").iter_rows(named=True)

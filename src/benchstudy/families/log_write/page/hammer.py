@@ -8,6 +8,7 @@ from benchstudy.families.log_write.hammer import framed, screen_of
 from benchstudy.families.log_write.page.load import AGREEMENT, LogWrite, Point, Sweep
 from benchstudy.families.log_write.page.summary import worst_disagreement
 from benchstudy.families.log_write.page.tables import LogTables
+from benchstudy.model.grouping import grouped
 from benchstudy.report import human
 from benchstudy.report.tables.listings import Listing
 from benchstudy.report.tables.tables import MISSING, Cell, Table
@@ -23,9 +24,7 @@ class LogHammer:
 
     def boxes(self) -> Iterator[tuple[str, list[Listing]]]:
         """For each log, by name: our box, and the hammer's box if the hammer was run."""
-        groups: dict[tuple[tuple[str, ...], str], list[Sweep]] = {}
-        for sweep in self.load.sweeps:
-            groups.setdefault((sweep.subject[:-1], sweep.antispam), []).append(sweep)
+        groups = grouped(((sweep.subject[:-1], sweep.antispam), sweep) for sweep in self.load.sweeps)
         for sweeps in groups.values():
             found = self._pair(sweeps)
             if found:

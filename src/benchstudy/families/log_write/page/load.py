@@ -22,6 +22,7 @@ from benchstudy.model.causes import Cause
 from benchstudy.model.clients import CLIENTS
 from benchstudy.model.criteria import ACHIEVED, BUSY_WRITERS
 from benchstudy.model.family import UNKNOWN
+from benchstudy.model.grouping import grouped
 from benchstudy.report import human
 from benchstudy.report.results.results import Estimate, Results
 
@@ -104,10 +105,7 @@ class LogWrite(SweepResults):
 
     def subjects(self, *, is_open: bool | None = None) -> Iterator[list[Sweep]]:
         """Groups of sweeps that differ only in antispam, "no" first. `is_open`: only open, or only closed, loops."""
-        groups: dict[tuple[str, ...], list[Sweep]] = {}
-        for sweep in self.sweeps:
-            if is_open in (None, sweep.is_open):
-                groups.setdefault(sweep.subject, []).append(sweep)
+        groups = grouped((sweep.subject, sweep) for sweep in self.sweeps if is_open in (None, sweep.is_open))
         for sweeps in groups.values():
             yield sorted(sweeps, key=lambda sweep: sweep.antispam)
 
@@ -115,11 +113,9 @@ class LogWrite(SweepResults):
 
     @cached_property
     def _notes(self) -> dict[tuple[str, str], list[dict[str, Any]]]:
-        found: dict[tuple[str, str], list[dict[str, Any]]] = {}
         succeeded = self.results.counted.filter(pl.col("status") == "ok")
-        for target, case, verified in succeeded.select("target", "case", "verified").iter_rows():
-            found.setdefault((target, case), []).append(json.loads(verified or "{}"))
-        return found
+        rows = succeeded.select("target", "case", "verified").iter_rows()
+        return grouped(((target, case), json.loads(verified or "{}")) for target, case, verified in rows)
 
     def notes(self, target: str, case: str) -> list[dict[str, Any]]:
         """Facts about the load, one mapping per successful trial."""
@@ -147,11 +143,9 @@ class LogWrite(SweepResults):
 
     @cached_property
     def _limits(self) -> dict[tuple[str, str], list[Limit]]:
-        rows, found = self.results.series("limits"), dict[tuple[str, str], list[Limit]]()
-        if rows is not None:
-            for row in rows.iter_rows(named=True):
-                found.setdefault((row["target"], row["case"]), []).append(Limit.of_row(row))
-        return found
+        rows = self.results.series("limits")
+        told = () if rows is None else rows.iter_rows(named=True)
+        return grouped(((row["target"], row["case"]), Limit.of_row(row)) for row in told)
 
     def limits(self, sweep: Sweep, point: Point) -> Counter[str]:
         """Number of trials by limiting resource: "server CPU", or "nothing" if the rate was achieved."""

@@ -9,6 +9,7 @@ import polars as pl
 from benchstudy.families.log_write.page import reasons
 from benchstudy.families.log_write.page.load import LogWrite, Point, Sweep
 from benchstudy.model.causes import Cause
+from benchstudy.model.grouping import grouped
 from benchstudy.report import human
 from benchstudy.report.exhibits.figuredata import leading
 from benchstudy.report.figures.layers import layered, reference_layers
@@ -102,10 +103,7 @@ def _series(row: dict[str, Any]) -> str:
 
 
 def _deaths(rows: Sequence[dict[str, Any]]) -> dict[float, str]:
-    found: dict[float, list[str]] = {}
-    for row in rows:
-        if death := _DEATHS.get(row["cause"]):
-            found.setdefault(row["offered_per_s"], []).append(death)
+    found = grouped((row["offered_per_s"], death) for row in rows if (death := _DEATHS.get(row["cause"])))
     return {rate: ", ".join(dict.fromkeys(deaths)) for rate, deaths in sorted(found.items())}
 
 

@@ -70,9 +70,7 @@ class LogTables:
         steps = self.load.median("publish_steps", sweep, point)
         if estimate is None:
             no_pair = Cell(
-                ("no two checkpoints in the window",),
-                cells.href(self.load.results, sweep.target, point.case),
-                "failed",
+                ("no two checkpoints in the window",), cells.href(self.load.results, sweep.target, point.case), "failed"
             )
             return MISSING if steps is None else no_pair
         summary, failed = estimate.summary, cells.failures(estimate)
