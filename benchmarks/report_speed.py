@@ -30,7 +30,7 @@ from uuid import uuid4
 import yaml
 
 from benchstudy.measuring.raw import TrialStore
-from benchstudy.measuring.session import write_index
+from benchstudy.measuring.sessionindex import write_index
 from benchstudy.model import paths
 from benchstudy.model.study import SessionPlan, load_study
 

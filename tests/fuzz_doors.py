@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchstudy.measuring import confirmed, disturbances, sealed, session
+from benchstudy.measuring import confirmed, disturbances, sealed, sessionindex
 from benchstudy.measuring.raw import TrialRecord, TrialStore, find_trials, index_problem, load_trial
 from benchstudy.model import paths, registry
 from benchstudy.model.errors import BenchstudyError, StudyError
@@ -278,7 +278,7 @@ def _in_store(work: Path) -> Iterator[Door]:
     confirm()
     session_record = next(store.glob("sessions/*/session.json"))
     yield _beside("session.json", store / "session.json", all_of_it)
-    yield _beside("session.json", session_record, lambda: session._session(session_record), resealed=False)
+    yield _beside("session.json", session_record, lambda: sessionindex._session(session_record), resealed=False)
     yield _beside("trial.json", trial / "trial.json", lambda: _finite_record(load_trial(trial).record))
     yield _beside("raw store", trial / sealed.SUMS, trials.trials, resealed=False)
     yield _beside("raw store", next(store.glob("discards/*.json")), trials.discards)

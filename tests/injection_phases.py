@@ -82,7 +82,8 @@ def seal() -> None:
     """What a session does here for the missing trials, with the files of a trial that was measured on a host."""
     from benchstudy.jobs.job import job
     from benchstudy.measuring.raw import TrialStore
-    from benchstudy.measuring.session import missing_trials, write_index
+    from benchstudy.measuring.schedule import missing_trials
+    from benchstudy.measuring.sessionindex import write_index
     from benchstudy.measuring.sessionrecord import SessionRecord
 
     sys.argv = ["seal", "--study", "small", "--log", "logs/measure.log"]

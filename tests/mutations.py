@@ -54,7 +54,8 @@ def modules() -> dict[str, list[str]]:
         "statistics": _package("benchstudy.statistics"),
         "comparisons": _package("benchstudy.report.comparisons"),
         "raw store and sessions": sorted(
-            {*_within("benchstudy.measuring", "benchstudy.measuring.raw"), "benchstudy.measuring.session"}
+            _within("benchstudy.measuring", "benchstudy.measuring.raw")
+            | {f"benchstudy.measuring.{module}" for module in ("schedule", "session", "sessionindex")}
         ),
     }
     for family, package in registry.packages().items():

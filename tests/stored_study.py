@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from benchstudy.measuring.raw import CommandRecord, StoredTrial, ToolRecord, TrialRecord, TrialStore, seal
-from benchstudy.measuring.session import write_index
+from benchstudy.measuring.sessionindex import write_index
 from benchstudy.model import interference, paths
 from benchstudy.model.files import as_json
 from benchstudy.model.study import SessionPlan, parse_study

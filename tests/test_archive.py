@@ -36,7 +36,7 @@ from benchstudy.commands.cli import main
 from benchstudy.jobs.tidy import tidy_family
 from benchstudy.measuring.raw import NOT_HELD, TrialStore, index_problem
 from benchstudy.measuring.sealed import IN_ARCHIVE, SUMS
-from benchstudy.measuring.session import write_index
+from benchstudy.measuring.sessionindex import write_index
 from benchstudy.model.study import Study, load_study
 
 STUDY = ("--study", "study.yaml")

@@ -25,7 +25,8 @@ from benchstudy.jobs.tidy import tidy_family
 from benchstudy.lints import Figure, Group, Material, lint
 from benchstudy.measuring.hostcheck import HostCheck
 from benchstudy.measuring.raw import StoredTrial, TrialStore
-from benchstudy.measuring.session import hold_session, is_held
+from benchstudy.measuring.session import hold_session
+from benchstudy.measuring.sessionindex import is_held
 from benchstudy.measuring.state import HostConnection
 from benchstudy.model.causes import Cause
 from benchstudy.model.errors import StudyError

@@ -24,7 +24,8 @@ from benchstudy.jobs.running import begin, not_confirmed
 from benchstudy.jobs.tidy import tidy_family
 from benchstudy.measuring import confirmed, sealed
 from benchstudy.measuring.raw import CorruptTrial, TrialStore, index_problem
-from benchstudy.measuring.session import hold_session, write_index
+from benchstudy.measuring.session import hold_session
+from benchstudy.measuring.sessionindex import write_index
 from benchstudy.measuring.sessionrecord import SessionRecord
 from benchstudy.model import paths
 from benchstudy.model.errors import BenchstudyError

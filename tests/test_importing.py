@@ -23,7 +23,8 @@ from benchstudy.families.http_concurrency.family import FAMILY as HTTP
 from benchstudy.families.log_write.family import FAMILY as LOGS
 from benchstudy.jobs.tidy import tidy_family
 from benchstudy.measuring.raw import NOT_HELD, index_problem
-from benchstudy.measuring.session import hold_session, is_held
+from benchstudy.measuring.session import hold_session
+from benchstudy.measuring.sessionindex import is_held
 from benchstudy.model.errors import BenchstudyError, StudyError
 from benchstudy.model.family import Case, ParseError
 from benchstudy.model.study import Study, parse_study

@@ -20,7 +20,7 @@ from load_test_study import (
 
 from benchstudy.families.load_test.clocks import Clock, clock_of, correction_s, require_steady
 from benchstudy.families.load_test.facts import rate_window_s
-from benchstudy.measuring.session import schedule
+from benchstudy.measuring.schedule import schedule
 from benchstudy.model.errors import StudyError, TrialFailed
 
 

@@ -14,7 +14,7 @@ from conftest import Project, copy_project
 
 from benchstudy.commands import cli
 from benchstudy.measuring.raw import TrialStore
-from benchstudy.measuring.session import write_index
+from benchstudy.measuring.sessionindex import write_index
 from benchstudy.model import paths
 from benchstudy.model.study import load_study
 from benchstudy.provenance import reproduce as provenance

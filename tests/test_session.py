@@ -25,17 +25,10 @@ from benchstudy.jobs import running
 from benchstudy.measuring import session
 from benchstudy.measuring.progress import Progress
 from benchstudy.measuring.raw import NOT_HELD, CommandRecord, CorruptTrial, StoredTrial, ToolRecord, TrialStore
+from benchstudy.measuring.schedule import Scheduled, adopt, missing_trials, schedule, set_aside, waiting_s
 from benchstudy.measuring.sealed import check_folder, make_writable
-from benchstudy.measuring.session import (
-    OneOfMany,
-    Scheduled,
-    adopt,
-    hold_session,
-    is_held,
-    missing_trials,
-    schedule,
-    set_aside,
-)
+from benchstudy.measuring.session import OneOfMany, hold_session
+from benchstudy.measuring.sessionindex import is_held
 from benchstudy.measuring.sessionrecord import SessionRecord
 from benchstudy.model import interference, paths, registry
 from benchstudy.model.causes import Cause
@@ -703,13 +696,13 @@ def test_a_block_waits_until_the_newest_one_began_so_long_ago_as_the_study_says(
     plan = lab.plan(blocks_apart="30min")
 
     def wait_s(block: int, minutes: float, of: Sequence[StoredTrial] = trials) -> float:
-        return session.waiting_s(plan, of, block, start + timedelta(minutes=minutes))
+        return waiting_s(plan, of, block, start + timedelta(minutes=minutes))
 
     assert wait_s(3, 15) == 25 * 60 and wait_s(3, 40) == 0 and wait_s(3, 41) == 0
     assert wait_s(1, 15) == wait_s(2, 15) == 0, "it was begun before"
     assert wait_s(2, 15, trials[:2]) == 15 * 60 and wait_s(3, 5) == 30 * 60, "a clock that was set back"
     assert wait_s(1, 15, []) == wait_s(3, 15, [begun(two, 10, imported_from="x")]) == 0
-    assert session.waiting_s(lab.plan(), trials, 3, start) == 0
+    assert waiting_s(lab.plan(), trials, 3, start) == 0
 
 
 def test_a_session_waits_so_long_before_a_block(lab, monkeypatch):

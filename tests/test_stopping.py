@@ -28,7 +28,8 @@ from benchstudy.jobs.tidy import tidy_family
 from benchstudy.measuring import sealed
 from benchstudy.measuring.progress import under_way
 from benchstudy.measuring.raw import CorruptTrial, StoredTrial, TrialStore
-from benchstudy.measuring.session import hold_session, waiting_s
+from benchstudy.measuring.schedule import waiting_s
+from benchstudy.measuring.session import hold_session
 from benchstudy.model import paths, registry
 from benchstudy.model.criteria import LEVEL
 from benchstudy.model.errors import StudyError

@@ -5,7 +5,7 @@ import copy
 import pytest
 from load_test_study import SOURCE, scraped
 
-from benchstudy.measuring.session import schedule
+from benchstudy.measuring.schedule import schedule
 from benchstudy.model import paths
 from benchstudy.model.errors import StudyError
 from benchstudy.model.services import Ready

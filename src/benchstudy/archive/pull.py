@@ -13,7 +13,7 @@ from benchstudy.archive.packs import unpack
 from benchstudy.archive.push import IN_MEMORY, Advance
 from benchstudy.measuring.raw import NOT_HELD, CorruptTrial, TrialStore
 from benchstudy.measuring.sealed import DISCARDS, IN_ARCHIVE, SUMS, in_archive, look, read_index
-from benchstudy.measuring.session import write_index
+from benchstudy.measuring.sessionindex import write_index
 from benchstudy.model.errors import BenchstudyError
 from benchstudy.model.files import as_json, write_atomically
 from benchstudy.model.study import SessionPlan, Study

@@ -13,7 +13,7 @@ from typing import Any
 
 from benchstudy.measuring.instrument import instrument_sha256
 from benchstudy.measuring.raw import RECORD, PartialTrial, StoredTrial, TrialRecord, TrialStore
-from benchstudy.measuring.session import write_index_only
+from benchstudy.measuring.sessionindex import write_index_only
 from benchstudy.model import paths, registry
 from benchstudy.model.errors import BenchstudyError
 from benchstudy.model.family import UNKNOWN, Case, Family, Imported, ParseError

@@ -15,7 +15,8 @@ from benchstudy.jobs.running import others_build_soon
 from benchstudy.measuring.instrument import instrument_sha256
 from benchstudy.measuring.progress import Drawing, log_to
 from benchstudy.measuring.raw import index_problem
-from benchstudy.measuring.session import OneOfMany, hold_session, is_held
+from benchstudy.measuring.session import OneOfMany, hold_session
+from benchstudy.measuring.sessionindex import is_held
 from benchstudy.measuring.statuslines import live_terminal
 from benchstudy.model import paths, registry
 from benchstudy.model.errors import BenchstudyError

@@ -210,7 +210,7 @@ def _mend_indexes(root: Path, study: Study) -> None:
         folder = plan.raw(root)
         if (folder / paths.SESSION_INDEX).exists() and sealed.read_index(folder / paths.SESSION_INDEX) is None:
             from benchstudy.measuring.raw import TrialStore
-            from benchstudy.measuring.session import write_index_only
+            from benchstudy.measuring.sessionindex import write_index_only
 
             store = TrialStore(folder)
             write_index_only(plan, store, store.trials())

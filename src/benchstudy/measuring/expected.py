@@ -7,7 +7,7 @@ from itertools import pairwise
 from statistics import median
 
 from benchstudy.measuring.raw import RESULTS, StoredTrial, TrialStore
-from benchstudy.measuring.session import adopt, missing_trials
+from benchstudy.measuring.schedule import adopt, missing_trials
 from benchstudy.model.grouping import grouped
 from benchstudy.model.study import SessionPlan
 

@@ -30,7 +30,7 @@ class GivenUp:
 
 
 def given_up(plan: SessionPlan, found: Mapping[tuple[str, int], Sequence[StoredTrial]]) -> dict[str, GivenUp]:
-    """The cases that were given up. `found`: results by case and block, as `session.results` returns them."""
+    """The cases that were given up. `found`: results by case and block, as `schedule.results` returns them."""
     after = plan.give_up_after
     by_case: dict[str, list[StoredTrial]] = {}
     for (name, _), trials in sorted(found.items()) if after else ():

@@ -17,7 +17,7 @@ from benchstudy.model.files import now
 from benchstudy.model.stopping import Stopping
 from benchstudy.model.study import SessionPlan
 
-# Results by case and block, as `session.adopt` returns them.
+# Results by case and block, as `schedule.adopt` returns them.
 Adopted = Mapping[tuple[str, int], StoredTrial]
 
 _RULE = "half the width of the median's 95 % order-statistic interval, over the median"

@@ -1,12 +1,10 @@
 """One measuring job: the missing trials of a family on a target, in random block order, under a lock on its hosts."""
 
-import json
 import logging
 import os
-import random
 import socket
 import time
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -15,37 +13,33 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-import orjson
-
 from benchstudy.hosts import interrupts
 from benchstudy.hosts.agent import HostAgent
 from benchstudy.hosts.controller import ends_with_controller
 from benchstudy.hosts.errors import LockLost
 from benchstudy.hosts.remote import ConnectionFailed, ConnectionLost, Remote, RemoteError
-from benchstudy.measuring import disturbances, looks
 from benchstudy.measuring.beside import Beside
 from benchstudy.measuring.giving_up import GivenUp, given_up
 from benchstudy.measuring.instrument import instrument_sha256
 from benchstudy.measuring.progress import Progress
 from benchstudy.measuring.raw import (
-    NOT_HELD,
     RESULTS,
     CorruptTrial,
     Status,
     StoredTrial,
     TrialRecord,
     TrialStore,
-    in_order,
 )
-from benchstudy.measuring.sealed import read_index
+from benchstudy.measuring.schedule import Scheduled, adopt, missing_trials, results, waiting_s
+from benchstudy.measuring.sessionindex import write_index
 from benchstudy.measuring.sessionrecord import SessionRecord
 from benchstudy.measuring.state import HostConnection, SessionState
 from benchstudy.measuring.trial import TrialContext
-from benchstudy.model import hints, paths
+from benchstudy.model import paths
 from benchstudy.model.causes import Cause, Failure
 from benchstudy.model.errors import BenchstudyError, SessionFailed, TrialFailed
 from benchstudy.model.family import Case, ParseError
-from benchstudy.model.files import as_json, disk_trouble, json_of, now, write_atomically
+from benchstudy.model.files import disk_trouble, now
 from benchstudy.model.rounding import listed
 from benchstudy.model.study import SessionPlan
 
@@ -57,133 +51,6 @@ _ASKED_EVERY_S = 0.2
 _MOST_FRUITLESS_SESSIONS = 3  # in a row that lost their hosts and measured nothing
 # The states of a command whose supervisor or controller went away.
 _NOT_THE_TOOLS_DOING = {"lease-expired", "lost", "stopped"}
-
-
-@dataclass(frozen=True)
-class Scheduled:
-    """A trial to measure. Its position in the random order of its block is recorded with it."""
-
-    case: Case
-    block: int
-    position: int
-
-
-def schedule(plan: SessionPlan, blocks: int | None = None) -> list[Scheduled]:
-    """Every trial of the first `blocks` blocks (default: of all), in the order of measuring.
-
-    The same study always gives the same order.
-    """
-    order = []
-    for block in range(1, (plan.blocks if blocks is None else blocks) + 1):
-        # A block's order must not depend on the number of blocks, so that adding a block changes no other.
-        rng = random.Random(f"{plan.study.seed}/{plan.target}/{plan.family_name}/{block}")
-        cases = plan.family.order([case for case in plan.cases if case.is_in(block)], block, rng)
-        order += [Scheduled(case.in_block(block), block, position) for position, case in enumerate(cases, start=1)]
-    return order
-
-
-def adopt(
-    plan: SessionPlan, trials: Iterable[StoredTrial], discarded: Container[str]
-) -> dict[tuple[str, int], StoredTrial]:
-    """The verified `trials` that are results for the plan, by case and block. `discarded`: uuids.
-
-    Raises SessionFailed if the study describes a case differently than when it was measured.
-    """
-    return {key: _standing(plan, found) for key, found in results(plan, trials, discarded).items()}
-
-
-def _standing(plan: SessionPlan, found: list[StoredTrial]) -> StoredTrial:
-    """The result of a case in one block that figures use: the first undisturbed one, or else the first."""
-    if len(found) == 1:  # no choice, so the files of ten thousand trials need not be read
-        return found[0]
-    return next((trial for trial in found if not _disturbed(plan, trial)), found[0])
-
-
-def _disturbed(plan: SessionPlan, trial: StoredTrial) -> bool:
-    return plan.disturbance.disturbed(disturbances.seen(trial)) is not None
-
-
-def results(
-    plan: SessionPlan, trials: Iterable[StoredTrial], discarded: Container[str]
-) -> dict[tuple[str, int], list[StoredTrial]]:
-    """Like `adopt`, but with all results of a case in a block, including those repeated after a disturbance."""
-    cases = {case.id: case for case in plan.cases}
-    found: dict[tuple[str, int], list[StoredTrial]] = {}
-    for trial in trials:
-        facts = trial.facts
-        if facts.uuid in discarded or facts.status not in RESULTS or facts.case not in cases:
-            continue
-        case = cases[facts.case].in_block(facts.block)
-        if facts.definition_sha256 != case.definition_sha256 and facts.imported_from is None:
-            was, is_now = trial.record.definition, dict(case.definition)
-            changed = sorted(
-                k for k in {*was, *is_now} if was.get(k) != json.loads(json.dumps(is_now, default=str)).get(k)
-            )
-            raise SessionFailed(
-                f"{facts.case}: the study now describes this case differently ({', '.join(changed) or 'levels'} "
-                f"changed) than when trial {trial.short} measured it. Give the study a new name to measure afresh, or "
-                f"restore the old value, or run {hints.benchstudy('discard', '--case', facts.case, '--why', '…')}"
-            )
-        found.setdefault((facts.case, facts.block), []).append(trial)
-    return found
-
-
-def set_aside(plan: SessionPlan, trials: Iterable[StoredTrial], discarded: Container[str]) -> dict[str, str]:
-    """Disturbed trials that another trial of the same case and block replaces: uuid to uuid of the other."""
-    aside: dict[str, str] = {}
-    for found in results(plan, trials, discarded).values():
-        standing = _standing(plan, found)
-        aside |= {t.facts.uuid: standing.facts.uuid for t in found if t is not standing and _disturbed(plan, t)}
-    return aside
-
-
-def missing_trials(
-    plan: SessionPlan, store: TrialStore, trials: Iterable[StoredTrial], say: Callable[[str], None] | None = None
-) -> list[Scheduled]:
-    """The trials to measure next: all missing ones, or in an adaptive session those missing before its next look.
-
-    If none is missing, a look is taken from the verified `trials`, stored, passed to `say`, and decides. A stored look
-    is never taken again. Without `say` none is taken. Returns [] if the session is complete, or has to look first.
-    Raises SessionFailed like `adopt`, and if a trial that a look needs can no longer be parsed.
-    """
-    found = results(plan, trials, store.discards())
-    adopted = {key: _standing(plan, repeated) for key, repeated in found.items()}
-    stopping, given = plan.stopping, given_up(plan, found)
-    blocks = stopping.look_from(looks.begun(adopted)) if stopping else plan.blocks
-    while True:
-        missing = [s for s in schedule(plan, blocks) if _is_missing(plan, found.get((s.case.id, s.block), []))]
-        missing = [scheduled for scheduled in missing if scheduled.case.id not in given]
-        if missing or stopping is None:
-            return missing
-        look = looks.find_look(store.looks(), plan, blocks, adopted)
-        if look is None:
-            if say is None:
-                return []
-            look = looks.take_look(plan, blocks, adopted)
-            store.keep_look(look)
-            say(looks.verdict(look, plan, stopping))
-        if looks.enough(look, plan, stopping):
-            return []
-        blocks = stopping.look_after(blocks)
-
-
-def _is_missing(plan: SessionPlan, found: list[StoredTrial]) -> bool:
-    """Whether a case must still be measured in a block: it has no result, or only disturbed ones that are repeated."""
-    return not found or (plan.disturbance.repeats(len(found)) and all(_disturbed(plan, trial) for trial in found))
-
-
-def waiting_s(plan: SessionPlan, trials: Iterable[StoredTrial], block: int, moment: datetime) -> float:
-    """How long a block has to wait at this moment, in seconds: 0 if it was begun before, or needs no distance."""
-    begun: dict[int, datetime] = {}
-    for trial in trials if plan.blocks_apart_s else ():
-        if trial.facts.imported_from is None:
-            started = datetime.fromisoformat(trial.facts.started)
-            begun[trial.facts.block] = min(started, begun.get(trial.facts.block, started))
-    if block in begun or not begun:
-        return 0.0
-    since = (moment - max(begun.values())).total_seconds()
-    # If the clock was set back, it must not wait longer than the distance.
-    return min(max(plan.blocks_apart_s - since, 0.0), plan.blocks_apart_s)
 
 
 def _while_another_ends(plan: SessionPlan) -> Callable[[], bool]:
@@ -260,105 +127,8 @@ def _measure_missing(
     return None
 
 
-def write_index_only(plan: SessionPlan, store: TrialStore, trials: Iterable[StoredTrial]) -> None:
-    """Write the index without holding a session: if it was damaged, or trials were imported. Raises CorruptTrial.
-
-    The problem is NOT_HELD if trials are missing, or the look that would end an adaptive session.
-    """
-    try:
-        held = not missing_trials(plan, store, trials)
-        if held and plan.stopping:
-            adopted, taken = adopt(plan, trials, store.discards()), store.looks()
-            valid = (looks.find_look(taken, plan, look["blocks"], adopted) for look in taken)
-            held = any(look and looks.enough(look, plan, plan.stopping) for look in valid)
-        problem = None if held else NOT_HELD
-    except SessionFailed as error:  # a case was described anew
-        problem = str(error)
-    write_index(plan, store, trials, problem)
-
-
-def is_held(root: Path, plan: SessionPlan) -> bool:
-    """Whether a session's index says that it has everything in the plan. Reads no trial."""
-    store = TrialStore(plan.raw(root))
-    index = read_index(store.index)
-    if index is None or index["problem"] or index.get("plan") != plan.digest or plan.config.import_only:
-        return False
-    return {entry["uuid"] for entry in index["discarded"]} == store.discards().keys()
-
-
 def _results_in(trials: Iterable[StoredTrial]) -> int:
     return sum(trial.facts.status in RESULTS for trial in trials)
-
-
-def write_index(plan: SessionPlan, store: TrialStore, trials: Iterable[StoredTrial], problem: str | None) -> Path:
-    """Write `session.json`: every trial with the SHA-256 of each of its files, every session, every discard."""
-    listed = []
-    for trial in in_order(trials):
-        facts = trial.facts
-        listed.append(
-            {
-                "uuid": facts.uuid,
-                "case": facts.case,
-                "block": facts.block,
-                "position": facts.position,
-                "session": facts.session,
-                "status": facts.status,
-                "cause": facts.cause,
-                "path": f"{trial.folder.parent.name}/{trial.folder.name}",  # ten times as fast as pathlib finds it
-                "files": [file._asdict() for file in trial.files],
-            }
-        )
-    try:
-        repeated = set_aside(plan, trials, store.discards())
-        given = [vars(case) for case in given_up(plan, results(plan, trials, store.discards())).values()]
-    except SessionFailed:  # a case was described anew, and the index says so already
-        repeated, given = {}, []
-    sessions = [_session(path) for path in store.folder.glob("sessions/[!.]*/session.json")]
-    index = {
-        "schema_version": 1,
-        "study": plan.study.study,
-        "target": plan.target,
-        "family": plan.family_name,
-        "study_sha256": plan.study.sha256,
-        "plan": plan.digest,
-        "problem": problem,
-        "stopping": _stopping(plan, store, trials),
-        "sessions": sorted(sessions, key=lambda s: s["started"]),
-        "trials": listed,
-        "disturbance": {**plan.disturbance.model_dump(mode="json"), "repeated": repeated},
-        "discarded": [vars(d) for d in store.discards().values()],
-        "given_up": given,
-    }
-    write_atomically(store.index, _as_json(index))
-    return store.index
-
-
-def _as_json(index: Mapping[str, Any]) -> str:
-    """The same text as `as_json`, which would take seconds for the files of ten thousand trials."""
-    try:
-        return orjson.dumps(index, default=str, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE).decode()
-    except TypeError:  # output of a tool that is not Unicode
-        return as_json(index)
-
-
-def _session(path: Path) -> dict[str, Any]:
-    try:
-        found = json_of(path.read_bytes())
-        if all(isinstance(found[name], str) for name in ("uuid", "started")):
-            return found
-    except (LookupError, TypeError, ValueError):
-        pass
-    raise CorruptTrial(f"{path}: damaged: not the record of a session; restore it from a copy")
-
-
-def _stopping(plan: SessionPlan, store: TrialStore, trials: Iterable[StoredTrial]) -> dict[str, Any] | None:
-    """What an adaptive session has seen so far; None for a fixed number of blocks."""
-    if plan.stopping is None:
-        return None
-    try:
-        return looks.course(plan, store.looks(), adopt(plan, trials, store.discards()))
-    except SessionFailed:  # a case was described anew, and the index says so already
-        return looks.course(plan, [], {})
 
 
 class _Session:
