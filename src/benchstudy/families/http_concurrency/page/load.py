@@ -173,6 +173,15 @@ class HttpLoad(SweepResults):
                     return f"client-limited, {reasons[0]}" if reasons else ""
         return ""
 
+    def settled(self, metric: str, *cases: tuple[str, str]) -> str:
+        """Why a metric cannot differ between cases, each (target, case), of one load; "" if it can.
+
+        If servers keep up with an open loop, their throughput is its rate.
+        """
+        shares = [self.results.estimate("achieved_share", *case) for case in cases]
+        kept_up = all(e is not None and (e.summary.median or 0.0) >= ACHIEVED for e in shares)
+        return "both took the offered rate" if metric == "throughput" and kept_up else ""
+
     # -- percentiles ---------------------------------------------------------------------------------------------------
 
     def too_few(self, percentile: float, sweep: Sweep, point: Point) -> bool:
