@@ -7,7 +7,10 @@ import pytest
 from conftest import CHECKOUT, pages_made_in
 from http_fixture import HttpTables, levels_of
 
+from benchstudy.families.http_concurrency.page.load import HttpLoad
 from benchstudy.jobs import notebooks
+from benchstudy.report.comparisons.comparison import Comparisons
+from benchstudy.report.results.results import Results
 
 
 @pytest.fixture(scope="module")
@@ -61,6 +64,23 @@ def test_servers_are_judged_under_the_same_load_and_not_where_the_client_decided
     # The study set the rate of the open loop, so that it says nothing about the servers.
     assert table.count("both took the offered rate") == 1 and "equivalent" not in table
     assert re.search("1-core · .*ab · concurrency 5", table) and re.search("1-core · .*k6", table)
+
+
+def test_a_server_that_fails_requests_is_not_compared_by_its_latency(tmp_path):
+    """Errors are answered sooner than files, or not at all."""
+    tables = HttpTables(tmp_path)
+    for block in range(1, 7):
+        for server, rate, errors in (("nginx", 1000.0, 0), ("busy", 1500.0, 1000), ("fine", 1500.0, 50)):
+            levels = levels_of(server, "1-core", "static", "wrk", concurrency="5")
+            tables.closed(levels, block, tables.noisy(rate, 0.01), errors=errors, requests=5_000)
+    results = Results(tables.write(), study="embedded", family="http_concurrency")
+    made = Comparisons(results, [], ["throughput", "latency_p50"], factor="server", unfit=HttpLoad(results).unfit)
+    assert {(row.level, row.metric): row.outcome.verdict for row in made.rows} == {
+        ("busy", "throughput"): "better", ("busy", "latency_p50"): "none",
+        ("fine", "throughput"): "better", ("fine", "latency_p50"): "better",
+    }  # fmt: skip
+    (why,) = (row.outcome.why for row in made.rows if row.outcome.verdict == "none")
+    assert why == "busy: 20 % of its requests failed, so its latencies are not compared"
 
 
 def test_limits_and_generators_are_judged_too(exports):

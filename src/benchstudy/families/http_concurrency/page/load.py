@@ -164,14 +164,25 @@ class HttpLoad(SweepResults):
         """The cases of servers under test, as a choice for comparisons."""
         return {"endpoint": [e for e in self.results.levels("endpoint") if e != CEILING_ENDPOINT]}
 
-    def unfit(self, target: str, case: str) -> str:
-        """Why the generator may limit the figures of a case, so that they allow no verdict between servers; or ""."""
+    def unfit(self, metric: str, target: str, case: str) -> str:
+        """Why a figure of a case does not describe its server, so that it allows no verdict; "" if it does."""
         for sweep in self.all_sweeps:
             for point in sweep.points:
                 if (sweep.target, point.case) == (target, case):
-                    reasons = self.client_limit(sweep, point).reasons
-                    return f"client-limited, {reasons[0]}" if reasons else ""
+                    return next(self._unfit(metric, sweep, point), "")
         return ""
+
+    def _unfit(self, metric: str, sweep: Sweep, point: Point) -> Iterator[str]:
+        for reason in self.client_limit(sweep, point).reasons:
+            yield f"client-limited, {reason}"
+        failed = self.error_share(sweep, point)
+        if metric != ALWAYS and failed > 1 - ACHIEVED:
+            yield f"{human.percent(failed)} of its requests failed, so its latencies are not compared"
+
+    def error_share(self, sweep: Sweep, point: Point) -> float:
+        """The share of requests of all trials that failed."""
+        errors, requests = (self.total(metric, sweep, point) for metric in ("errors", "requests"))
+        return errors / requests if requests else 0.0
 
     def settled(self, metric: str, *cases: tuple[str, str]) -> str:
         """Why a metric cannot differ between cases, each (target, case), of one load; "" if it can.
