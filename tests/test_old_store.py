@@ -26,7 +26,7 @@ NEW_COLUMNS = {
     "trials": {"cause_kind", "disturbed", "disturbance", "set_aside"},
     "steps": {"missed", "seen", "bound", "busy_generator", "cause", "said", "dropped"},
 }
-NEW_METRICS = {"publish_steps", "swing", "achieved_share"}
+NEW_METRICS = {"publish_steps", "swing", "achieved_share", "api_calls", "store_calls"}
 # Values that more trials have today; where they existed then, they are unchanged. k6's generator had been left out.
 MORE_OFTEN = {"generator_cpu"}
 # Values that were wrong then. A log's rate began at the last checkpoint before the window, and so included its warm-up.
