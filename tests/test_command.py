@@ -201,6 +201,17 @@ COMMANDS: list[dict[str, Any]] = [
     # The second run finds the folder of its outputs made by the first.
     {"name": "in-the-way", "argv": ["mkdir", "../run-2"], "repeat": 2},
     {"name": "large", "argv": ["python3", "-c", "b'x' * 100_000_000"]},
+    # Of 100 lines the first 12 are kept, and a part of the next one.
+    {
+        "name": "long", "argv": ["sh", "-c", "seq -f 'x 1%02g' 100 | tee file"], "max_output": "75B", "metrics": {
+            "x": {"regex": "x ([0-9]+)", "take": "first"},
+        },
+    },
+    {
+        "name": "too-long", "argv": ["sh", "-c", "seq -f 'x 1%02g' 100 | tee file"], "max_output": "75B", "metrics": {
+            "longest": {"regex": "x ([0-9]+)", "take": "max", "file": "file"},
+        },
+    },
 ]  # fmt: skip
 
 
@@ -370,6 +381,24 @@ def test_a_metric_that_is_not_found_fails_the_trial_with_the_searched_text(measu
     assert (failure.cause, failure.name, failure.said) == (Cause.NOT_FOUND, "tps", "nothing of note")
     assert "the group ends within a number: '1,250'" in measured.failed("cut")[0]
     assert "2 figures are found; choose one with `take`" in measured.failed("several")[0]
+
+
+def test_no_figure_is_taken_from_the_beginning_of_what_was_cut_off(measured: Measured):
+    assert measured.values("long")["x"] == 101
+    cause, failure = measured.failed("too-long")
+    assert cause == "the metric longest is not found: only the beginning of file was kept: raise `max_output`"
+    assert failure.cause is Cause.NOT_FOUND
+
+
+def test_an_end_that_may_be_a_part_of_a_line_is_not_searched(answered):
+    files, answer = answered
+    command = {"name": "bench", "argv": ["x"], "metrics": {"rows": {"regex": "([0-9]+) (?:kB|k)", "take": "first"}}}
+    for number, run in enumerate(answer["runs"], start=1):
+        (files / "files" / f"run-{number}" / "stdout").write_text("none\n12 k")
+        run["truncated"] = [f"/work/run-{number}/stdout"]
+    (files / "stdout").write_text(json.dumps(answer))
+    with pytest.raises(ParseError, match="nothing is found"):
+        figures(files, command)
 
 
 def test_why_a_command_failed_is_a_value_and_a_sentence(measured: Measured):
