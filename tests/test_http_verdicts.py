@@ -83,6 +83,23 @@ def test_a_server_that_fails_requests_is_not_compared_by_its_latency(tmp_path):
     assert why == "busy: 20 % of its requests failed, so its latencies are not compared"
 
 
+def test_a_server_to_which_requests_were_not_sent_is_not_compared_by_the_latency_of_the_others(tmp_path):
+    """Latencies of such a load count from sending, and those of another from when a request was due."""
+    tables = HttpTables(tmp_path)
+    for block in range(1, 7):
+        for server, achieved in (("nginx", 400.0), ("full", 300.0)):
+            levels = levels_of(server, "1-core", "static", "k6", rate="400/s")
+            tables.opened(levels, block, achieved, tables.noisy(0.002 if server == "nginx" else 0.001, 0.01))
+    results = Results(tables.write(), study="embedded", family="http_concurrency")
+    load = HttpLoad(results)
+    choice = {"factor": "server", "unfit": load.unfit, "settled": load.settled}
+    made = Comparisons(results, [], ["throughput", "latency_p50"], **choice)
+    said = {row.metric: (row.outcome.verdict, row.outcome.why) for row in made.rows}
+    why = "full: 25 % of its requests were not sent, so its latencies are not compared"
+    assert said["latency_p50"] == ("none", why)
+    assert said["throughput"][0] != "none", "one server did not keep up"
+
+
 def test_limits_and_generators_are_judged_too(exports):
     assert "2-cores against 1-core, Successful responses per second" in lines(exports, "limits")
     assert lines(exports, "generators")["wrk against ab, Successful responses per second"] == "better in 2 of 2"

@@ -175,9 +175,11 @@ class HttpLoad(SweepResults):
     def _unfit(self, metric: str, sweep: Sweep, point: Point) -> Iterator[str]:
         for reason in self.client_limit(sweep, point).reasons:
             yield f"client-limited, {reason}"
-        failed = self.error_share(sweep, point)
-        if metric != ALWAYS and failed > 1 - ACHIEVED:
-            yield f"{human.percent(failed)} of its requests failed, so its latencies are not compared"
+        dropped, sent = (self.total(count, sweep, point) for count in ("dropped", "requests"))
+        unsent = dropped / (dropped + sent) if dropped else 0.0
+        for share, what in ((self.error_share(sweep, point), "failed"), (unsent, "were not sent")):
+            if metric != ALWAYS and share > 1 - ACHIEVED:
+                yield f"{human.percent(share)} of its requests {what}, so its latencies are not compared"
 
     def error_share(self, sweep: Sweep, point: Point) -> float:
         """The share of requests of all trials that failed."""
