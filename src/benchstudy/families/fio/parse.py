@@ -65,9 +65,10 @@ def _together(folder: Path) -> Parsed:
     each = [{o.metric: (o.value, o.unit) for o in observe(run).observations} for run in runs]
     spans = _spans(clients, runs)
     jobs = [replace(job, group=0) for run in runs for job in run.jobs]
+    whole = observe(replace(runs[0], jobs=jobs), lasts_s=whole_s(spans))
     is_timed = any("time_based" in job.options for job in jobs)
-    whole = observe(replace(runs[0], jobs=jobs), lasts_s=None if is_timed else whole_s(spans))
-    further = {**combined(each, (), most=("cpu_user", "cpu_system")), **clients.values(spans=spans)}
+    rates = [o.metric for o in whole.observations if o.metric.endswith(("_iops", "_bandwidth"))] if is_timed else ()
+    further = {**combined(each, (), summed=rates, most=("cpu_user", "cpu_system")), **clients.values(spans=spans)}
     kept = [o for o in whole.observations if o.metric not in further]
     added = [Observation(metric, value, unit) for metric, (value, unit) in further.items()]
     return Parsed([*kept, *added], {**whole.series, SERIES: clients.rows(each)})
