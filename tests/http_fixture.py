@@ -74,6 +74,7 @@ class HttpTables(Tables):
         values = self._latencies(mean) | {
             "throughput": (achieved, "1/s"),
             "offered": (rate, "1/s"),
+            "achieved_share": (achieved / rate, "1"),
             "dropped": (float(round((rate - achieved) * 10)), "1"),
             "requests": (achieved * 10, "1"),
             "errors": (0.0, "1"),

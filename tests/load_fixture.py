@@ -168,7 +168,7 @@ class LoadTables(Tables):
         for group, labels in groups.items():
             count = sum(n for n, _, _ in labels.values())
             values[f"{group}_mean"] = (sum(total for _, total, _ in labels.values()) / count, "s")
-            values[f"{group}_rate"] = (count / STEADY_S, "1/s")
+            values |= {f"{group}_calls": (count, "1"), f"{group}_rate": (count / STEADY_S, "1/s")}
             value, low, high = _quantile([b for _, _, b in labels.values()])
             values |= {f"{group}_p99": (value, "s"), f"{group}_p99_low": (low, "s"), f"{group}_p99_high": (high, "s")}
         shape = {"cpu": (1.31, "1"), "goroutines": (912, "1"), "heap": (2.1e8, "B"), "stack": (1.2e7, "B"),
@@ -177,7 +177,8 @@ class LoadTables(Tables):
         values |= {m: (0.0118 * f * speed, "s") for m, f in
                    {"client_mean": 1.0, "client_p50": 0.7, "client_p95": 2.2, "client_p99": 4.1}.items()}  # fmt: skip
         values |= {
-            "client_rate": (168.0, "1/s"), "client_errors": (0.0002, "1"), "server_error_share": (0.0, "1"),
+            "client_rate": (168.0, "1/s"), "client_requests": (168.0 * STEADY_S, "1"),
+            "client_errors": (0.0002, "1"), "server_error_share": (0.0, "1"),
             "gaps": (0.0, "1"), "resets": (0.0, "1"), "node_cpu": (0.71, "1"), "node_memory": (0.4, "1"),
             "window": (STEADY_S, "s"), "scrape_interval": (1.0, "s"), "rate_window": (5.0, "s"),
             "samples": (30_000.0, "1"), "generator_cpu": (0.42, "1"),

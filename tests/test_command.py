@@ -202,6 +202,17 @@ COMMANDS: list[dict[str, Any]] = [
     # The second run finds the folder of its outputs made by the first.
     {"name": "in-the-way", "argv": ["mkdir", "../run-2"], "repeat": 2},
     {"name": "large", "argv": ["python3", "-c", "b'x' * 100_000_000"]},
+    # Of 100 lines the first 12 are kept, and a part of the next one.
+    {
+        "name": "long", "argv": ["sh", "-c", "seq -f 'x 1%02g' 100 | tee file"], "max_output": "75B", "metrics": {
+            "x": {"regex": "x ([0-9]+)", "take": "first"},
+        },
+    },
+    {
+        "name": "too-long", "argv": ["sh", "-c", "seq -f 'x 1%02g' 100 | tee file"], "max_output": "75B", "metrics": {
+            "longest": {"regex": "x ([0-9]+)", "take": "max", "file": "file"},
+        },
+    },
 ]  # fmt: skip
 
 
@@ -371,6 +382,24 @@ def test_a_metric_that_is_not_found_fails_the_trial_with_the_searched_text(measu
     assert (failure.cause, failure.name, failure.said) == (Cause.NOT_FOUND, "tps", "nothing of note")
     assert "the group ends within a number: '1,250'" in measured.failed("cut")[0]
     assert "2 figures are found; choose one with `take`" in measured.failed("several")[0]
+
+
+def test_no_figure_is_taken_from_the_beginning_of_what_was_cut_off(measured: Measured):
+    assert measured.values("long")["x"] == 101
+    cause, failure = measured.failed("too-long")
+    assert cause == "the metric longest is not found: only the beginning of file was kept: raise `max_output`"
+    assert failure.cause is Cause.NOT_FOUND
+
+
+def test_an_end_that_may_be_a_part_of_a_line_is_not_searched(answered):
+    files, answer = answered
+    command = {"name": "bench", "argv": ["x"], "metrics": {"rows": {"regex": "([0-9]+) (?:kB|k)", "take": "first"}}}
+    for number, run in enumerate(answer["runs"], start=1):
+        (files / "files" / f"run-{number}" / "stdout").write_text("none\n12 k")
+        run["truncated"] = [f"/work/run-{number}/stdout"]
+    (files / "stdout").write_text(json.dumps(answer))
+    with pytest.raises(ParseError, match="nothing is found"):
+        figures(files, command)
 
 
 def test_why_a_command_failed_is_a_value_and_a_sentence(measured: Measured):
@@ -579,6 +608,15 @@ def test_points_of_a_series_come_in_seconds_and_base_units(series, text):
         points("s", wanted, "", "it")
 
 
+def test_a_point_that_is_a_part_of_a_number_is_told():
+    for regex, text, told in (
+        ("(.+) s, ([0-9.]+)", "1.0 s, 1,250 tps", "ends within a number: '1,250'"),
+        ("([0-9]+) s, (.+)", "1.5 s, 12", "begins within a number: '1.5'"),
+    ):
+        with pytest.raises(ParseError, match=told):
+            points("s", OwnSeries.model_validate({"regex": regex}), text, "it")
+
+
 def test_a_point_that_is_no_number_is_told():
     wanted = OwnSeries.model_validate({"regex": "(.+) s (.+)"})
     with pytest.raises(ParseError, match="'x' is not a number"):
@@ -663,6 +701,24 @@ def test_the_end_of_a_long_text_is_told_and_more_of_it_is_kept():
     shown = str(error.value).partition("its end: ")[2].split(" / ")
     assert shown[-1] == "line 0999" and set(shown[1:]) <= set(lines) and 39 <= len(shown) <= 41
     assert len(error.value.failure.said) == 2000 and "\n".join(lines).endswith(error.value.failure.said)
+
+
+@pytest.mark.parametrize(
+    ("text", "whole"),
+    [
+        ("1,234,567 ops", "4,567"), ("1,250.5 ops", "1,250.5"), ("12.5 ops", "2.5"), ("1.5e-05 ops", "5e-05"),
+        ("2E3 ops", "2E3"),
+    ],
+)  # fmt: skip
+def test_a_figure_that_begins_within_a_number_is_told(text, whole):
+    digits = r"(\d+) ops" if "," not in text else r"([0-9.]+) ops"
+    with pytest.raises(ParseError, match=f"the group begins within a number: '{re.escape(whole)}'"):
+        figure("m", OwnMetric.model_validate({"regex": digits}), f"did {text}", "it")
+
+
+@pytest.mark.parametrize("text", ["7, 250 ops", "1:250 ops", "a-250 ops", "v3. 250 ops", "12,4250 ops", "250 ops"])
+def test_a_figure_after_another_one_is_whole(text):
+    assert figure("m", OwnMetric.model_validate({"regex": r"(\d+) ops"}), text, "it") in (250, 4250)
 
 
 @pytest.mark.parametrize("rest", ["5", ".5", ",500", "e3", "E-3"])

@@ -204,7 +204,7 @@ def test_trials_of_different_conditions_get_no_verdict_but_the_reason(bare_proje
 def test_a_case_that_its_family_calls_unfit_gets_no_verdict_but_both_figures(tables):
     add(tables)
     add(tables, 2, backend="other")
-    outcome = only(compared(tables, unfit=lambda target, case: "its client was busy" if "other" in case else ""))
+    outcome = only(compared(tables, unfit=lambda _, target, case: "its client was busy" if "other" in case else ""))
     assert (outcome.verdict, outcome.why) == ("none", "other: its client was busy")
     sides = [(arm.name, arm.n, round(arm.median, 3)) for arm in (outcome.base, outcome.other)]
     assert (sides, outcome.ratio) == ([("local", 6, 0.011), ("other", 6, 0.022)], None)

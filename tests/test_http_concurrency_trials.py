@@ -167,8 +167,9 @@ def test_figures_of_k6_are_those_of_its_summary(tmp_path: Path):
     found, metrics = figures(parsed), json.loads(text("k6-ok.json"))["metrics"]
     latency = metrics["latency"]["values"]
     printed = {
-        # 401 requests were sent in 2 s, and one answer came later.
-        "throughput": 200, "offered": 200.5, "requests": 401, "errors": 0, "dropped": 0, "duration": 2.001581582,
+        # 401 requests were sent in 2 s, the last one as they ended, and its answer came later.
+        "throughput": 200, "offered": 200, "achieved_share": 1 + 1.275784e-3 / 2, "requests": 401, "errors": 0,
+        "dropped": 0, "duration": 2.001581582,
         "latency_mean": 1.275784e-3, "latency_min": 0.176794e-3, "latency_max": 34.868528e-3,
         "connect_mean": 0.010304e-3, "connect_max": 0.711502e-3, "waiting_mean": 0.422326e-3,
         "waiting_max": 8.126617e-3, "transfer_rate": 4_673_254 / 2 * 400 / 401,
@@ -185,6 +186,21 @@ def test_figures_of_k6_are_those_of_its_summary(tmp_path: Path):
     assert [percent for percent, _ in result.latency.percentiles] == in_file and len(in_file) >= 111
     expected = [latency[f"p({percent})"] / 1000 for percent in in_file]
     assert [seconds for _, seconds in result.latency.percentiles] == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(("later", "share"), [(21, 1.0), (81, 0.85)])
+def test_requests_in_flight_at_the_end_are_achieved_as_far_as_a_stable_server_has_them(tmp_path, later, share):
+    """Of 200/s for 2 s, a stable server that takes 100 ms has 20 in flight at the end; more are a queue that grows."""
+    summary = json.loads(text("k6-ok.json"))
+    for name in ("latency", "http_req_duration"):
+        values = summary["metrics"][name]["values"]
+        slower = 100 - values["avg"]
+        values |= {key: values[key] + slower for key in values if key not in ("count", "min", "p(0)")}
+    summary["metrics"]["good_after_load"]["values"]["count"] = later
+    put((folder := trial(tmp_path, "k6-ok", rate_per_s=200.0)) / "load" / "files" / "k6-summary.json", summary)
+    found = figures(parse_trial({"rate": "200-per-s"}, folder))
+    assert found["latency_mean"] == pytest.approx(0.1)
+    assert found["achieved_share"] == pytest.approx(share, abs=2e-3)
 
 
 @pytest.mark.parametrize("name", ["ok", "dropped", "timeout"])
@@ -231,6 +247,7 @@ def test_a_run_in_which_every_arrival_was_dropped_has_no_latency(tmp_path: Path)
     assert (found["requests"], found["dropped"], found["offered"], found["throughput"]) == (0, 1000, 500, 0)
     assert not [name for name in found if "latency" in name or "mean" in name or name == "concurrency_measured"]
     assert parsed.series == {"percentiles": [], "histogram": []}
+    assert found["achieved_share"] == 0
     assert note_trial(tmp_path)["problems"][0] == "empty: not one request was made"
     summary["metrics"] = {}
     put(tmp_path / "load" / "files" / "k6-summary.json", summary)
@@ -527,14 +544,21 @@ def test_clients_of_ab_that_end_at_different_times_have_a_rate_of_the_whole_time
 
 
 def test_clients_of_k6_share_the_rate_and_count_from_sending_if_one_dropped_an_arrival(tmp_path: Path):
-    levels = {"rate": "200-per-s", "clients": "2"}
-    found = figures(parse_trial(levels, trial(tmp_path, "k6-ok", "k6-ok", rate_per_s=200.0)))
-    assert (found["requests"], found["offered"], found["dropped"]) == (802, 401, 0)
+    def together(*names: str, rate: int) -> dict[str, float]:
+        folder = trial(tmp_path, *names, rate_per_s=float(rate))
+        for path in folder.glob("load/*/files/k6-summary.json"):
+            summary = json.loads(path.read_text())
+            summary["load"]["rate"] *= 2  # each client is told the rate of both, and sends its half
+            put(path, summary)
+        return figures(parse_trial({"rate": f"{rate}-per-s", "clients": "2"}, folder))
+
+    found = together("k6-ok", "k6-ok", rate=400)
+    assert (found["requests"], found["offered"], found["dropped"]) == (802, 400, 0)
+    assert found["achieved_share"] == pytest.approx(1, abs=1e-3)
     assert found["latency_mean"] == pytest.approx(1.275784e-3)
     assert "latency_sd" not in found
-    levels = {"rate": "350-per-s", "clients": "2"}
-    found = figures(parse_trial(levels, trial(tmp_path, "k6-ok", "k6-dropped", rate_per_s=350.0)))
-    assert (found["requests"], found["dropped"], found["offered"]) == (668, 734, 200.5 + 500.5)
+    found = together("k6-ok", "k6-dropped", rate=700)
+    assert (found["requests"], found["dropped"], found["offered"]) == (668, 734, 700)
     assert found["latency_mean"] == pytest.approx((401 * 0.616704e-3 + 267 * 34.047844e-3) / 668)
     assert found["latency_max"] == pytest.approx(1.5023101) and found["latency_min"] == pytest.approx(0.126228e-3)
     assert found["duration"] == pytest.approx(3.344081172)

@@ -7,7 +7,10 @@ import pytest
 from conftest import CHECKOUT, pages_made_in
 from http_fixture import HttpTables, levels_of
 
+from benchstudy.families.http_concurrency.page.load import HttpLoad
 from benchstudy.jobs import notebooks
+from benchstudy.report.comparisons.comparison import Comparisons
+from benchstudy.report.results.results import Results
 
 
 @pytest.fixture(scope="module")
@@ -53,14 +56,48 @@ def test_servers_are_judged_under_the_same_load_and_not_where_the_client_decided
     said = lines(exports, "servers")
     assert said == {
         # ab at 5 connections under both limits, wrk, and k6 at a rate that both answer; ab at 50 is client-limited.
-        "lighttpd against nginx, Successful responses per second": (
-            "better in 3, equivalent in 1, without a verdict in 2 of 6"
-        ),
+        "lighttpd against nginx, Successful responses per second": "better in 3, without a verdict in 3 of 6",
         "lighttpd against nginx, Latency, p50": "better in 4, without a verdict in 2 of 6",
     }
     table = (exports[0] / "tables/servers.csv").read_text(encoding="utf-8")
     assert "nginx: client-limited, the generator used 95 % of its CPUs" in table
+    # The study set the rate of the open loop, so that it says nothing about the servers.
+    assert table.count("both took the offered rate") == 1 and "equivalent" not in table
     assert re.search("1-core · .*ab · concurrency 5", table) and re.search("1-core · .*k6", table)
+
+
+def test_a_server_that_fails_requests_is_not_compared_by_its_latency(tmp_path):
+    """Errors are answered sooner than files, or not at all."""
+    tables = HttpTables(tmp_path)
+    for block in range(1, 7):
+        for server, rate, errors in (("nginx", 1000.0, 0), ("busy", 1500.0, 1000), ("fine", 1500.0, 50)):
+            levels = levels_of(server, "1-core", "static", "wrk", concurrency="5")
+            tables.closed(levels, block, tables.noisy(rate, 0.01), errors=errors, requests=5_000)
+    results = Results(tables.write(), study="embedded", family="http_concurrency")
+    made = Comparisons(results, [], ["throughput", "latency_p50"], factor="server", unfit=HttpLoad(results).unfit)
+    assert {(row.level, row.metric): row.outcome.verdict for row in made.rows} == {
+        ("busy", "throughput"): "better", ("busy", "latency_p50"): "none",
+        ("fine", "throughput"): "better", ("fine", "latency_p50"): "better",
+    }  # fmt: skip
+    (why,) = (row.outcome.why for row in made.rows if row.outcome.verdict == "none")
+    assert why == "busy: 20 % of its requests failed, so its latencies are not compared"
+
+
+def test_a_server_to_which_requests_were_not_sent_is_not_compared_by_the_latency_of_the_others(tmp_path):
+    """Latencies of such a load count from sending, and those of another from when a request was due."""
+    tables = HttpTables(tmp_path)
+    for block in range(1, 7):
+        for server, achieved in (("nginx", 400.0), ("full", 300.0)):
+            levels = levels_of(server, "1-core", "static", "k6", rate="400/s")
+            tables.opened(levels, block, achieved, tables.noisy(0.002 if server == "nginx" else 0.001, 0.01))
+    results = Results(tables.write(), study="embedded", family="http_concurrency")
+    load = HttpLoad(results)
+    choice = {"factor": "server", "unfit": load.unfit, "settled": load.settled}
+    made = Comparisons(results, [], ["throughput", "latency_p50"], **choice)
+    said = {row.metric: (row.outcome.verdict, row.outcome.why) for row in made.rows}
+    why = "full: 25 % of its requests were not sent, so its latencies are not compared"
+    assert said["latency_p50"] == ("none", why)
+    assert said["throughput"][0] != "none", "one server did not keep up"
 
 
 def test_limits_and_generators_are_judged_too(exports):

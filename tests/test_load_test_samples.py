@@ -502,6 +502,17 @@ def test_names_of_another_system_are_read(tmp_path):
         figures(write_trial(tmp_path, metrics, (1000, 1060), names={"apis": "x"}))
 
 
+@pytest.mark.parametrize("calls", [367, 368])
+def test_a_p99_of_fewer_calls_than_its_interval_needs_is_no_figure(tmp_path, calls):
+    samples = every(10, 1000, [0] * 6 + [calls])
+    metrics = {"mattermost_api_time_bucket": [({**A, "le": le}, samples) for le in ("0.5", "2.5", "+Inf")]}
+    values, _ = figures(write_trial(tmp_path, metrics | {"mattermost_api_time_count": [(A, samples)]}, (1000, 1060)))
+    given = {name for name in values if name.startswith("api_p99")}
+    assert values["api_calls"] == calls and given == (
+        {"api_p99", "api_p99_low", "api_p99_high"} if calls > 367 else set()
+    )
+
+
 def test_a_quantile_above_the_last_bucket_is_censored_for_its_label_and_for_all(tmp_path):
     def buckets(handler: str, *counts: int) -> list[tuple[dict[str, str], Samples]]:
         labels = {**A, "handler": handler}

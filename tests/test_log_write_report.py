@@ -279,6 +279,16 @@ def test_logs_that_took_the_same_offered_rate_are_compared_by_their_times_and_no
     assert not [name for name in lacking if "250/s" in name], "no interval is missing where the study sets the ratio"
 
 
+def test_a_log_that_refuses_leaves_is_not_compared_by_the_times_of_the_others(load):
+    """Of 12 % pushed back, nobody knows how long they would have taken."""
+    made = [row for row in compared(load).rows if row.base["generator"] == "open" and row.base["backend"] == "posix"]
+    refused = {row.base["rate"] for row in made if "not accepted, so its times are not compared" in row.outcome.why}
+    assert refused == {"2000-per-s", "4000-per-s"}
+    for row in made:
+        if row.base["rate"] in refused:
+            assert (row.outcome.verdict == "none") is (row.metric == "integrate_p50"), "the growth is that of the log"
+
+
 def test_a_comparison_calls_a_level_that_is_no_name_by_the_familys_phrase(load):
     made = compared(load)
     assert made.drawn and {*made.drawn} == {"a log with antispam"} and made.base_name == "one without"

@@ -68,11 +68,11 @@ def _sampled(agent: HostAgent, folder: Path, count: int, busy_s: float) -> Found
     return read_samples(files, {SERVER: 1}, *ends, ends[0])
 
 
-def _samples(agent: HostAgent, files: Path, **spec: Any) -> list[dict[str, Any]]:
-    """What the sampler says, which stays in `files` as a trial has it."""
+def _samples(agent: HostAgent, files: Path, cpu_list: Any = None, **spec: Any) -> list[dict[str, Any]]:
+    """What the sampler says, which stays in `files` as a trial has it. `cpu_list`: the CPUs that it may use."""
     given = {"interval_s": 0.25, "until": str(files / "never"), **spec}
     argv = agent.argv("log_samples:sample")
-    command = Command(argv, stdin=json.dumps(given).encode() + b"\n", timeout_s=60, label="samples")
+    command = Command(argv, stdin=json.dumps(given).encode() + b"\n", timeout_s=60, label="samples", cpu_list=cpu_list)
     agent.fetch(agent.execute(SESSION, command), files / "samples-alpha")
     return [json.loads(line) for line in (files / "samples-alpha" / "stdout").read_text().splitlines()[1:]]
 
@@ -87,6 +87,22 @@ def test_a_generator_of_another_host_on_the_same_machine_is_not_sampled(agent, t
         finally:
             of_another_host.kill()
     assert {sample["processes"][GENERATOR]["threads"] for sample in samples} == {1}
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="it needs a processor that the host may not use")
+def test_processors_that_a_host_may_not_use_are_not_its_own(agent, tmp_path):
+    """A container with one processor of a machine whose others are busy, too."""
+    own, *others = sorted(os.sched_getaffinity(0))
+    busy = [subprocess.Popen(["taskset", "-c", str(cpu), "sh", "-c", "while :; do :; done"]) for cpu in (own, *others)]
+    try:
+        with agent.lock(SESSION, OWNER):
+            samples = _samples(agent, tmp_path / "trial", (own,), most_s=LASTS_S)
+    finally:
+        for one in busy:
+            one.kill()
+            one.wait()
+    found = read_samples(tmp_path / "trial", {}, samples[0]["wall"], samples[-1]["wall"], samples[0]["wall"])
+    assert 0.5 < found.host_cpu["samples-alpha"] < 1.1
 
 
 def test_a_load_of_several_hosts_ends_with_the_first_that_is_at_its_end(tmp_path):

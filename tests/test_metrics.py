@@ -108,7 +108,7 @@ NOT_CAPTURED = {
     "command": set(),
     "file_size": {"client_"},
     "fio": {"client_", "trim_", "_slat_p", "read_lat_p", "write_lat_p", "sync_lat_p99.9"},
-    "http_concurrency": {"client_", "generator_cpu", "server_cpu", "server_peak_memory"},
+    "http_concurrency": {"client_", "generator_cpu", "server_cpu", "server_peak_memory", "achieved_share"},
     "load_test": {"users_high", "supported_users"},  # the recorded search began with the load, and users swung
     "log_write": {
         "client_",

@@ -14,6 +14,8 @@ UNIMODAL = {
     "skewed": lambda random, n: random.lognormal(0, 0.3, n),
     "heavy tails": lambda random, n: np.abs(1 + 0.1 * random.standard_t(3, n)) + 1e-9,
     "flat": lambda random, n: random.uniform(1, 2, n),
+    "whole milliseconds": lambda random, n: np.round(3.5 * random.lognormal(0, 0.05, n)),
+    "counts": lambda random, n: 1.0 + random.poisson(3, n),
 }
 
 
@@ -21,6 +23,11 @@ def test_four_trials_of_200_ms_and_two_of_3_are_two_modes():
     found = two_modes(SEEN)
     assert (found.low_n, found.high_n) == (2, 4)
     assert (found.low, found.high) == pytest.approx((0.003, 0.2025), rel=1e-2)
+
+
+def test_two_modes_in_whole_milliseconds_are_told_as_they_were_printed():
+    found = two_modes((3.0, 3.0, 201.0, 201.0, 198.0, 207.0))
+    assert (found.low_n, found.low, found.high_n, found.high) == pytest.approx((2, 3, 4, 201))
 
 
 @pytest.mark.parametrize(
@@ -59,7 +66,8 @@ def test_a_gap_counts_that_is_three_times_as_wide_as_the_wider_group(gap, found)
 @pytest.mark.parametrize(("ratio", "found"), [(1.24, False), (1.26, True)])
 @pytest.mark.parametrize("each", [3, 20])
 def test_groups_less_than_a_quarter_apart_mislead_nobody(each, ratio, found):
-    assert (two_modes([1.0] * each + [ratio] * each) is not None) == found
+    group = np.linspace(1, 1.0001, each)
+    assert (two_modes([*group, *(ratio * group)]) is not None) == found
 
 
 def test_groups_that_overlap_are_parted_where_they_vary_least():

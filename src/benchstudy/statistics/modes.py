@@ -27,11 +27,11 @@ def two_modes(values: Sequence[float]) -> Modes | None:
     Works on logarithms, as ratios do. From MODES_FEWEST values on, a gap counts that is MODES_GAP times as wide as
     either group. From DIP_FEWEST on, Hartigan's dip test (1985, `diptest`) at DIP_LEVEL counts, too; the groups are
     then parted where they differ most. Groups must be MODES_APART. Returns None if a value is zero or below, because
-    it has no ratio.
+    it has no ratio. Equal values, as a clock that rounds gives them, count as spread over its step.
     """
     if len(values) < MODES_FEWEST or not all(math.isfinite(value) and value > 0 for value in values):
         return None
-    ordered = np.sort(np.log(np.asarray(values, dtype=float)))
+    ordered = np.log(_spread_over_steps(np.asarray(values, dtype=float)))
     places = range(_FEWEST_IN_A_MODE, len(ordered) - _FEWEST_IN_A_MODE + 1)  # where the upper group may begin
     least = math.log(MODES_APART)
 
@@ -47,8 +47,22 @@ def two_modes(values: Sequence[float]) -> Modes | None:
         found = best if _apart(ordered, best) >= least else None
     if found is None:
         return None
-    low, high = np.exp(np.median(ordered[:found])), np.exp(np.median(ordered[found:]))
-    return Modes(found, float(low), len(ordered) - found, float(high))
+    told = np.log(np.sort(values))
+    low, high = np.exp(np.median(told[:found])), np.exp(np.median(told[found:]))
+    return Modes(found, float(low), len(told) - found, float(high))
+
+
+def _spread_over_steps(values: np.ndarray) -> np.ndarray:
+    """The values in order. If some are equal, they were rounded to a step, which is no larger than the least distance
+    between others, or than the least value: equal ones are then set apart evenly within it.
+    """
+    distinct, counts = np.unique(values, return_counts=True)
+    if len(distinct) in (1, len(values)):
+        return np.sort(values)
+    step = min(np.diff(distinct).min(), distinct[0])
+    return np.concatenate(
+        [value + step * ((np.arange(n) + 0.5) / n - 0.5) for value, n in zip(distinct, counts, strict=True)]
+    )
 
 
 def _dips(ordered: np.ndarray) -> bool:

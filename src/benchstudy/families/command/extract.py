@@ -24,8 +24,9 @@ _TAKE: Mapping[str, Callable[[Sequence[float]], float]] = {
     "min": min,
     "max": max,
 }
-# The continuation of a number, so that a regex does not read "1,250" as 1.
+# The rest of a number, and what may stand before its last part, so that a regex reads "1,250" neither as 1 nor as 250.
 _REST = re.compile(r"\d|\.\d|,\d{3}(?!\d)|[eE][+-]?\d")
+_BEFORE = re.compile(r"\d(?:\.|,(?=\d{3}(?!\d))|[eE][+-]?)?(?=\d)")
 
 
 def figure(name: str, wanted: OwnMetric, text: str, where: str) -> float:
@@ -50,7 +51,7 @@ def points(name: str, wanted: OwnSeries, text: str, where: str) -> list[tuple[fl
     (x_factor, _), (factor, _) = base_of(wanted.x_unit), base_of(wanted.unit)
     try:
         if wanted.regex is not None:
-            found: Any = re.findall(wanted.regex, text, re.MULTILINE)
+            found: Any = [match.groups() for match in _matches(wanted.regex, text, numbers=2)]
         elif wanted.csv is not None:
             found = [(row[wanted.csv[0]], row[wanted.csv[1]]) for row in _rows(text, wanted.csv)]
         else:
@@ -68,10 +69,8 @@ def points(name: str, wanted: OwnSeries, text: str, where: str) -> list[tuple[fl
 def _figures(wanted: OwnMetric, text: str) -> Iterator[float]:
     factor, base = wanted.base
     if wanted.regex is not None:
-        for match in re.finditer(wanted.regex, text, re.MULTILINE):
+        for match in _matches(wanted.regex, text, numbers=1):
             printed, *unit = match.groups()
-            if match.end() == match.end(1) and (rest := _REST.match(text, match.end())):
-                raise ValueError(f"the group ends within a number: {printed + rest[0]!r}")
             yield _number(printed) * (_of_unit(unit[0], base) if unit and unit[0] else factor)
         return
     if wanted.csv is not None:
@@ -82,6 +81,19 @@ def _figures(wanted: OwnMetric, text: str) -> Iterator[float]:
         value = json_path(wanted.json_path).search(json.loads(text))
         found = value if isinstance(value, list) else [] if value is None else [value]
     yield from (_number(value) * factor for value in found)
+
+
+def _matches(regex: str, text: str, numbers: int) -> Iterator[re.Match[str]]:
+    """Yield the matches, whose first `numbers` groups are numbers. Raises ValueError if one is a part of a number."""
+    for match in re.finditer(regex, text, re.MULTILINE):
+        begin, end = match.span()
+        starts = (_BEFORE.match(text, place) for place in range(max(0, begin - 3), begin))
+        before = next((found[0] for found in starts if found and found.end() == begin), "")
+        if before and begin == match.start(1):
+            raise ValueError(f"the group begins within a number: {before + match[1]!r}")
+        if end == match.end(numbers) and (rest := _REST.match(text, end)):
+            raise ValueError(f"the group ends within a number: {match[numbers] + rest[0]!r}")
+        yield match
 
 
 def _of_unit(unit: str, base: str) -> float:

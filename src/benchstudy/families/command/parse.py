@@ -53,7 +53,7 @@ def parse_trial(levels: Mapping[str, str], files: Path, config: CommandConfig | 
         for name, metric in (command.metrics if command else {}).items():
             values[name].append(_figure(name, metric, folder, run))
         for name, series in (command.series if command else {}).items():
-            text, where = _searched(name, series, folder)
+            text, where = _searched(name, series, folder, run)
             samples += _samples(name, series, number, extract.points(name, series, text, where))
     units = {name: metric.base[1] for name, metric in (command.metrics if command else {}).items()}
     found += [Observation(name, median(of_runs), units[name]) for name, of_runs in values.items()]
@@ -105,19 +105,25 @@ def _figure(name: str, metric: OwnMetric, folder: Path, run: Mapping[str, Any]) 
             text = f"the metric {name} is not found: the command did not write {metric.size_of}"
             raise ParseError(text, Failure(cause=Cause.NOT_FOUND, name=name))
         return float(size)
-    text, where = _searched(name, metric, folder)
+    text, where = _searched(name, metric, folder, run)
     return extract.figure(name, metric, text, where)
 
 
-def _searched(name: str, source: OwnMetric | OwnSeries, folder: Path) -> tuple[str, str]:
-    """Return the text to search, and its name. Raises ParseError if the command did not write the file."""
-    if source.file is None:
-        return read_text(folder / source.stream), source.stream
-    kept = folder / kept_as(name, source)
-    if not kept.is_file():
-        text = f"the metric {name} is not found: the command did not write the file {source.file}"
+def _searched(name: str, source: OwnMetric | OwnSeries, folder: Path, run: Mapping[str, Any]) -> tuple[str, str]:
+    """Return the text to search, and its name. Raises ParseError if the command did not write the file, or if the part
+    that was cut off decides.
+    """
+    kept, where = folder / (source.stream if source.file is None else kept_as(name, source)), source.file
+    if where is not None and not kept.is_file():
+        text = f"the metric {name} is not found: the command did not write the file {where}"
         raise ParseError(text, Failure(cause=Cause.NOT_FOUND, name=name))
-    return read_text(kept), source.file
+    text, where = read_text(kept), where or source.stream
+    if kept.name not in {Path(path).name for path in run.get("truncated", ())}:
+        return text, where
+    if isinstance(source, OwnSeries) or source.take not in ("only", "first"):
+        said = f"the metric {name} is not found: only the beginning of {where} was kept: raise `max_output`"
+        raise ParseError(said, Failure(cause=Cause.NOT_FOUND, name=name))
+    return text[: text.rfind("\n") + 1], where  # the last line may be a part of one
 
 
 def _imported(levels: Mapping[str, str], output: Path, command: CommandSpec | None) -> Parsed:

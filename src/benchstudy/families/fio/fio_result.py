@@ -127,10 +127,10 @@ class FioRun:
         return failed or (f"fio was interrupted: {self.interrupted}" if self.interrupted else None)
 
 
-def observe(run: FioRun, processors: int | None = None) -> Parsed:
+def observe(run: FioRun, processors: int | None = None, lasts_s: float | None = None) -> Parsed:
     """Return the observations of all jobs of a run together, and the series `latency_histogram`.
 
-    `processors`: of the host, None if unknown.
+    `processors`: of the host, None if unknown. `lasts_s`: the time that rates are of, if it is not that of the slowest.
     Raises ParseError if the run failed, did no I/O, or had jobs that ran one after another and so cannot be added up.
     """
     if run.failure:
@@ -146,7 +146,7 @@ def observe(run: FioRun, processors: int | None = None) -> Parsed:
         directions = [job.directions[op] for job in run.jobs if op in job.directions]
         if not directions:
             continue
-        observations += _rates(op, directions)
+        observations += _rates(op, directions, lasts_s or max(d.runtime for d in directions))
         for kind in ("slat", "clat", "lat"):
             parts = [d.latencies[kind] for d in directions if kind in d.latencies]
             if len(parts) == len(directions):
@@ -183,11 +183,11 @@ def _cpu(jobs: Sequence[FioJob], processors: int | None) -> Iterator[Observation
         yield Observation("generator_cpu", max(*of_processes, of_host), "1")
 
 
-def _rates(op: str, directions: Sequence[Direction]) -> list[Observation]:
-    """Rates and totals of jobs that ran side by side add up; their run time is the longest."""
+def _rates(op: str, directions: Sequence[Direction], lasts_s: float) -> list[Observation]:
+    """Totals of jobs that ran side by side add up; rates are those totals by `lasts_s`, in which some ended early."""
     found = [
-        Observation(f"{op}_iops", sum(d.iops for d in directions), "1/s"),
-        Observation(f"{op}_bandwidth", sum(d.bandwidth for d in directions), "B/s"),
+        Observation(f"{op}_iops", sum(d.iops * (d.runtime / lasts_s) for d in directions), "1/s"),
+        Observation(f"{op}_bandwidth", sum(d.bandwidth * (d.runtime / lasts_s) for d in directions), "B/s"),
         Observation(f"{op}_bytes", sum(d.bytes for d in directions), "B"),
         Observation(f"{op}_runtime", max(d.runtime for d in directions), "s"),
     ]

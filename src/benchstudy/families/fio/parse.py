@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from benchstudy.families.fio.fio_json import parse_fio_json
-from benchstudy.families.fio.fio_result import FioJob, FioRun, observe
+from benchstudy.families.fio.fio_result import FioRun, observe
 from benchstudy.families.fio.fio_text import parse_fio_text
 from benchstudy.families.fio.place import LOAD
 from benchstudy.families.fio.small_files import parse_no_fork, parse_shell_loop
@@ -55,14 +55,16 @@ def note_trial(files: Path) -> Mapping[str, Any]:
 def _together(folder: Path) -> Parsed:
     """Combine the jobs of all clients into one run: rates add up, histograms are merged. Raises ParseError.
 
-    Clients with a fixed amount of work end at different times, so their rates are of the time of all.
+    Rates are of the time of all clients, because each ends when its work is done, unless fio ended them by time.
     """
     clients, runs = _of_clients(folder)
     each = [{o.metric: (o.value, o.unit) for o in observe(run).observations} for run in runs]
     spans = _spans(clients, runs)
-    lasts_s = whole_s(spans)
-    whole = observe(replace(runs[0], jobs=[_over(lasts_s, run, job) for run in runs for job in run.jobs]))
-    further = {**combined(each, (), most=("cpu_user", "cpu_system")), **clients.values(spans=spans)}
+    jobs = [replace(job, group=0) for run in runs for job in run.jobs]
+    whole = observe(replace(runs[0], jobs=jobs), lasts_s=whole_s(spans))
+    is_timed = any("time_based" in job.options for job in jobs)
+    rates = [o.metric for o in whole.observations if o.metric.endswith(("_iops", "_bandwidth"))] if is_timed else ()
+    further = {**combined(each, (), summed=rates, most=("cpu_user", "cpu_system")), **clients.values(spans=spans)}
     kept = [o for o in whole.observations if o.metric not in further]
     added = [Observation(metric, value, unit) for metric, (value, unit) in further.items()]
     return Parsed([*kept, *added], {**whole.series, SERIES: clients.rows(each)})
@@ -76,12 +78,3 @@ def _of_clients(folder: Path) -> tuple[Clients, Sequence[FioRun]]:
 def _spans(clients: Clients, runs: Sequence[FioRun]) -> Spans:
     """When each client did I/O: at the end of its command, after fio laid out the file."""
     return [(ended_s - run.runtime, ended_s) for (_, ended_s), run in zip(clients.spans, runs, strict=True)]
-
-
-def _over(lasts_s: float, run: FioRun, job: FioJob) -> FioJob:
-    """The job in the group of all clients, with rates of the time of all unless fio ended it by time."""
-    part = 1.0 if "time_based" in job.options or not lasts_s else run.runtime / lasts_s
-    directions = {
-        op: replace(one, iops=one.iops * part, bandwidth=one.bandwidth * part) for op, one in job.directions.items()
-    }
-    return replace(job, group=0, directions=directions)

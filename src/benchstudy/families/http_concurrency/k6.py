@@ -69,8 +69,8 @@ class K6Result:
 
     @property
     def offered(self) -> float:
-        """Arrivals per second while requests were sent, including dropped ones."""
-        return (self.requests + self.dropped) / self.load_duration
+        """Arrivals per second while requests were sent, including dropped ones. k6 sends one more at the very end."""
+        return min((self.requests + self.dropped) / self.load_duration, self.rate)
 
     @property
     def latency(self) -> Latency | None:
@@ -93,7 +93,8 @@ class K6Result:
         # One arrival more or less at the ends of the run is no deviation.
         if abs(arrivals - self.rate * self.load_duration) > 0.01 * self.rate * self.load_duration + 1:
             found.append(
-                f"rate: {self.offered:g} arrivals per second instead of {self.rate:g}: the generator was the limit"
+                f"rate: {arrivals / self.load_duration:g} arrivals per second instead of {self.rate:g}: "
+                "the generator was the limit"
             )
         tail = self.latency.percentile(99) if self.latency else None
         late = self.lateness_p99

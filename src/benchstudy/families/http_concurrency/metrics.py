@@ -32,6 +32,14 @@ METRICS = declare(
         for name in ("mean", "sd", "median", "max")
     ),
     Metric("offered", "1/s", "Offered rate", None, "k6: rate of requests that were due, sent or not", tells="offered"),
+    Metric(
+        "achieved_share",
+        "1",
+        "Achieved",
+        "higher",
+        "k6: `throughput`, and the requests that a stable server has in flight at the end by Little's law if they were "
+        "answered later, divided by `offered`",
+    ),
     Metric("dropped", "1", "Not sent", "lower", "k6: requests not sent when due, because `max_in_flight` was reached"),
     Metric("requests", "1", "Requests", None, "number of requests that were answered, successfully or not, or failed"),
     Metric("errors", "1", "Errors", "lower", "requests with a wrong or missing response; the sum of the next four"),

@@ -49,6 +49,7 @@ def parse_trial(levels: Mapping[str, str], files: Path) -> Parsed:
             for load, folder, threads in zip(loads.each, loads.folders, _threads(facts), strict=True)
         ]
         values = {**found.values, **combined(used, (), most=("generator_cpu",)), **_around(facts, found)}
+        values |= _achieved(found)
     parsed = _parsed(levels, values, found.percentiles, found.histogram)
     if loads.clients is None:
         return parsed
@@ -129,6 +130,20 @@ def _around(facts: Mapping[str, Any], found: LoadResult) -> dict[str, tuple[floa
     if found.values.get("document_length", (None, ""))[0] is None:
         values["document_length"] = (facts["checks"]["before"]["length"], "B")
     return values
+
+
+def _achieved(found: LoadResult) -> dict[str, tuple[float | None, str]]:
+    """The share of the offered rate that an open loop achieved.
+
+    Requests in flight at the end count, up to those of a stable server by Little's law, if their responses came later.
+    """
+    offered, throughput, mean = (
+        found.values.get(name, (None, ""))[0] or 0.0 for name in ("offered", "throughput", "latency_mean")
+    )
+    if not offered:
+        return {}
+    in_flight = min(found.good / found.sending_s - throughput, offered * mean / found.sending_s)
+    return {"achieved_share": ((throughput + in_flight) / offered, "1")}
 
 
 def _generator_cpu(supervised: Mapping[str, Any], load: LoadResult, threads: int) -> float | None:

@@ -25,6 +25,7 @@ from benchstudy.families.load_test.users.on_host.recording import DROPPED, ERROR
 from benchstudy.families.shared.files import damaged, read_json
 from benchstudy.model.criteria import USERS_SWING
 from benchstudy.model.family import ParseError
+from benchstudy.statistics import stats
 
 # A window that says it settled, although its load could not add users at some checks: the mean is only a lower bound.
 CLIPPED = "clipped"
@@ -266,7 +267,9 @@ class _Files:
             if failure in ERRORS and label in requests and requests[label].kind == HTTP
         )
         quantiles = {
-            f"client_p{percent}": (histogram.quantile(http.counts, percent / 100), "s") for percent in _PERCENTS
+            f"client_p{percent}": (histogram.quantile(http.counts, percent / 100), "s")
+            for percent in _PERCENTS
+            if stats.supported(percent, http.count)
         }
         return {
             "client_requests": (http.count, "1"),

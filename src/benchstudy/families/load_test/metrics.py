@@ -51,7 +51,7 @@ METRICS = declare(
             "s",
             f"{title} times, p99",
             "lower",
-            "as PromQL's `histogram_quantile`, linear within a bucket",
+            "as PromQL's `histogram_quantile`, linear within a bucket; absent with fewer calls than its interval needs",
         )
         for group, title in _GROUPS.items()
     ),
@@ -65,6 +65,10 @@ METRICS = declare(
         )
         for group, title in _GROUPS.items()
         for edge in ("low", "high")
+    ),
+    *(
+        Metric(f"{group}_calls", "1", f"{title} calls", None, "calls that the server counted")
+        for group, title in _GROUPS.items()
     ),
     *(
         Metric(f"{group}_rate", "1/s", f"{title} calls per second", "higher", "calls that the server counted")
@@ -84,7 +88,16 @@ METRICS = declare(
     Metric("users_max", "1", "Users, maximum", None, "active users: mean and maximum"),
     Metric("events", "1", "Events", None, "events that reached the users' websockets"),
     Metric("client_mean", "s", "Client mean", "lower", _CLIENT),
-    *(Metric(f"client_p{percent}", "s", f"Client p{percent}", "lower", _CLIENT) for percent in (50, 95, 99)),
+    *(
+        Metric(
+            f"client_p{percent}",
+            "s",
+            f"Client p{percent}",
+            "lower",
+            "as seen by the users; absent with fewer requests than its interval needs",
+        )
+        for percent in (50, 95, 99)
+    ),
     Metric("client_rate", "1/s", "Client requests per second", "higher", _CLIENT),
     Metric("client_requests", "1", "Client requests", None, _CLIENT),
     Metric("client_errors", "1", "Client errors", "lower", _CLIENT),

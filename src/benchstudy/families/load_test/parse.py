@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from benchstudy.families.load_test.load_metrics import (
     GROUPS,
+    TAIL,
     Event,
     Histogram,
     LoadMetrics,
@@ -18,6 +19,7 @@ from benchstudy.families.load_test.load_metrics import (
 from benchstudy.families.load_test.metric_names import Names
 from benchstudy.families.shared.files import damaged, read_facts
 from benchstudy.model.family import Observation, Parsed, ParseError
+from benchstudy.statistics import stats
 
 FACTS = "load_test.json"
 METRICS = "metrics/files/metrics.ndjson.gz"
@@ -104,12 +106,13 @@ def _window(facts: Mapping[str, Any], measured_s: float | None) -> Window:
 
 
 def _of_histogram(group: str, histogram: Histogram) -> Values:
-    known = not math.isnan(histogram.p99)
+    known = not math.isnan(histogram.p99) and stats.supported(100 * TAIL, int(histogram.count))
     return {
+        f"{group}_calls": (histogram.count, "1"),
         f"{group}_mean": (histogram.mean_s, "s"),
         f"{group}_p99": (histogram.p99 if known else None, "s"),
         f"{group}_p99_low": (histogram.p99_low if known else None, "s"),
-        f"{group}_p99_high": (_finite(histogram.p99_high), "s"),
+        f"{group}_p99_high": (_finite(histogram.p99_high) if known else None, "s"),
         f"{group}_rate": (histogram.rate, "1/s"),
     }
 

@@ -26,8 +26,8 @@ _NOTHING = Cell(("–",), kind="missing")
 
 # Levels that count as equal, by factor: {"sync": {"server": "fsync"}} pairs `server` with the base's `fsync`.
 Counterparts = Mapping[str, Mapping[str, str]]
-# Maps (target, case) to the reason why its figures are not those of the compared system; empty if they are.
-Unfit = Callable[[str, str], str]
+# Maps (metric, target, case) to the reason why this figure is not one of the compared system; empty if it is.
+Unfit = Callable[[str, str, str], str]
 # Maps a metric and two cases, each (target, case), to the reason why the study decides their ratio; empty if not.
 Settled = Callable[[str, tuple[str, str], tuple[str, str]], str]
 
@@ -171,7 +171,7 @@ class Comparisons:
         )
 
     def _why_not(self, estimate: Estimate) -> str:
-        return self._unfit(estimate.target, estimate.case) if self._unfit else ""
+        return self._unfit(estimate.metric, estimate.target, estimate.case) if self._unfit else ""
 
     # -- how it is shown ---------------------------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ from benchstudy.statistics import stats
 
 _PERCENTILE = re.compile(r"(?:(\w+?)_)?(?:\w+_)?p(\d+(?:\.\d+)?)")
 # Metrics that count the operations behind a trial's percentiles; {op} is the prefix of the percentile's name.
-_COUNTS = ("{op}_ios", "requests", "accepted", "operations", "samples")
+_COUNTS = ("{op}_ios", "{op}_calls", "{op}_requests", "requests", "accepted", "operations")
 
 
 def unsupported(results: Results) -> dict[str, Any]:

@@ -109,8 +109,9 @@ def _one(spec: dict, folder: str) -> dict:
     found["sizes"] = {name: _size(path) for name, path in spec["sizes"].items()}
     for name, path in spec["collect"].items():
         with suppress(OSError):
-            shutil.copyfile(path, os.path.join(folder, name))
-            _cut(os.path.join(folder, name), spec["max_bytes"])
+            kept = os.path.join(folder, name)
+            shutil.copyfile(path, kept)
+            found["truncated"] += [kept] if _cut(kept, spec["max_bytes"]) else []
     return found
 
 

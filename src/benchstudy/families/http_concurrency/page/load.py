@@ -165,14 +165,36 @@ class HttpLoad(SweepResults):
         """The cases of servers under test, as a choice for comparisons."""
         return {"endpoint": [e for e in self.results.levels("endpoint") if e != CEILING_ENDPOINT]}
 
-    def unfit(self, target: str, case: str) -> str:
-        """Why the generator may limit the figures of a case, so that they allow no verdict between servers; or ""."""
+    def unfit(self, metric: str, target: str, case: str) -> str:
+        """Why a figure of a case does not describe its server, so that it allows no verdict; "" if it does."""
         for sweep in self.all_sweeps:
             for point in sweep.points:
                 if (sweep.target, point.case) == (target, case):
-                    reasons = self.client_limit(sweep, point).reasons
-                    return f"client-limited, {reasons[0]}" if reasons else ""
+                    return next(self._unfit(metric, sweep, point), "")
         return ""
+
+    def _unfit(self, metric: str, sweep: Sweep, point: Point) -> Iterator[str]:
+        for reason in self.client_limit(sweep, point).reasons:
+            yield f"client-limited, {reason}"
+        dropped, sent = (self.total(count, sweep, point) for count in ("dropped", "requests"))
+        unsent = dropped / (dropped + sent) if dropped else 0.0
+        for share, what in ((self.error_share(sweep, point), "failed"), (unsent, "were not sent")):
+            if metric != ALWAYS and share > 1 - ACHIEVED:
+                yield f"{human.percent(share)} of its requests {what}, so its latencies are not compared"
+
+    def error_share(self, sweep: Sweep, point: Point) -> float:
+        """The share of requests of all trials that failed."""
+        errors, requests = (self.total(metric, sweep, point) for metric in ("errors", "requests"))
+        return errors / requests if requests else 0.0
+
+    def settled(self, metric: str, *cases: tuple[str, str]) -> str:
+        """Why a metric cannot differ between cases, each (target, case), of one load; "" if it can.
+
+        If servers keep up with an open loop, their throughput is its rate.
+        """
+        shares = [self.results.estimate("achieved_share", *case) for case in cases]
+        kept_up = all(e is not None and (e.summary.median or 0.0) >= ACHIEVED for e in shares)
+        return "both took the offered rate" if metric == "throughput" and kept_up else ""
 
     # -- percentiles ---------------------------------------------------------------------------------------------------
 

@@ -94,8 +94,8 @@ class OpenAgainstClosed:
 
     def _rate(self, sweep: Sweep, point: Point) -> Cell:
         cell = self.load.figure(ALWAYS, always=ALWAYS)(sweep, point)
-        achieved, offered = (self.load.median(metric, sweep, point) for metric in ("throughput", "offered"))
-        if sweep.is_open and achieved is not None and achieved < ACHIEVED * (offered or point.number):
+        share = self.load.median("achieved_share", sweep, point)
+        if sweep.is_open and share is not None and share < ACHIEVED:
             return Cell(cell.lines, cell.href, cell.kind, cell.title, ("below offered",))
         return cell
 

@@ -132,9 +132,8 @@ class HttpTables:
             marks.append(NO_CEILING)
         if self.load.breaks_little(sweep, point):
             marks.append(LITTLE_BROKEN)
-        errors, requests = (self.load.total(metric, sweep, point) for metric in ("errors", "requests"))
-        if errors and requests:
-            marks.append(f"errors {human.percent(errors / requests)}")
+        if failed := self.load.error_share(sweep, point):
+            marks.append(f"errors {human.percent(failed)}")
         return tuple(marks)
 
     # -- one sweep in detail -------------------------------------------------------------------------------------------

@@ -22,10 +22,10 @@ def sample(arguments: list[str]) -> None:
     "services": {process: [folders of services]}, "programs": {process: path of the program}, "disk": folder or null,
     "may_use": {process: number of CPUs, where the reader does not know it otherwise}}.
 
-    Prints one line of JSON, {"cpus": number of this host's CPUs, "may_use", "disk": name or null, "pid"}, then one per
-    sample: {"t": monotonic s, "wall": s, "host_cpu_s": busy time of all CPUs, "processes": {process: {"cpu_s",
-    "rss_bytes", "write_bytes": null if this user may not read it, "threads", "fsync": threads in fsync, "waiting":
-    threads in disk sleep, "cpu_wait_s": time for which threads waited for a CPU, null if not counted}},
+    Prints one line of JSON, {"cpus": number of CPUs that this host may use, "may_use", "disk": name or null, "pid"},
+    then one per sample: {"t": monotonic s, "wall": s, "host_cpu_s": busy time of these CPUs, "processes": {process:
+    {"cpu_s", "rss_bytes", "write_bytes": null if this user may not read it, "threads", "fsync": threads in fsync,
+    "waiting": threads in disk sleep, "cpu_wait_s": time for which threads waited for a CPU, null if not counted}},
     "disk": {"written_bytes", "busy_s"}}. Counters are cumulative: the reader takes differences.
     """
     spec = json.loads(wire.Lines().next() or b"{}")
@@ -42,7 +42,7 @@ def sample(arguments: list[str]) -> None:
         found = {
             name: _used(pids, ended.setdefault(name, {}), waited.setdefault(name, {})) for name, pids in members.items()
         }
-        moment = {"t": time.monotonic(), "wall": time.time(), "host_cpu_s": _host_cpu_s(), "processes": found}
+        moment = {"t": time.monotonic(), "wall": time.time(), "host_cpu_s": _host_cpu_s(own), "processes": found}
         wire.emit({**moment, "disk": _disk_used(disk) if disk else None})
         due = max(due + spec["interval_s"], time.monotonic() + 0.01)
         time.sleep(max(0.0, due - time.monotonic()))
@@ -158,10 +158,16 @@ def _threads(pid: int, waited: dict[int, float]):
             yield state, call
 
 
-def _host_cpu_s() -> float:
+def _host_cpu_s(cpus: list[int]) -> float:
+    """Return the busy time of these CPUs. In a container, the others of its machine are not this host's."""
+    busy = {}
     with open("/proc/stat", "rb") as file:
-        user, nice, system, _idle, _wait, interrupt, soft, *_ = (int(n) for n in file.readline().split()[1:])
-    return (user + nice + system + interrupt + soft) / os.sysconf("SC_CLK_TCK")
+        for name, *counts in (line.split() for line in file if line.startswith(b"cpu")):
+            user, nice, system, _idle, _wait, interrupt, soft = map(int, counts[:7])
+            busy[name] = user + nice + system + interrupt + soft
+    # lxcfs shows a container only its own CPUs, under other numbers.
+    own = [busy[name] for cpu in cpus if (name := b"cpu%d" % cpu) in busy] or [busy[b"cpu"]]
+    return sum(own) / os.sysconf("SC_CLK_TCK")
 
 
 def _disk_used(folder: str) -> dict | None:

@@ -205,8 +205,8 @@ class LogWrite(SweepResults):
         parts = dict.fromkeys((part, "accepted", "pushback", "errors"))
         return count / sum(self.total(one, sweep, point) for one in parts)
 
-    def unfit(self, target: str, case: str) -> str:
-        """Why the figures of a case do not describe its log, so that logs are not compared by them; "" if they do."""
+    def unfit(self, metric: str, target: str, case: str) -> str:
+        """Why a figure of a case does not describe its log, so that logs are not compared by it; "" if it does."""
         if (target, case) not in self._by_case:
             return ""
         sweep, point = self._by_case[target, case]
@@ -216,6 +216,11 @@ class LogWrite(SweepResults):
             "other processes used the host's CPUs": self.others_busy(sweep, point),
             "it lost accepted leaves": self.lost_trials(sweep, point),
         }
+        if metric.startswith(("integrate", "queue")):
+            refused = sum(self._share(part, sweep, point) or 0.0 for part in _LOST)
+            reasons[f"{_percent(refused)} of its leaves were not accepted, so its times are not compared"] = (
+                refused > 1 - ACHIEVED
+            )
         return next((reason for reason, holds in reasons.items() if holds), "")
 
     def settled(self, metric: str, *cases: tuple[str, str]) -> str:
