@@ -24,6 +24,8 @@ STUDY = {
     "study": "tiny",
     "question": "Is a folder that is not there slower?",
     "blocks": 2,
+    # Braces are placeholders in texts of Snakemake.
+    "authors": [{"name": "Ada Example", "affiliation": "The {Lab}"}],
     "hosts": {"local": {"loopback": True, "work_dir": "/var/tmp/benchstudy-test-reproduce"}},
     "targets": {"one": {"roles": {"sut": "local"}}},
     "thresholds": {"lease": "4s"},
@@ -90,6 +92,7 @@ def test_a_crate_holds_every_trial_of_a_study_that_partly_failed(measured, crate
         records = [json.loads(archive.read(n)) for n in archive.namelist() if n.endswith("/trial.json")]
         graph = json.loads(archive.read("ro-crate-metadata.json"))["@graph"]
     assert {record["uuid"] for record in records} == {trial["uuid"] for trial in index["trials"]}
+    assert [entity["name"] for entity in graph if entity["@type"] == "Organization"] == ["The {Lab}"]
     assert sorted(record["status"] for record in records) == ["failed"] * 4 + ["ok"] * 4
     assert check_crate(crate).differences == []
     (instrument,) = [entity for entity in graph if entity["@id"].startswith("#instrument/file_size/")]
