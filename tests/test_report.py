@@ -203,6 +203,25 @@ def test_csv_keeps_lines_and_disarms_formulas():
     assert rows[3][1] == "-3.5"
 
 
+@pytest.mark.parametrize(
+    ("text", "is_formula"),
+    [
+        ("=1+cmd|' /C calc'!A0", True), (" \t=1", True), ("@SUM(A1)", True), ("-a", True), ("+", True),
+        ("-1+cmd|' /C calc'!A0", True), ('+1+HYPERLINK("http://example.org")', True), ("-2\n+cmd|' /C calc'!A0", True),
+        ("-3.5 ms (±0.2 ms, p50: -3.4 ms)", False), ("+1.9 %\nn = 6", False), ("−1 s", False), ("x=1", False),
+    ],
+)  # fmt: skip
+def test_no_export_computes_a_text_of_a_host(tmp_path, text, is_formula):
+    shown = f"'{text}" if is_formula else text
+    table = Table("t", "c", (text, "x"), ((Cell.text(text), Cell.text("x")),))
+    assert [row[0] for row in csv.reader(io.StringIO(table.csv()))] == [shown, shown]
+    tables = Tables(tmp_path, "embedded", "file_size")
+    tables.add({"backend": "local"}, 1, {}, status="failed", cause=text)
+    estimatefiles.write_trials(Results(tables.write(), study="embedded", family="file_size"), tmp_path / "trials.csv")
+    with (tmp_path / "trials.csv").open(newline="") as file:
+        assert [row["cause"] for row in csv.DictReader(file)] == [shown]
+
+
 def test_rst_is_a_grid_table_that_docutils_reads_without_a_word():
     """A system message of docutils would be an error here, not a part of the page."""
     settings = {"halt_level": 2, "report_level": 2}

@@ -17,7 +17,8 @@ from benchstudy.report.texts import unbroken
 # The files of a table, by suffix.
 TABLE_FORMATS = ("csv", "rst", "md", "tex")
 
-_SPREADSHEET_FORMULA = re.compile(r"[=+@-](?!\d)")
+# What a spreadsheet would compute: a cell may begin with the sign of a number, but then calls and names nothing.
+FORMULA = r"(?s)^\s*(?:[=@]|[+-](?:\D|$|.*(?:[|!]|\w\()))"
 _CELL_WIDTH = 34  # characters; at which lines of a cell break in formats that do not wrap them
 # Rows on a page of tables with at least one row per trial.
 MOST_OF_TRIALS = 200
@@ -185,7 +186,7 @@ def _html_cell(cell: Cell, heading: bool = False) -> str:
 
 
 def _inert(text: str) -> str:
-    return f"'{text}" if _SPREADSHEET_FORMULA.match(text) else text
+    return f"'{text}" if re.match(FORMULA, text) else text
 
 
 def _rst_lines(text: str) -> list[str]:
