@@ -12,6 +12,7 @@ import browser
 import polars as pl
 import pytest
 from conftest import as_project
+from log_fixture import LogTables, levels_of
 from test_overview import declared, facts_of, show_file_size, show_others
 from tidy_fixture import Tables, write_file_size, write_fio
 
@@ -207,6 +208,18 @@ def test_every_primary_metric_of_every_case_is_a_row_that_leads_to_its_trials(fa
     assert all(re.search(r"\.html#case-", row.href) for row in rows)
     compared = [row for row in rows if row.compared]
     assert compared and all(one["verdict"] for row in compared for one in row.compared)
+
+
+def test_a_capacity_that_is_only_a_lower_bound_says_so_beside_its_number_of_trials(tmp_path):
+    tables = LogTables(tmp_path)
+    for block in range(1, 7):
+        ends = {1: None, 2: (500.0, None)}.get(block, (500.0, 550.0))
+        tables.opened(levels_of("posix", "no", "open", "search"), block, 500.0, 900.0, search=ends)
+    results = Results(tables.write(), study="embedded", family="log_write")
+    rows, _ = primarytable.rows([FamilyFacts("log_write", results, {}, "log_write.html", tmp_path)])
+    told = {row.metric: (row.n, row.failed) for row in rows}
+    assert told["Capacity"] == (5, "no capacity found (1 of 6); nothing failed above it (1 of 6)")
+    assert told["QPS"] == (6, "")
 
 
 @pytest.mark.parametrize(("refusal", "told"), [(Refusal.SET, "both took the rate"), (Refusal.UNFIT, "no verdict")])
