@@ -232,6 +232,22 @@ def test_rst_is_a_grid_table_that_docutils_reads_without_a_word():
     assert HOSTILE in entries[4].replace("\n", "")
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "1. Results", "a) x", "iv. x", "#. x", "- x", "+ x", ".. raw:: html", ".. note:: x", ":field: x", "--opt=x  y",
+        "/V x", ">>> x", "=====", "+---+", "a::", "undefined reference to foo__ and foo__'", "a\N{LINE SEPARATOR}b",
+        "-5", "Foo. Bar",
+    ],
+)  # fmt: skip
+def test_a_text_that_looks_like_markup_of_restructuredtext_is_only_a_text(text):
+    table = Table("t", "c", ("A", "B"), ((Cell.text(text), Cell.text("x")), (Cell.text("y"), Cell((text,)))))
+    parsed = docutils.core.publish_doctree(table.rst(), settings_overrides={"halt_level": 2, "report_level": 2})
+    entries = [node for node in parsed.findall() if node.tagname == "entry"]
+    assert {child.tagname for entry in entries for child in entry.children} == {"paragraph"}
+    assert [" ".join(entries[at].astext().split()) for at in (2, 5)] == [" ".join(text.split())] * 2
+
+
 @pytest.mark.parametrize("text", ["漢字 かな", "e\u0301clair", "\U0001f44d\U0001f3fd ok", "−1,5 µs – 2"])
 def test_signs_of_any_width_stay_within_their_cell_of_a_grid_table(text):
     table = Table("t", "c", ("A", "B"), ((Cell.text(text), Cell.text("x")), (Cell.text("y"), Cell.text("z"))))

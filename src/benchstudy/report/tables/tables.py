@@ -19,6 +19,11 @@ TABLE_FORMATS = ("csv", "rst", "md", "tex")
 
 # What a spreadsheet would compute: a cell may begin with the sign of a number, but then calls and names nothing.
 FORMULA = r"(?s)^\s*(?:[=@]|[+-](?:\D|$|.*(?:[|!]|\w\()))"
+# Beginnings of reStructuredText that are a list, an option, a field, a comment or directive, a test or a rule.
+_RST_BLOCK = re.compile(
+    r"(?:[-+•‣⁃]|\(?(?:\d+|[A-Za-z]|[ivxlcdmIVXLCDM]+|#)[.)]|\.\.)(?: |$)"
+    r"|--?[A-Za-z]|/[A-Z]|:[^:]+:|>>> |\+-|([!-/:-@[-^{-~])\1\1"
+)
 _CELL_WIDTH = 34  # characters; at which lines of a cell break in formats that do not wrap them
 # Rows on a page of tables with at least one row per trial.
 MOST_OF_TRIALS = 200
@@ -190,8 +195,9 @@ def _inert(text: str) -> str:
 
 
 def _rst_lines(text: str) -> list[str]:
-    # A backslash, a star or an underscore at the end of a word is markup.
-    escaped = re.sub(r"([\\*`|]|_(?=\W|$))", r"\\\1", text)
+    # A backslash, a star or underscores at the end of a word are markup; so are two colons at the end of the text.
+    escaped = re.sub(r"([\\*`|]|_(?=_*(?:\W|$))|:(?=:$))", r"\\\1", " ".join(text.split()))
+    escaped = f"\\{escaped}" if _RST_BLOCK.match(escaped) else escaped
     return textwrap.wrap(escaped, _CELL_WIDTH, break_long_words=False) or [""]
 
 
