@@ -218,6 +218,8 @@ def test_a_figure_of_very_many_rows_fits_on_a_page_of_a_paper(tmp_path, rows):
         assert all(sheet and float(sheet[2]) <= 235 for sheet in sheets)
         texts = [text for path in drawn if "-85mm" not in path.name for text in texts_of(path)]
         assert sorted(set(names) & set(texts)) == sorted(names), "no row is lost"
+        pictures = {path.stem for path in tmp_path.glob(f"{name}*.png")}
+        assert pictures == {path.stem for path in drawn if "-85mm" not in path.name}
         assert panels[0].title in texts and panels[0].title.endswith(f", 1 of {len(panels)}")
         axes = [json.dumps(panel.spec(300)["layer"][-1]["encoding"]["x"]) for panel in panels]
         assert axes[0] == axes[1], "panels of one metric have the same axis"

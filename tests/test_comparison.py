@@ -2,12 +2,14 @@
 
 import csv
 import json
+import re
 
 import pytest
 from tidy_fixture import HOSTILE, Tables, write_file_size
 
 from benchstudy.model.errors import BenchstudyError
 from benchstudy.report.comparisons.comparison import Comparisons, Margins, calibrations
+from benchstudy.report.figures.styles import Style
 from benchstudy.report.page import Page
 from benchstudy.report.results.over_targets import OverTargets
 from benchstudy.report.results.results import Results
@@ -327,6 +329,22 @@ def test_a_row_of_a_figure_that_differs_in_nothing_else_has_the_name_of_its_leve
     page.compare("backends", DURATION, factor="backend", caption="Backends")
     drawn = (bare_project / "reports/study/file_size/figures/backends.svg").read_text()
     assert drawn.count(">Time of one file<") == 1 and ">other<" in drawn
+
+
+@pytest.mark.parametrize("more", [{"target": "laptop"}, {"clients": "2"}])
+def test_a_figure_of_several_targets_or_numbers_of_clients_shows_every_ratio(bare_project, capsys, more):
+    tables = Tables(bare_project, "study", "file_size")
+    for other in ({}, more):
+        for backend in ("disk", "other"):
+            levels = {"backend": backend, "op": "write", "size": "1MB", "sync": "none", "clients": other.get("clients")}
+            where = {"target": other["target"]} if "target" in other else {}
+            for block in range(1, 7):
+                tables.add(levels, block, {"duration": (tables.noisy(1.0), "s")}, numbers={"size_bytes": 1}, **where)
+    page = Page("file_size", study="study", tidy=tables.write(), output="reports/study/file_size")
+    page.compare("backends", DURATION, factor="backend", caption="Backends")
+    drawn = (bare_project / "reports/study/file_size/figures/backends.svg").read_text()
+    bars = re.findall(rf'<path[^>]* stroke="{Style(("disk", "other")).colours[1]}"', drawn)
+    assert len(bars) >= 2, "one per target or number of clients"
 
 
 # -- as a reader sees it ----------------------------------------------------------------------

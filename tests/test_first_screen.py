@@ -12,8 +12,9 @@ import browser
 import polars as pl
 import pytest
 from conftest import as_project
+from log_fixture import LogTables, levels_of
 from test_overview import declared, facts_of, show_file_size, show_others
-from tidy_fixture import write_file_size, write_fio
+from tidy_fixture import Tables, write_file_size, write_fio
 
 from benchstudy.families.file_size.page import wording as words_of_files
 from benchstudy.families.http_concurrency.page import wording as words_of_servers
@@ -29,6 +30,8 @@ from benchstudy.report.figures.styles import Style
 from benchstudy.report.overview import citing, indexpages, primarytable
 from benchstudy.report.overview.headlines import headline
 from benchstudy.report.overview.studyindex import StudyIndex
+from benchstudy.report.results.results import Results
+from benchstudy.report.study.studyfacts import FamilyFacts
 from benchstudy.report.tables.tables import Cell, Table
 from benchstudy.statistics.comparisons import Refusal
 from benchstudy.statistics.densities import outline
@@ -78,6 +81,16 @@ def test_a_sentence_says_which_number_which_interval_how_many_trials_and_the_ver
     )
     assert made.detail == "Medians: 500 ms against 100 ms. 1 comparison by primary metrics: 1 worse."
     assert made.href.endswith("file_size.html#table-backends")
+
+
+def test_a_sentence_of_a_study_of_several_targets_says_on_which_one(tmp_path):
+    tables = Tables(tmp_path, "embedded", "file_size")
+    for target in ("laptop", "server"):
+        tables.add({"backend": "local"}, 1, {"duration": (0.1, "s")}, target=target)
+    results = Results(tables.write(), study="embedded", family="file_size")
+    notes = {"findings": {"x": {"aside": False, "found": [found(target="server")]}}}
+    made = headline(FamilyFacts("file_size", results, notes, "file_size.html", tmp_path))
+    assert made.after.startswith(" as long as local to write 100 MB on server (time of one file; ")
 
 
 @pytest.mark.parametrize(
@@ -195,6 +208,18 @@ def test_every_primary_metric_of_every_case_is_a_row_that_leads_to_its_trials(fa
     assert all(re.search(r"\.html#case-", row.href) for row in rows)
     compared = [row for row in rows if row.compared]
     assert compared and all(one["verdict"] for row in compared for one in row.compared)
+
+
+def test_a_capacity_that_is_only_a_lower_bound_says_so_beside_its_number_of_trials(tmp_path):
+    tables = LogTables(tmp_path)
+    for block in range(1, 7):
+        ends = {1: None, 2: (500.0, None)}.get(block, (500.0, 550.0))
+        tables.opened(levels_of("posix", "no", "open", "search"), block, 500.0, 900.0, search=ends)
+    results = Results(tables.write(), study="embedded", family="log_write")
+    rows, _ = primarytable.rows([FamilyFacts("log_write", results, {}, "log_write.html", tmp_path)])
+    told = {row.metric: (row.n, row.failed) for row in rows}
+    assert told["Capacity"] == (5, "no capacity found (1 of 6); nothing failed above it (1 of 6)")
+    assert told["QPS"] == (6, "")
 
 
 @pytest.mark.parametrize(("refusal", "told"), [(Refusal.SET, "both took the rate"), (Refusal.UNFIT, "no verdict")])

@@ -98,6 +98,25 @@ def test_the_legend_of_a_distribution_has_what_is_drawn_in_the_order_of_its_numb
     assert texts[0][:4] == ["Concurrency:", "5", "20", "a"] and texts[1][:3] == ["Concurrency:", "1", "b"]
 
 
+@pytest.mark.parametrize(
+    ("more", "names"), [({}, ("laptop", "server")), ({"clients": "2"}, ("this-machine",) * 2)]
+)  # fmt: skip
+def test_distributions_of_several_targets_or_numbers_of_clients_are_drawn(bare_project: Path, capsys, more, names):
+    tables = HttpTables(bare_project)
+    for target, of in zip(names, ({"clients": None}, {"clients": None} | more), strict=True):
+        for connections in ("20", "5"):
+            levels = levels_of("files", "1-core", "list", "ab", concurrency=connections) | of
+            tables.closed(levels, 1, 6000.0, target=target)
+    page = Page("http_concurrency", study="embedded", tidy=tables.write(), output="reports/embedded/http_concurrency")
+    steps = HttpLoad(page.results).histogram()
+    page.cdf("cdf", steps, series="concurrency", panels=["server"], ordered=True, caption="Latencies.")
+    drawn = (bare_project / "reports/embedded/http_concurrency/figures/cdf.svg").read_text()
+    legend = re.findall(r"<text\b[^>]*>([^<]+)<", drawn)[1:5]
+    last = [f" on {names[0]}", f" on {names[1]}"] if not more else ["", ", 2 clients"]
+    assert sorted(legend) == sorted(f"{connections}{end}" for connections in ("5", "20") for end in last)
+    assert [re.match(r"\d+", name)[0] for name in legend] == ["5", "5", "20", "20"]
+
+
 def test_servers_under_the_same_load_are_lines_of_one_panel(bare_project: Path):
     """The first panel has both servers, the others one each, which the legend names all the same."""
     tables = HttpTables(bare_project)

@@ -324,22 +324,54 @@ def test_what_no_family_knows_is_refused_with_the_way_to_bring_it_in(tmp_path: P
     assert "no family of the study" in cause and "docs/importing.md" in cause and len(LINES) == 2
 
 
-def test_a_published_table_of_ones_own_appears_by_being_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    (tmp_path / "workflow").mkdir()
-    (tmp_path / "workflow" / "Snakefile").touch()
-    (tmp_path / "data" / "published").mkdir(parents=True)
-    (tmp_path / "data" / "published" / "mine.csv").write_text(
-        "page,section,disk,statistic,value,unit,as_printed\nOur wiki,Disks,nvme,mean,0.5,s,half a second\n"
-    )
-    monkeypatch.chdir(tmp_path)
+def own_table(root: Path, content: bytes, monkeypatch: pytest.MonkeyPatch) -> str:
+    """What the published page shows of a table of one's own."""
+    (root / "workflow").mkdir()
+    (root / "workflow" / "Snakefile").touch()
+    (root / "data" / "published").mkdir(parents=True)
+    (root / "data" / "published" / "mine.csv").write_bytes(content)
+    monkeypatch.chdir(root)
     page = PublishedPage(study="archive", tidy="data/tidy", output="reports")
     shown: list[str] = []
     monkeypatch.setattr(exhibits, "display", lambda one: shown.append(getattr(one, "data", str(one))))
     monkeypatch.setattr(published_page, "display", lambda one: shown.append(one.data))
     page.summary()
     page.show_own()
-    text = "\n".join(shown)
+    return "\n".join(shown)
+
+
+def test_a_published_table_of_ones_own_appears_by_being_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    table = "page,section,disk,statistic,value,unit,as_printed\nOur wiki,Disks,nvme,mean,0.5,s,half a second\n"
+    text = own_table(tmp_path, table.encode(), monkeypatch)
     assert "<h2>Our wiki</h2>" in text and "half a second" in text and "nvme" in text and text.count("Our wiki") >= 2
+
+
+HEADING = "section,statistic,value,unit,as_printed"
+
+
+def test_a_table_of_ones_own_is_shown_as_it_is_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """As a spreadsheet saves it, with texts that look like numbers, and with a cell that is not there."""
+    rows = "3.10,50,0.5,s,0.50\n,90,0.75,s,0.750\n3.20,mean,0.6,s,"
+    text = own_table(tmp_path, f"\N{BYTE ORDER MARK}{HEADING}\n{rows}\n".encode(), monkeypatch)
+    cells = re.findall(r"<t[dh][^>]*>([^<]*)</t[dh]>", text[text.index("figures as printed") :])
+    assert cells[-15:] == ["–", "3.10", "–", "50", "0.50", "–", "", "–", "90", "0.750", "–", "3.20", "–", "mean", "–"]
+
+
+@pytest.mark.parametrize(
+    ("table", "said"),
+    [
+        ("", "no figures"),
+        (f"{HEADING}\nA,mean,fast,s,fast\n", "row 1: value or source_line: could not convert string to float: 'fast'"),
+        (f"{HEADING}\nA,mean,1,s,1\nA,p50,1234,s,1,234\n", "row 2: more cells than columns; put a text with a comma"),
+        (f"{HEADING}\nA,mean,1,s,1 µs\n".encode("latin-1"), "is not a CSV file in UTF-8"),
+    ],
+)
+def test_a_table_of_ones_own_that_cannot_be_read_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, table: str | bytes, said: str
+):
+    with pytest.raises(BenchstudyError, match=re.escape(said)) as refused:
+        own_table(tmp_path, table if isinstance(table, bytes) else table.encode(), monkeypatch)
+    assert "data/published/mine.csv" in str(refused.value)
 
 
 # --- how runs ended, when, and with what ------------------------------------------------------------------------------

@@ -257,8 +257,8 @@ def test_open_and_closed_loops_stand_in_one_picture(load):
 # -- comparisons ---------------------------------------------------------------------------------------
 
 
-def compared(load: LogWrite) -> Comparisons:
-    metrics = ["qps", "integrate_p50"]
+def compared(load: LogWrite, *more: str) -> Comparisons:
+    metrics = ["qps", "integrate_p50", *more]
     choice = {"factor": "antispam", "base": "no", "unfit": load.unfit, "settled": load.settled}
     return Comparisons(load.results, [], metrics, **choice)
 
@@ -287,6 +287,20 @@ def test_a_log_that_refuses_leaves_is_not_compared_by_the_times_of_the_others(lo
     for row in made:
         if row.base["rate"] in refused:
             assert (row.outcome.verdict == "none") is (row.metric == "integrate_p50"), "the growth is that of the log"
+
+
+@pytest.mark.parametrize(("fails_at", "is_bound"), [((None, None), True), ((550.0, None), True), ((550.0,) * 2, False)])
+def test_a_capacity_above_all_rates_of_a_search_is_compared_with_none(tmp_path, fails_at, is_bound):
+    tables = LogTables(tmp_path)
+    for antispam, high in zip(("no", "yes"), fails_at, strict=True):
+        for block in range(1, 7):
+            # One trial without a rate that failed is enough.
+            ends = 500.0 + block / 8, high if block == 1 else 550.0
+            tables.opened(levels_of("posix", antispam, "open", "search"), block, 500.0, 900.0, search=ends)
+    made = compared(load_of(tables.write()), "capacity_pass")
+    told = {row.metric: row.outcome.why.startswith("no rate failed in a search") for row in made.rows}
+    assert told == {"qps": is_bound, "integrate_p50": False, "capacity_pass": is_bound}
+    assert all(row.outcome.verdict == "none" for row in made.rows if told[row.metric])
 
 
 def test_a_comparison_calls_a_level_that_is_no_name_by_the_familys_phrase(load):

@@ -269,6 +269,19 @@ def test_a_secret_is_found_on_the_border_of_two_pieces():
     assert list(secrets.refuse("file", content)) == content
 
 
+@pytest.mark.parametrize("encode", [base64.b64encode, base64.urlsafe_b64encode])
+@pytest.mark.parametrize("after", ["", "\n", "@host"])
+@pytest.mark.parametrize("before", ["", "u:", "me:", "user:", "admin:"])
+def test_a_secret_is_found_in_base64_together_with_what_is_around_it(before, after, encode):
+    """As in a header `Authorization: Basic`, which holds the user's name and the password."""
+    secret = "Wj7?kQ>x+29ÿ"
+    encoded = encode(f"{before}{secret}{after}".encode())
+    with pytest.raises(SecretFound):
+        list(Secrets.of({"secret_key_env": "S"}, {"S": secret}).refuse("file", [b"Basic " + encoded]))
+    other = encode(f"{before}{secret[::-1]}{after}".encode())
+    assert list(Secrets.of({"secret_key_env": "S"}, {"S": secret}).refuse("file", [other])) == [other]
+
+
 def test_variables_are_found_wherever_a_study_names_them():
     declared = {
         "a": [{"secret_key_env": "ONE"}], "secret_env": {"password": "TWO"}, "header": "Bearer {{env.THREE}}",

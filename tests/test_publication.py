@@ -4,16 +4,18 @@ import os
 import re
 import zipfile
 from functools import partial
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 import altair
 import polars as pl
 import pytest
 import vl_convert
+import yaml
 from conftest import CHECKOUT
 from tex import NEEDS_TEX, overfull
 from tidy_fixture import Tables, write_file_size, write_fio
 
+from benchstudy.model.authorship import Author
 from benchstudy.model.study import load_study
 from benchstudy.report.figures import pdf
 from benchstudy.report.figures.styles import Style
@@ -21,6 +23,7 @@ from benchstudy.report.figures.vega import FIGURE_FORMATS, VEGALITE_VERSION
 from benchstudy.report.overview import indexpages
 from benchstudy.report.page import Page
 from benchstudy.report.results.results import Results
+from benchstudy.report.study.citation import Citation
 from benchstudy.report.tables.tables import MISSING, TABLE_FORMATS, Cell, Table
 
 STUDY = load_study(CHECKOUT / "config" / "config.yaml")
@@ -75,6 +78,22 @@ def test_nothing_in_a_cell_is_markup_of_latex():
     for ligature in ("--", "''", ",,", "\n[", "\n*"):
         assert ligature not in text
     assert r"\size" not in text and r"\ensuremath{\geq}" in text
+
+
+def test_a_citation_is_valid_whatever_the_title_and_the_names_hold():
+    authors = [Author(name=name) for name in ("Doe, Jane", "Ada Example", "Lab{", "Van Beethoven, Ludwig")]
+    cited = Citation("s", "A } brace \\{", authors, "2026-11-20", "0" * 64, "")
+    text = cited.bibtex()
+    depths = list(accumulate({"{": 1, "}": -1}.get(sign, 0) for sign in text))  # BibTeX counts escaped ones, too
+    assert min(depths) == 0 and depths.index(0, text.index("{")) == len(text) - 2
+    assert r"author = {Doe, Jane and Ada Example and Lab\textbraceleft{} and Van Beethoven, Ludwig}" in text
+    assert r"title = {{A \textbraceright{} brace \textbackslash{}\textbraceleft{}}}" in text
+    assert yaml.safe_load(cited.cff())["authors"] == [
+        {"family-names": "Doe", "given-names": "Jane"},
+        {"family-names": "Example", "given-names": "Ada"},
+        {"name": "Lab{"},
+        {"family-names": "Van Beethoven", "given-names": "Ludwig"},
+    ]
 
 
 def test_long_texts_are_broken_and_long_tables_go_on_on_the_next_page():

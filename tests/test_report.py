@@ -203,6 +203,25 @@ def test_csv_keeps_lines_and_disarms_formulas():
     assert rows[3][1] == "-3.5"
 
 
+@pytest.mark.parametrize(
+    ("text", "is_formula"),
+    [
+        ("=1+cmd|' /C calc'!A0", True), (" \t=1", True), ("@SUM(A1)", True), ("-a", True), ("+", True),
+        ("-1+cmd|' /C calc'!A0", True), ('+1+HYPERLINK("http://example.org")', True), ("-2\n+cmd|' /C calc'!A0", True),
+        ("-3.5 ms (±0.2 ms, p50: -3.4 ms)", False), ("+1.9 %\nn = 6", False), ("−1 s", False), ("x=1", False),
+    ],
+)  # fmt: skip
+def test_no_export_computes_a_text_of_a_host(tmp_path, text, is_formula):
+    shown = f"'{text}" if is_formula else text
+    table = Table("t", "c", (text, "x"), ((Cell.text(text), Cell.text("x")),))
+    assert [row[0] for row in csv.reader(io.StringIO(table.csv()))] == [shown, shown]
+    tables = Tables(tmp_path, "embedded", "file_size")
+    tables.add({"backend": "local"}, 1, {}, status="failed", cause=text)
+    estimatefiles.write_trials(Results(tables.write(), study="embedded", family="file_size"), tmp_path / "trials.csv")
+    with (tmp_path / "trials.csv").open(newline="") as file:
+        assert [row["cause"] for row in csv.DictReader(file)] == [shown]
+
+
 def test_rst_is_a_grid_table_that_docutils_reads_without_a_word():
     """A system message of docutils would be an error here, not a part of the page."""
     settings = {"halt_level": 2, "report_level": 2}
@@ -211,6 +230,22 @@ def test_rst_is_a_grid_table_that_docutils_reads_without_a_word():
     assert entries[:4] == ["Size", "local *bold* | x_", "100KB", entries[3]]
     assert entries[3].replace("\n", " ") == "0.57 ms (±0.26 ms, p50: 0.63 ms) n = 6, 95 %: 0.31–0.90 ms"
     assert HOSTILE in entries[4].replace("\n", "")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "1. Results", "a) x", "iv. x", "#. x", "- x", "+ x", ".. raw:: html", ".. note:: x", ":field: x", "--opt=x  y",
+        "/V x", ">>> x", "=====", "+---+", "a::", "undefined reference to foo__ and foo__'", "a\N{LINE SEPARATOR}b",
+        "-5", "Foo. Bar",
+    ],
+)  # fmt: skip
+def test_a_text_that_looks_like_markup_of_restructuredtext_is_only_a_text(text):
+    table = Table("t", "c", ("A", "B"), ((Cell.text(text), Cell.text("x")), (Cell.text("y"), Cell((text,)))))
+    parsed = docutils.core.publish_doctree(table.rst(), settings_overrides={"halt_level": 2, "report_level": 2})
+    entries = [node for node in parsed.findall() if node.tagname == "entry"]
+    assert {child.tagname for entry in entries for child in entry.children} == {"paragraph"}
+    assert [" ".join(entries[at].astext().split()) for at in (2, 5)] == [" ".join(text.split())] * 2
 
 
 @pytest.mark.parametrize("text", ["漢字 かな", "e\u0301clair", "\U0001f44d\U0001f3fd ok", "−1,5 µs – 2"])

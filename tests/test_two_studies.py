@@ -11,6 +11,7 @@ from typing import Any
 import polars as pl
 import pytest
 from conftest import CHECKOUT, as_project
+from log_fixture import LogTables, levels_of
 from tidy_fixture import HOSTILE, Tables
 
 from benchstudy.commands import cli
@@ -133,6 +134,26 @@ def test_reads_of_unlike_proof_get_no_ratio_between_two_studies(project, capsys,
     assert (row.outcome.base.name, row.outcome.other.name) == ("before", "after")
     assert cli.main(["compare", "before", "after", "--metric", "duration"]) == 0
     assert f"no verdict: {why}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("after", "why"),
+    [
+        ((500.0, 550.0), "neither more nor less than 5 % is shown"),
+        ((500.0, None), "after: nothing failed above it (1 of 6)"),
+        (None, "after: no capacity found (1 of 6)"),
+    ],
+)
+def test_a_capacity_that_is_only_a_lower_bound_or_one_of_some_trials_has_no_ratio(project, after, why):
+    levels = levels_of("posix", "no", "open", "search")
+    for name, last in (("before", (400.0, 450.0)), ("after", after)):
+        tables = LogTables(project, name)
+        for block in range(1, 7):
+            ends = (500.0 + block / 8, 550.0) if block < 6 else last
+            tables.opened(levels, block, 500.0, 900.0, search=ends)
+        tables.write()
+    (row,) = [row for row in rows() if row.metric == "capacity_pass"]
+    assert (row.outcome.why, row.outcome.ratio is None) == (why, why.startswith("after"))
 
 
 def test_disturbed_trials_are_named_with_what_to_do(project, capsys):

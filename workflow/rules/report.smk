@@ -76,7 +76,5 @@ rule build_crate:
     params:
         name=STUDY.study,
         study=STUDY.sha256,
-        authors=[author.model_dump_json() for author in STUDY.authors],
-        license=STUDY.license,
     shell:
         "script build_crate.py" " --crate {output.crate:q}" " --study {params.name:q}" " --log {log:q}"

@@ -111,4 +111,11 @@ def _forms(secret: str) -> list[bytes]:
     texts = {secret}
     for _ in range(2):
         texts |= {written(text) for text in texts for written in _WRITINGS}
-    return [text.encode() for text in sorted(texts)] + [base64.b64encode(secret.encode()).rstrip(b"=")]
+    return [*(text.encode() for text in sorted(texts)), *_in_base64(secret.encode())]
+
+
+def _in_base64(secret: bytes) -> Iterator[bytes]:
+    """The characters of base64 that depend on nothing else, after 0, 1 or 2 other bytes, such as a user's name."""
+    for before in range(3):
+        encoded = base64.b64encode(bytes(before) + secret)[(0, 2, 3)[before] : (before + len(secret)) * 8 // 6]
+        yield from (encoded, encoded.translate(bytes.maketrans(b"+/", b"-_")))

@@ -5,13 +5,15 @@ from collections.abc import Iterator, Mapping
 from importlib.metadata import distributions
 from pathlib import Path
 
+from packaging.markers import InvalidMarker, Marker, UndefinedComparison, UndefinedEnvironmentName
+
 from benchstudy.model import paths
 from benchstudy.provenance.checks import Crate
 
 LOCK = "requirements.lock"
 # For a project made by `benchstudy init`, whose packages an installer chose. The format is that of `pip freeze`.
 INSTALLED = "installed.txt"
-_PINNED = re.compile(r"^([A-Za-z0-9._-]+)==(\S+)", re.MULTILINE)
+_PINNED = re.compile(r"^([A-Za-z0-9._-]+)==([^\s;]+)(?: *; *([^\\\n]+))?", re.MULTILINE)
 
 
 def installed_text() -> str:
@@ -49,4 +51,12 @@ def _installed() -> dict[str, str]:
 
 
 def _pins(text: str) -> dict[str, str]:
-    return dict(_PINNED.findall(text))
+    """Versions by name. Of several pins of one package, the one for this Python and this machine."""
+    return {name: version for name, version, marker in _PINNED.findall(text) if not marker or _is_true(marker)}
+
+
+def _is_true(marker: str) -> bool:
+    try:
+        return Marker(marker).evaluate()
+    except (InvalidMarker, UndefinedComparison, UndefinedEnvironmentName):  # a crate may hold anything
+        return True

@@ -15,7 +15,6 @@ from benchstudy.model import paths
 from benchstudy.report import human
 from benchstudy.report.comparisons import answers, findings, verdicts, wording
 from benchstudy.report.comparisons.comparison import Comparisons, calibrations, twin_cases, twins
-from benchstudy.report.exhibits import figuredata
 from benchstudy.report.exhibits.exhibits import show
 from benchstudy.report.exhibits.pagefigures import PageFigures
 from benchstudy.report.exhibits.pagetables import PageTables
@@ -116,7 +115,7 @@ class Page(PageTables, PageFigures):
         self.note("comparisons", name, verdicts.summarised(found, caption))
         self.note("findings", name, findings.of(found, wording.of(self.family), aside=aside))
         show(f"<p>{html.escape(found.summary())}</p>")
-        levels = figuredata.style(self.results, factor, choice.get("where")).names
+        levels = self.results.levels(factor, choice.get("where"))
         style = Style(tuple(map(found.name, levels)))
         panels = found.panels(style)
         if panels:

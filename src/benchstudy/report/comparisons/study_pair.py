@@ -147,7 +147,7 @@ class FamilyPair:
                 yield side, found
 
     def _withheld(self, metric: str, estimates: tuple[Estimate, Estimate]) -> tuple[Refusal, str] | None:
-        """The reason why there is no ratio: different verified cache states, or disturbed trials."""
+        """The reason why there is no ratio: different verified cache states, open capacities, or disturbed trials."""
         sides = (self.base, self.other)
         trials = [
             [trial for trial, _, _ in side.results.by_case(metric).get((estimate.target, estimate.case), ())]
@@ -156,6 +156,10 @@ class FamilyPair:
         given = [[self._given[side.study].get(t) for t in of] for side, of in zip(sides, trials, strict=True)]
         if all(trials) and not is_one_proof(*given):
             return Refusal.CONDITIONS, other_proof(*given)
+        lacking = [cells.unbracketed(side.results, estimate) for side, estimate in zip(sides, estimates, strict=True)]
+        if any(lacking):
+            said = (f"{side.study}: {', '.join(of)}" for side, of in zip(sides, lacking, strict=True) if of)
+            return Refusal.UNFIT, "; ".join(said)
         met = [[t for t in of if t in side.results.disturbed] for side, of in zip(sides, trials, strict=True)]
         why = disturbed.compared([side.study for side in sides], met, [len(of) for of in trials])
         return (Refusal.DISTURBED, why) if why else None

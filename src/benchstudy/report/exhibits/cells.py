@@ -60,6 +60,25 @@ def failures(estimate: Estimate) -> list[str]:
     return [f"{reason} ({count} of {estimate.results})" for reason, count in found.most_common()]
 
 
+def unbracketed(results: Results, estimate: Estimate) -> list[str]:
+    """What trials that ended well lack of a capacity: "no capacity found (2 of 6)", "nothing failed above it (6 of 6)".
+
+    Then the figure is only a lower bound, or one of some of the trials. Empty for other metrics.
+    """
+    if results.declared(estimate.metric).tells != "capacity" or not estimate.values:
+        return []
+
+    def giving(metric: str) -> set[str]:
+        return {trial for trial, *_ in results.by_case(metric).get((estimate.target, estimate.case), ())}
+
+    found = giving(estimate.metric)
+    lacking = {
+        "no capacity found": estimate.results - estimate.failed - len(found),
+        "nothing failed above it": len(found.difference(*map(giving, results.telling("bracket")))),
+    }
+    return [f"{what} ({count} of {estimate.results})" for what, count in lacking.items() if count]
+
+
 def short_cause(reason: Reason) -> str:
     """A cause shortened for a cell; the list of trials has the whole text."""
     if reason.cause is Cause.OOM:

@@ -18,6 +18,7 @@ from benchstudy.model import paths
 from benchstudy.report.exhibits.exhibitfiles import ANSWER, HEADLINE, NOTES
 from benchstudy.report.figures.charts import Figure
 from benchstudy.report.figures.layers import Panel
+from benchstudy.report.figures.paper import PAGE_MM
 from benchstudy.report.figures.styles import Style
 from benchstudy.report.figures.vega import PRINT_FORMATS
 from benchstudy.report.scrutiny import evidence, lint_list
@@ -177,7 +178,8 @@ class Exhibits:
             f"{width} mm wide: {', '.join(self._downloads('figures', stem, PRINT_FORMATS) for stem in parts)}"
             for width, parts in stems.items()
         ]
-        files = "; ".join([self._downloads("figures", name, ("png",)), *links])
+        pictures = ", ".join(self._downloads("figures", stem, ("png",)) for stem in stems[PAGE_MM])
+        files = "; ".join([pictures, *links])
         show(f'{figure.html(self._next("Figure"))}<p class="downloads ways">{files}{self._ways(f"figure-{name}")}</p>')
 
     def _table_html(self, table: Table) -> str:

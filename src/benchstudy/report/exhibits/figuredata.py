@@ -30,10 +30,14 @@ def _labels(results: Results, frame: pl.DataFrame, series: str, x: str | None = 
     return pl.Series([label(results, row, series, x) for row in frame.iter_rows(named=True)], dtype=pl.String)
 
 
-def style(results: Results, series: str, where: Where | None = None, x: str | None = None) -> Style:
-    """A colour and a shape for each series among the chosen cases."""
+def style(
+    results: Results, series: str, where: Where | None = None, x: str | None = None, ordered: bool = False
+) -> Style:  # fmt: skip
+    """A colour and a shape for each series among the chosen cases. `ordered`: the levels are numbers."""
     levels = results.with_level(results.select(where), series)
-    return Style(tuple(_labels(results, levels, series, x).unique(maintain_order=True).to_list()))
+    if ordered:
+        levels = levels.sort(pl.col(series).cast(pl.Float64, strict=False), maintain_order=True)
+    return Style(tuple(_labels(results, levels, series, x).unique(maintain_order=True).to_list()), ordered)
 
 
 def points(results: Results, metric: str, series: str, where: Where, x: str | None = None) -> pl.DataFrame:

@@ -122,16 +122,15 @@ class PageFigures(Exhibits):
         """Plot shares of operations by latency, from merged histograms, one panel per combination of `panels`.
 
         `histogram` has the columns target, case, the case's levels (`panels` are some of these), lower_s, upper_s and
-        count; it is None if nothing was measured. `ordered`: the series are numbers.
+        count; it is None if nothing was measured. `ordered`: the levels of the series are numbers.
         """
         if histogram is None or histogram.is_empty():
             return self._not_measured(caption)
         steps = figuredata.cumulative_steps(self.results, histogram, series, panels)
         axis = Axis("Latency", "s", shared=steps["x"].to_list())
         found = set(steps["series"])
-        in_order = figuredata.style(self.results, series).names
-        names = [name for name in in_order if name in found]
-        style = Style(tuple(sorted(names, key=float) if ordered else names), ordered)
+        in_order = figuredata.style(self.results, series, ordered=ordered).names
+        style = Style(tuple(name for name in in_order if name in found), ordered)
         several: list[Panel] = []
         lone: list[Panel] = []
         shown: dict[bool, list[str]] = {True: [], False: []}

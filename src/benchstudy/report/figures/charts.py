@@ -141,8 +141,8 @@ class Figure:
     def write(self, folder: Path) -> dict[int, list[str]]:
         """Write the figure into `folder` as SVG and PDF, as wide as a page and as a column ("-85mm"), and as PNG.
 
-        The background is white, type has 8 pt, and PNG has 200 dots per inch. A figure that is higher than a page
-        continues in a file "-2". The same data give the same bytes. Returns the stems of SVG and PDF by width in mm.
+        The background is white, type has 8 pt, and PNG is as wide as a page, with 200 dots per inch. A figure that is
+        higher than a page continues in a file "-2". The same data give the same bytes. Returns the stems by width.
         """
         folder.mkdir(parents=True, exist_ok=True)
         # A drawing takes longer than all else, so the ones of the web page serve, too.
@@ -156,8 +156,9 @@ class Figure:
                 stem = f"{self.name}{suffix}" + (f"-{number}" if number > 1 else "")
                 (folder / f"{stem}.svg").write_text(sheet, encoding="utf-8")
                 (folder / f"{stem}.pdf").write_bytes(vega.pdf(paper.in_points(sheet)))
+                if not suffix:
+                    (folder / f"{stem}.png").write_bytes(vega.png(paper.in_points(sheet)))
                 stems[width].append(stem)
-        (folder / f"{self.name}.png").write_bytes(vega.png(paper.in_points(page[0])))
         return stems
 
     def _titled(self, drawn: Sequence[str]) -> list[paper.Drawn]:

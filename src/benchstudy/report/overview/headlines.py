@@ -125,6 +125,7 @@ def _compared(family: FamilyFacts, name: str, found: Mapping[str, Any], counted:
     evidence = f"({human.noun(found['title'])}; {interval}, {numbers(found)})"
     basis = f" {found['basis']}" if found["basis"] else ""
     where = f"{basis} {found['where']}" if found["where"] else basis
+    where += f" on {found['target']}" if len(family.shown.targets) > 1 else ""
     if made is Verdict.EQUIVALENT:
         before, after = f"{level} and {against} are equal within {human.percent(found['margin'])}{where}: ", ""
     elif found["unit"] == "s":

@@ -81,7 +81,7 @@ def _row(family: FamilyFacts, metric: str, found: Estimate, compared: Sequence[M
         summary.median,
         human.interval(summary, unit).removeprefix("95 %: ") if summary.interval_low is not None else "",
         summary.n,
-        "; ".join(cells.failures(found)),
+        "; ".join([*cells.failures(found), *cells.unbracketed(family.shown, found)]),
         f"{family.page}{cells.href(family.shown, found.target, found.case)}",
         known[0]["ratio"] if known else None,
         [_against(one) for one in compared],

@@ -10,6 +10,7 @@ from typing import Any
 
 import polars as pl
 
+from benchstudy.lints import published as files
 from benchstudy.lints.printed import last_digit
 from benchstudy.model.errors import BenchstudyError
 from benchstudy.report import human
@@ -32,8 +33,7 @@ def read(path: Path, where: Mapping[str, str]) -> pl.DataFrame:
 
 def title(path: Path) -> str:
     """The title of the page that a published table is from: the first row's `page`, or the file's name."""
-    rows = read(path, {})
-    return str(rows["page"][0]) if "page" in rows.columns and rows.height and rows["page"][0] else path.stem
+    return next((row.get("page", "") for row in files.rows(path)), "") or path.stem
 
 
 def table(path: Path, name: str, *, rows: str, columns: str, where: Mapping[str, str], caption: str) -> Table:

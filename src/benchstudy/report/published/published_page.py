@@ -135,14 +135,12 @@ class PublishedPage(Exhibits):
 
 def _all(path: Path, title: str) -> Table:
     """One row per published figure: its line and section, its levels, its name and its printed value."""
-    rows = published.read(path, {})
-    own = [c for c in rows.columns if c not in lints.published.NOT_LEVELS]
     body = []
-    for row in rows.iter_rows(named=True):
-        levels = " · ".join(str(row[c]) for c in own if row[c] is not None)
-        heads = (str(row.get("source_line") or "–"), row["section"], levels or "–", row["statistic"].replace("_", " "))
-        body.append((*map(Cell.text, heads), published.printed(str(row["as_printed"]))))
-    caption = f"{title}: all {rows.height} figures as printed"
+    for row in lints.published.rows(path):
+        levels = " · ".join(text for name, text in row.items() if name not in lints.published.NOT_LEVELS and text)
+        heads = (row.get("source_line") or "–", row["section"], levels or "–", row["statistic"].replace("_", " "))
+        body.append((*map(Cell.text, heads), published.printed(row["as_printed"] or None)))
+    caption = f"{title}: all {len(body)} figures as printed"
     return Table(f"figures-{path.stem}", caption, ("Line", "Section", "Of", "Figure", "Printed"), tuple(body))
 
 

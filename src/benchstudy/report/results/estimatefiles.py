@@ -8,9 +8,7 @@ import polars as pl
 
 from benchstudy.report.results.results import Estimate, Results
 from benchstudy.report.results.trialplaces import in_order
-
-# Characters that begin a formula in a spreadsheet.
-_FORMULA = r"^([=+@-](?:\D|$))"
+from benchstudy.report.tables.tables import FORMULA
 
 
 def write_estimates(estimates: Iterable[Estimate], path: Path) -> None:
@@ -42,4 +40,4 @@ def write_trials(results: Results, path: Path) -> None:
         .rename({"duration_s": "trial took [s]", "raw": "raw files in"})
     )
     rows = rows.join(wide, on="trial", how="left", maintain_order="left")
-    rows.with_columns(pl.col(pl.String).str.replace(_FORMULA, "'$1")).write_csv(path)
+    rows.with_columns(pl.col(pl.String).str.replace(FORMULA, "'$0")).write_csv(path)

@@ -44,8 +44,8 @@ class Citation:
         """The entry for BibTeX, in UTF-8."""
         # Braces keep the name of an organisation whole, which is no family name and given name.
         fields = {
-            "author": latex.escaped(self.named) if self.authors else f"{{{latex.escaped(self.named)}}}",
-            "title": f"{{{latex.escaped(self.title)}}}",
+            "author": _escaped(self.named) if self.authors else f"{{{_escaped(self.named)}}}",
+            "title": f"{{{_escaped(self.title)}}}",
             "year": self.edition[:4],
             "edition": self.edition,
             "note": latex.escaped(f"Benchmark study, edition of {self.edition}, SHA-256 of raw data {self.digest}, "
@@ -75,9 +75,19 @@ class Citation:
         return yaml.safe_dump(content, sort_keys=False, allow_unicode=True, width=120)
 
 
+def _escaped(text: str) -> str:
+    """Text for a field of BibTeX, which counts braces, also those that LaTeX would print."""
+    return latex.escaped(text).replace("\\{", "\\textbraceleft{}").replace("\\}", "\\textbraceright{}")
+
+
 def _person(author: Author) -> dict[str, str]:
-    """An author's name split as in BibTeX: the last word is the family name. A single word is an entity."""
-    given, _, family = author.name.rpartition(" ")
+    """An author's name split as in BibTeX: the family name is the last word, or what is before a comma.
+
+    A single word is an entity.
+    """
+    family, comma, given = map(str.strip, author.name.partition(","))
+    if not comma:
+        given, _, family = author.name.rpartition(" ")
     names = {"family-names": family, "given-names": given} if given else {"name": author.name}
     orcid = {"orcid": f"https://orcid.org/{author.orcid}"} if author.orcid else {}
     return {**names, **orcid, **({"affiliation": author.affiliation} if author.affiliation and given else {})}

@@ -17,7 +17,13 @@ from benchstudy.report.texts import unbroken
 # The files of a table, by suffix.
 TABLE_FORMATS = ("csv", "rst", "md", "tex")
 
-_SPREADSHEET_FORMULA = re.compile(r"[=+@-](?!\d)")
+# What a spreadsheet would compute: a cell may begin with the sign of a number, but then calls and names nothing.
+FORMULA = r"(?s)^\s*(?:[=@]|[+-](?:\D|$|.*(?:[|!]|\w\()))"
+# Beginnings of reStructuredText that are a list, an option, a field, a comment or directive, a test or a rule.
+_RST_BLOCK = re.compile(
+    r"(?:[-+•‣⁃]|\(?(?:\d+|[A-Za-z]|[ivxlcdmIVXLCDM]+|#)[.)]|\.\.)(?: |$)"
+    r"|--?[A-Za-z]|/[A-Z]|:[^:]+:|>>> |\+-|([!-/:-@[-^{-~])\1\1"
+)
 _CELL_WIDTH = 34  # characters; at which lines of a cell break in formats that do not wrap them
 # Rows on a page of tables with at least one row per trial.
 MOST_OF_TRIALS = 200
@@ -185,12 +191,13 @@ def _html_cell(cell: Cell, heading: bool = False) -> str:
 
 
 def _inert(text: str) -> str:
-    return f"'{text}" if _SPREADSHEET_FORMULA.match(text) else text
+    return f"'{text}" if re.match(FORMULA, text) else text
 
 
 def _rst_lines(text: str) -> list[str]:
-    # A backslash, a star or an underscore at the end of a word is markup.
-    escaped = re.sub(r"([\\*`|]|_(?=\W|$))", r"\\\1", text)
+    # A backslash, a star or underscores at the end of a word are markup; so are two colons at the end of the text.
+    escaped = re.sub(r"([\\*`|]|_(?=_*(?:\W|$))|:(?=:$))", r"\\\1", " ".join(text.split()))
+    escaped = f"\\{escaped}" if _RST_BLOCK.match(escaped) else escaped
     return textwrap.wrap(escaped, _CELL_WIDTH, break_long_words=False) or [""]
 
 

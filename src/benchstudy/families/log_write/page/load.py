@@ -224,14 +224,22 @@ class LogWrite(SweepResults):
         return next((reason for reason, holds in reasons.items() if holds), "")
 
     def settled(self, metric: str, *cases: tuple[str, str]) -> str:
-        """Why a metric cannot differ between cases, each (target, case); "" if it can.
+        """Why the study decides how a metric differs between cases, each (target, case); "" if it does not.
 
-        If logs take all leaves of open loops at the same rate, their QPS is that rate.
+        If logs take all leaves of open loops at the same rate, their QPS is that rate. If no rate of a search fails,
+        the log's capacity is the highest rate that the search may try.
         """
         known = [self._by_case[case] for case in cases]
+        if metric in ("qps", "capacity_pass") and any(self._is_bound(sweep, point) for sweep, point in known):
+            return "no rate failed in a search, so a capacity is only a lower bound"
         took = [sweep.is_open and self._took(sweep, point) for sweep, point in known]
         is_one_rate = len({point.rate or case for case, (_, point) in zip(cases, known, strict=True)}) == 1
         return "both took the offered rate" if metric == "qps" and is_one_rate and all(took) else ""
+
+    def _is_bound(self, sweep: Sweep, point: Point) -> bool:
+        """Whether the capacity of a search is only a lower bound: in a trial, no rate failed."""
+        values = self.trials(sweep, point).values()
+        return any("capacity_pass" in of and "capacity_fail" not in of for of in values)
 
     @cached_property
     def _by_case(self) -> dict[tuple[str, str], tuple[Sweep, Point]]:
