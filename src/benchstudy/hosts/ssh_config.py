@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 from benchstudy.hosts.ssh_errors import ConnectionFailed
 from benchstudy.model.host import Host
@@ -31,6 +31,7 @@ _NOT_FOLLOWED = {
     "requiredrsasize": "RequiredRSASize",
     "verifyhostkeydns": "VerifyHostKeyDNS",
 }
+_JUMP = re.compile(r"(?:(?P<user>.+)@)?\[?(?P<host>[^\]]+?)\]?(?::(?P<port>\d+))?/?")
 _INCLUDE = re.compile(r"(?im)^[ \t]*include[ \t=]+(.+)$")
 
 
@@ -100,10 +101,12 @@ def _jumps(jumps: tuple[str, ...], depth: int) -> list[Endpoint]:
         raise ConnectionFailed(f"ProxyJump {','.join(jumps)}: the jump hosts form a circle")
     hops: list[Endpoint] = []
     for jump in jumps:
-        target = urlsplit(jump if jump.startswith("ssh://") else f"ssh://{jump}")
-        options = ["-p", str(target.port)] if target.port else []
-        options += ["-l", unquote(target.username)] if target.username else []
-        hop = _ask_ssh(target.hostname or jump, options)
+        target = _JUMP.fullmatch(unquote(jump.removeprefix("ssh://")) if jump.startswith("ssh://") else jump)
+        if target is None:
+            raise ConnectionFailed(f"ProxyJump {jump}: write USER@HOST:PORT")
+        options = ["-p", target["port"]] if target["port"] else []
+        options += ["-l", target["user"]] if target["user"] else []
+        hop = _ask_ssh(target["host"], options)
         # As with ssh: the first hop may have its own jump hosts; the route to the next ones is given.
         hops += [*_jumps(hop.proxy_jump, depth + 1), hop] if not hops else [hop]
     return hops
@@ -142,7 +145,7 @@ def _ask_ssh(destination: str, options: list[str]) -> Endpoint:
         )
     # Each of the two lists of files is one line, without quotes.
     known_hosts = " ".join(one(key) or "" for key in ("userknownhostsfile", "globalknownhostsfile"))
-    usual = _usual_settings()
+    usual, proxy = _usual_settings(), one("proxycommand")
     return Endpoint(
         hostname=settings["hostname"][0],
         port=int(settings["port"][0]),
@@ -152,7 +155,7 @@ def _ask_ssh(destination: str, options: list[str]) -> Endpoint:
         known_hosts=tuple(_homely(_path("UserKnownHostsFile", file, tokens)) for file in known_hosts.split()),
         host_key_alias=host_key_alias,
         proxy_jump=tuple((one("proxyjump") or "").split(",")) if one("proxyjump") else (),
-        proxy_command=one("proxycommand"),
+        proxy_command=proxy and re.sub("%([%hnpr])", lambda token: tokens[token[1]], proxy),
         certificate_files=paths("certificatefile"),
         agent=_agent(settings.get("identityagent", ["SSH_AUTH_SOCK"])[0], tokens),
         bind_address=one("bindaddress"),
@@ -243,4 +246,6 @@ def run_openssh(argv: list[str]) -> subprocess.CompletedProcess[str]:
     """Raises ConnectionFailed if the program is missing here."""
     if shutil.which(argv[0]) is None:
         raise ConnectionFailed(f"there is no `{argv[0]}` program on this machine: install the package openssh-client")
-    return subprocess.run(argv, capture_output=True, text=True, timeout=30, stdin=subprocess.DEVNULL)
+    return subprocess.run(
+        argv, capture_output=True, encoding="utf-8", errors="replace", timeout=30, stdin=subprocess.DEVNULL
+    )
