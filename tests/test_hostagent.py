@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -87,6 +87,37 @@ def always(arguments):
 def left_on_host(tmp_path: Path) -> list[str]:
     """What is still in the work folder's three kinds of marked folders."""
     return [str(path) for kind in ("runs", "services", "sessions") for path in (tmp_path / "work" / kind).glob("*")]
+
+
+@contextmanager
+def agent_on(sshd: SshdHost, tmp_path: Path) -> Iterator[HostAgent]:
+    settings = {"lease_s": 20.0, "reconnect_s": 10.0, "lock_path": str(tmp_path / "host.lock")}
+    with sshd, Remote("alpha", sshd.host.model_copy(update={"work_dir": str(tmp_path / "work")})) as remote:
+        yield HostAgent.deploy(remote, on_event=print, **settings)
+
+
+def test_a_command_may_have_more_processes_than_its_supervisor_may_open_files(tmp_path):
+    script = "n=0; while [ $n -lt 400 ]; do sleep 60 & n=$((n + 1)); done; sleep 2; ulimit -Sn"
+    options = ['ForceCommand ulimit -Sn 512; exec sh -c "$SSH_ORIGINAL_COMMAND"']
+    with agent_on(SshdHost(tmp_path / "sshd", options=options), tmp_path) as agent, agent.lock(SESSION, OWNER):
+        execution = agent.execute(SESSION, Command(["sh", "-c", script]))
+        agent.fetch(execution, tmp_path / "out")
+    assert (execution.state, execution.exit_status) == ("exited", 0)
+    assert (tmp_path / "out" / "stdout").read_text() == "512\n"
+    assert max(len(reading["ours_pids"]) for reading in execution.readings) > 400
+    assert all(reading["ours_io"] for reading in execution.readings)
+
+
+def test_arguments_keep_their_bytes_whatever_the_locale_of_the_host(tmp_path):
+    name = "de_DE.ISO-8859-1"
+    made = ["localedef", "-i", "de_DE", "-f", "ISO-8859-1", str(tmp_path / name)]
+    if subprocess.run(made, capture_output=True).returncode:
+        pytest.skip("no locale can be made here: the package locales is missing")
+    environment = {"LC_ALL": name, "LOCPATH": str(tmp_path)}
+    with agent_on(SshdHost(tmp_path / "sshd", environment=environment), tmp_path) as agent:
+        execution = agent.execute(SESSION, Command(["printf", "%s", "ü ☃ 名"]))
+        agent.fetch(execution, tmp_path / "out")
+    assert (execution.cause, (tmp_path / "out" / "stdout").read_text()) == (None, "ü ☃ 名")
 
 
 # --- deploying ---------------------------------------------------------------------------------------------------

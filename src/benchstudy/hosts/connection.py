@@ -70,7 +70,7 @@ class RemoteProcess:
             self._arrived = threading.Event()
             for arriving in (self.channel.in_buffer, self.channel.in_stderr_buffer):
                 arriving.set_event(self._arrived)
-            self.channel.exec_command(f"exec {command}")
+            self.channel.exec_command(_for_any_shell(f"exec {command}"))
 
     def __enter__(self) -> "RemoteProcess":
         return self
@@ -431,6 +431,14 @@ def _checked(argv: Sequence[str]) -> list[str]:
         if not isinstance(argument, str) or "\0" in argument:
             raise ValueError(f"{argument!r} cannot be an argument of a command")
     return list(argv)
+
+
+def _for_any_shell(command: str) -> str:
+    """The command for any login shell: between quotes, csh refuses newlines and `!`, and fish changes backslashes."""
+    if not re.search(r"[\n!\\]", command):
+        return command
+    encoded = re.sub(r"[\n!\\']", lambda found: f"\\0{ord(found[0]):03o}", command)
+    return f"""exec sh -c 'eval "$(printf %b "$1")"' sh '{encoded}'"""
 
 
 def _shown(argv: Sequence[str]) -> str:
