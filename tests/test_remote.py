@@ -28,6 +28,7 @@ from benchstudy.hosts.remote import (
     HostKeyChanged,
     HostKeyUnknown,
     Remote,
+    RemoteError,
     TransferFailed,
     Unreachable,
 )
@@ -341,6 +342,18 @@ class TestCommands:
             assert remote.run(["printf", "%s|", argument, "end"]).text == f"{argument}|end|"
             sent = remote.put(random_file(tmp_path / "file", MIB), str(tmp_path / "there"))
             assert remote.get(str(tmp_path / "there"), tmp_path / "back") == sent
+
+    def test_a_server_that_allows_too_few_sessions_is_no_lost_connection(self, tmp_path):
+        with (
+            SshdHost(tmp_path, options=["Match User *", "MaxSessions 1"]) as server,
+            Remote("box", server.host) as remote,
+            remote.open(["cat"]) as process,
+        ):
+            with pytest.raises(RemoteError, match="MaxSessions") as caught:
+                remote.run(["true"])
+            assert not isinstance(caught.value, ConnectionLost)
+            process.write_line(b"still here")
+            assert process.read_line(10.0) == b"still here\n"
 
     def test_nul_and_strings_are_refused(self, remote):
         with pytest.raises(ValueError, match="argument"):

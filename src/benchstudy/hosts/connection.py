@@ -27,7 +27,9 @@ from benchstudy.hosts.ssh_errors import (
     ConnectionFailed,
     ConnectionLost,
     ContentRefused,
+    RemoteError,
     Unreachable,
+    why,
 )
 from benchstudy.hosts.ssh_link import Link
 from benchstudy.model import paths
@@ -66,7 +68,13 @@ class RemoteProcess:
         with remote._lost_if_broken():
             transport = remote._transport()
             self._transport = transport
-            self.channel = transport.open_for_command(remote.connect_timeout_s)
+            try:
+                self.channel = transport.open_for_command(remote.connect_timeout_s)
+            except paramiko.ChannelException as error:  # a new connection would soon be at the same limit
+                raise RemoteError(
+                    f"{self.name}: its SSH server refuses a further session on one connection ({why(error)}): "
+                    "if its sshd_config sets MaxSessions, set it to 10, which is the default"
+                ) from error
             self._arrived = threading.Event()
             for arriving in (self.channel.in_buffer, self.channel.in_stderr_buffer):
                 arriving.set_event(self._arrived)
