@@ -29,6 +29,7 @@ from benchstudy.measuring.hostcheck import HostCheck
 from benchstudy.measuring.neighbours import Neighbours
 from benchstudy.measuring.state import HostConnection, SessionState
 from benchstudy.model.errors import TrialFailed
+from benchstudy.model.host import Host
 from benchstudy.model.services import Limits, Service
 from benchstudy.model.study import parse_study
 
@@ -90,10 +91,21 @@ def left_on_host(tmp_path: Path) -> list[str]:
 
 
 @contextmanager
-def agent_on(sshd: SshdHost, tmp_path: Path) -> Iterator[HostAgent]:
+def agent_on(sshd: SshdHost, tmp_path: Path, work_dir: str = "") -> Iterator[HostAgent]:
     settings = {"lease_s": 20.0, "reconnect_s": 10.0, "lock_path": str(tmp_path / "host.lock")}
-    with sshd, Remote("alpha", sshd.host.model_copy(update={"work_dir": str(tmp_path / "work")})) as remote:
+    host = Host.model_validate({**sshd.host.model_dump(), "work_dir": work_dir or f"{tmp_path}/work"})
+    with sshd, Remote("alpha", host) as remote:
         yield HostAgent.deploy(remote, on_event=print, **settings)
+
+
+@pytest.mark.parametrize("written", ["{folder}/work/", "{folder}//work/./", "~/work/"])
+def test_a_work_folder_and_a_home_may_end_with_a_slash(tmp_path, written):
+    sshd = SshdHost(tmp_path / "sshd", environment={"HOME": f"{tmp_path}/"})
+    with agent_on(sshd, tmp_path, written.format(folder=tmp_path)) as agent, agent.lock(SESSION, OWNER):
+        execution = agent.execute(SESSION, Command(["true"]))
+        agent.discard(execution)
+    assert (execution.state, agent.work_dir) == ("exited", f"{tmp_path}/work")
+    assert left_on_host(tmp_path) == []
 
 
 def test_a_command_may_have_more_processes_than_its_supervisor_may_open_files(tmp_path):

@@ -381,7 +381,7 @@ class Connection:
     def expand(self, path: str) -> str:
         """`~` and `~/x` made absolute; other paths unchanged."""
         if path == "~" or path.startswith("~/"):
-            return self.home + path[1:]
+            return self.home.rstrip("/") + path[1:]
         return path
 
     def _find_endpoint(self) -> Endpoint:

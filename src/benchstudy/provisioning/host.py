@@ -68,7 +68,7 @@ def provision(request: Mapping[str, Any], say: Say) -> dict[str, Any]:
 
 
 def _provision(remote: Remote, host: Host, request: Mapping[str, Any], say: Say) -> dict[str, Any]:
-    work_dir = f"{remote.home}/{host.work_dir[2:]}" if host.work_dir.startswith("~/") else host.work_dir
+    work_dir = remote.expand(host.work_dir)
     is_root = remote.run(["id", "-u"]).text.strip() == "0"
     sudo = host.sudo and not is_root
     # One unavailable package must not keep the others from being installed.
