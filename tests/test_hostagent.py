@@ -2,6 +2,7 @@
 
 import fcntl
 import json
+import logging
 import os
 import signal
 import socket
@@ -25,8 +26,10 @@ from benchstudy.hosts import connection, heartbeats, line, transfer
 from benchstudy.hosts.agent import AgentKilled, Command, HostAgent, HostBusy, HostRefused, LockLost, ServiceFailed
 from benchstudy.hosts.heartbeats import Heartbeats
 from benchstudy.hosts.remote import CommandTimeout, ContentRefused, Remote, Unreachable
+from benchstudy.measuring.execution import TrialExecution
 from benchstudy.measuring.hostcheck import HostCheck
 from benchstudy.measuring.neighbours import Neighbours
+from benchstudy.measuring.progress import log_to
 from benchstudy.measuring.state import HostConnection, SessionState
 from benchstudy.model.errors import TrialFailed
 from benchstudy.model.host import Host
@@ -85,6 +88,14 @@ def always(arguments):
 """
 
 
+SAYS = """
+import wire
+
+def escapes(arguments):
+    raise wire.AgentError("\\x1b]0;title\\a")
+"""
+
+
 def left_on_host(tmp_path: Path) -> list[str]:
     """What is still in the work folder's three kinds of marked folders."""
     return [str(path) for kind in ("runs", "services", "sessions") for path in (tmp_path / "work" / kind).glob("*")]
@@ -96,6 +107,28 @@ def agent_on(sshd: SshdHost, tmp_path: Path, work_dir: str = "") -> Iterator[Hos
     host = Host.model_validate({**sshd.host.model_dump(), "work_dir": work_dir or f"{tmp_path}/work"})
     with sshd, Remote("alpha", host) as remote:
         yield HostAgent.deploy(remote, on_event=print, **settings)
+
+
+def test_no_word_of_a_host_is_a_command_to_a_terminal(deploy, tmp_path, capfd):
+    """Such as OSC 52, which sets the clipboard. Files keep what the tool wrote."""
+    (tmp_path / "more").mkdir()
+    (tmp_path / "more" / "says.py").write_text(SAYS)
+    agent = deploy(extensions=[tmp_path / "more"])
+    script = r"printf '\033[31mno\033[0m \033]52;c;QQ==\007 \342\200\256 \ttab' >&2; exit 1"
+    execution = agent.execute(SESSION, Command(["sh", "-c", script]))
+    agent.fetch(execution, tmp_path / "out")
+    stdout, stderr, files = (tmp_path / "out" / name for name in ("stdout", "stderr", "files"))
+    with pytest.raises(TrialFailed) as failed:
+        TrialExecution(execution, stdout, stderr, files, "tool").require_success()
+    assert b"\x1b[31mno" in stderr.read_bytes()
+    assert str(failed.value) == "tool exited with status 1: no \ufffd]52;c;QQ==\ufffd \ufffd \ttab"
+    with pytest.raises(HostRefused) as refused:
+        agent.call("says:escapes")
+    undo = log_to(tmp_path / "job.log")
+    logging.getLogger("benchstudy").warning("an event of a host: %s", "\x1b]0;title\a")
+    undo()
+    for text in (str(refused.value), capfd.readouterr().err, (tmp_path / "job.log").read_text()):
+        assert "\ufffd]0;title\ufffd" in text and "\x1b" not in text
 
 
 @pytest.mark.parametrize("written", ["{folder}/work/", "{folder}//work/./", "~/work/"])

@@ -25,7 +25,7 @@ from pyinfra.facts.rpm import RpmPackages
 from benchstudy.hosts.controller import ends_with_controller
 from benchstudy.hosts.forks import Tell, in_forks
 from benchstudy.hosts.remote import Remote, RemoteError
-from benchstudy.model.errors import BenchstudyError
+from benchstudy.model.errors import COLOURS, BenchstudyError
 from benchstudy.model.host import Host
 from benchstudy.provisioning.pyinfra_remote import OneHost
 from benchstudy.provisioning.systems import install_systems
@@ -34,8 +34,7 @@ from benchstudy.provisioning.tools import downloads, ensure_tools, missing_tools
 Say = Callable[[str], None]
 # At once: hosts download and compile what they lack, and a hundred of them would share one link to the mirrors.
 _MOST = 64
-# Colours, and the host's name in front. The log file has no colours, and the reader adds the name.
-_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+# The host's name in front, which the reader adds.
 _DECORATION = re.compile(r"^\s*\[[^]]*\]\s+")
 # How each package manager refreshes its lists and waits for other installations; dnf does both by itself.
 _REFRESH = {
@@ -223,7 +222,7 @@ class _PlainLines(logging.Handler):
         self._say = say
 
     def emit(self, record: logging.LogRecord) -> None:
-        self._say(_DECORATION.sub("", _COLOURS.sub("", record.getMessage())))
+        self._say(_DECORATION.sub("", COLOURS.sub("", record.getMessage())))
 
 
 class _Said(io.TextIOBase):
