@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from sshd_hosts import SshdHost, make_key
 
+from benchstudy.hosts import ssh_config
 from benchstudy.hosts.remote import (
     AuthenticationFailed,
     ConnectionFailed,
@@ -284,6 +285,20 @@ def test_what_is_not_followed_is_named(server, home, tmp_path):
     configure(home, server, f"RevokedHostKeys {empty}")
     with pytest.raises(ConnectionFailed, match="RevokedHostKeys is not supported here: also mark"):
         said("true")
+
+
+def test_a_configuration_that_never_ends_is_named(server, home, monkeypatch):
+    monkeypatch.setattr(ssh_config, "_OPENSSH_S", 0.5)
+    configure(home, server, 'Match exec "sleep 3"')
+    with pytest.raises(ConnectionFailed, match=r"took longer than 0\.5 s: does a `Match exec`"):
+        said("true")
+
+
+def test_an_unknown_key_is_never_to_be_pinned_in_a_file_that_keeps_nothing(server, home):
+    """As with `UserKnownHostsFile /dev/null`, which many have for hosts in a laboratory."""
+    (home / "config").write_text("Host *\n  UserKnownHostsFile /dev/null\n  StrictHostKeyChecking no\n")
+    with pytest.raises(HostKeyUnknown, match=r">> /etc/ssh/ssh_known_hosts$"):
+        Remote("box", server.host.model_copy(update={"known_hosts": None})).connect()
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ Part of the SSH door (`remote.py`). known_hosts is read by OpenSSH (`ssh-keygen 
 
 import base64
 import fnmatch
+import os
 import shlex
 import time
 from collections.abc import Iterator
@@ -104,7 +105,7 @@ def check_host_key(where: str, endpoint: Endpoint, key: paramiko.PKey, pinned: l
     of_authority = f"\nAn authority is trusted to vouch for it (@cert-authority), and {wrong}." if wrong else ""
     valid = [line.key for line in pinned if not line.marker and line.own]
     if not valid:
-        file = files[0] if files else "~/.ssh/known_hosts"
+        file = next((file for file in files if file != os.devnull), "~/.ssh/known_hosts")
         raise HostKeyUnknown(
             f"{where}: the key of {endpoint.key_name} is not pinned; nothing was sent to it. Its fingerprint is\n"
             f"  {key.fingerprint} ({name}){of_authority}\n"

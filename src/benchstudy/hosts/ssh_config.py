@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote
 
 from benchstudy.hosts.ssh_errors import ConnectionFailed
@@ -31,6 +32,7 @@ _NOT_FOLLOWED = {
     "requiredrsasize": "RequiredRSASize",
     "verifyhostkeydns": "VerifyHostKeyDNS",
 }
+_OPENSSH_S = 30.0  # its programs only read files here
 _JUMP = re.compile(r"(?:(?P<user>.+)@)?\[?(?P<host>[^\]]+?)\]?(?::(?P<port>\d+))?/?")
 _INCLUDE = re.compile(r"(?im)^[ \t]*include[ \t=]+(.+)$")
 
@@ -243,9 +245,12 @@ def _settings(destination: str, options: tuple[str, ...]) -> dict[str, list[str]
 
 
 def run_openssh(argv: list[str]) -> subprocess.CompletedProcess[str]:
-    """Raises ConnectionFailed if the program is missing here."""
+    """Raises ConnectionFailed if the program is missing here, or hangs."""
     if shutil.which(argv[0]) is None:
         raise ConnectionFailed(f"there is no `{argv[0]}` program on this machine: install the package openssh-client")
-    return subprocess.run(
-        argv, capture_output=True, encoding="utf-8", errors="replace", timeout=30, stdin=subprocess.DEVNULL
-    )
+    how: dict[str, Any] = {"encoding": "utf-8", "errors": "replace", "stdin": subprocess.DEVNULL}
+    try:
+        return subprocess.run(argv, capture_output=True, timeout=_OPENSSH_S, **how)
+    except subprocess.TimeoutExpired as error:
+        waits = "does a `Match exec` of your ssh configuration wait for something?"
+        raise ConnectionFailed(f"`{' '.join(argv)}` took longer than {_OPENSSH_S:g} s: {waits}") from error
