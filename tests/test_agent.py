@@ -524,6 +524,16 @@ def test_a_program_tells_its_version_even_where_it_ends_with_a_status_or_was_bui
     assert ask("tool", str(silent))["version"] is None, "what was built is no longer what lies there"
 
 
+def test_nothing_goes_on_of_a_program_that_works_instead_of_telling_its_version(tmp_path):
+    program = tmp_path / "bench"
+    begins = "sleep 60 > /dev/null 2>&1 &\nsetsid sleep 61 > /dev/null 2>&1 &\n"
+    program.write_text(f"#!/bin/sh\n{begins}echo $! $(jobs -p) >> {tmp_path}/begun\n")
+    program.chmod(0o755)
+    ask("tool", str(program))
+    begun = [int(pid) for pid in (tmp_path / "begun").read_text().split()]
+    assert begun and not any(map(runs, begun))
+
+
 def test_facts_without_any_tool_are_null_and_no_error(tmp_path):
     facts = ask("facts", "fio", env={"PATH": str(tmp_path)})
     assert facts["lscpu"] is None

@@ -2,6 +2,7 @@
 
 import fcntl
 import json
+import logging
 import os
 import signal
 import socket
@@ -10,7 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -26,10 +27,13 @@ from benchstudy.hosts.agent import Command, HostAgent
 from benchstudy.hosts.errors import AgentKilled, HostBusy, HostRefused, LockLost, ServiceFailed
 from benchstudy.hosts.heartbeats import Heartbeats
 from benchstudy.hosts.remote import CommandTimeout, ContentRefused, Remote, Unreachable
+from benchstudy.measuring.execution import TrialExecution
 from benchstudy.measuring.hostcheck import HostCheck
 from benchstudy.measuring.neighbours import Neighbours
+from benchstudy.measuring.progress import log_to
 from benchstudy.measuring.state import HostConnection, SessionState
 from benchstudy.model.errors import TrialFailed
+from benchstudy.model.host import Host
 from benchstudy.model.services import Limits, Service
 from benchstudy.model.study import parse_study
 
@@ -85,9 +89,81 @@ def always(arguments):
 """
 
 
+SAYS = """
+import wire
+
+def escapes(arguments):
+    raise wire.AgentError("\\x1b]0;title\\a")
+"""
+
+
 def left_on_host(tmp_path: Path) -> list[str]:
     """What is still in the work folder's three kinds of marked folders."""
     return [str(path) for kind in ("runs", "services", "sessions") for path in (tmp_path / "work" / kind).glob("*")]
+
+
+@contextmanager
+def agent_on(sshd: SshdHost, tmp_path: Path, work_dir: str = "") -> Iterator[HostAgent]:
+    settings = {"lease_s": 20.0, "reconnect_s": 10.0, "lock_path": str(tmp_path / "host.lock")}
+    host = Host.model_validate({**sshd.host.model_dump(), "work_dir": work_dir or f"{tmp_path}/work"})
+    with sshd, Remote("alpha", host) as remote:
+        yield HostAgent.deploy(remote, on_event=print, **settings)
+
+
+def test_no_word_of_a_host_is_a_command_to_a_terminal(deploy, tmp_path, capfd):
+    """Such as OSC 52, which sets the clipboard. Files keep what the tool wrote."""
+    (tmp_path / "more").mkdir()
+    (tmp_path / "more" / "says.py").write_text(SAYS)
+    agent = deploy(extensions=[tmp_path / "more"])
+    script = r"printf '\033[31mno\033[0m \033]52;c;QQ==\007 \342\200\256 \ttab' >&2; exit 1"
+    execution = agent.execute(SESSION, Command(["sh", "-c", script]))
+    agent.fetch(execution, tmp_path / "out")
+    stdout, stderr, files = (tmp_path / "out" / name for name in ("stdout", "stderr", "files"))
+    with pytest.raises(TrialFailed) as failed:
+        TrialExecution(execution, stdout, stderr, files, "tool").require_success()
+    assert b"\x1b[31mno" in stderr.read_bytes()
+    assert str(failed.value) == "tool exited with status 1: no \ufffd]52;c;QQ==\ufffd \ufffd \ttab"
+    with pytest.raises(HostRefused) as refused:
+        agent.call("says:escapes")
+    undo = log_to(tmp_path / "job.log")
+    logging.getLogger("benchstudy").warning("an event of a host: %s", "\x1b]0;title\a")
+    undo()
+    for text in (str(refused.value), capfd.readouterr().err, (tmp_path / "job.log").read_text()):
+        assert "\ufffd]0;title\ufffd" in text and "\x1b" not in text
+
+
+@pytest.mark.parametrize("written", ["{folder}/work/", "{folder}//work/./", "~/work/"])
+def test_a_work_folder_and_a_home_may_end_with_a_slash(tmp_path, written):
+    sshd = SshdHost(tmp_path / "sshd", environment={"HOME": f"{tmp_path}/"})
+    with agent_on(sshd, tmp_path, written.format(folder=tmp_path)) as agent, agent.lock(SESSION, OWNER):
+        execution = agent.execute(SESSION, Command(["true"]))
+        agent.discard(execution)
+    assert (execution.state, agent.work_dir) == ("exited", f"{tmp_path}/work")
+    assert left_on_host(tmp_path) == []
+
+
+def test_a_command_may_have_more_processes_than_its_supervisor_may_open_files(tmp_path):
+    script = "n=0; while [ $n -lt 400 ]; do sleep 60 & n=$((n + 1)); done; sleep 2; ulimit -Sn"
+    options = ['ForceCommand ulimit -Sn 512; exec sh -c "$SSH_ORIGINAL_COMMAND"']
+    with agent_on(SshdHost(tmp_path / "sshd", options=options), tmp_path) as agent, agent.lock(SESSION, OWNER):
+        execution = agent.execute(SESSION, Command(["sh", "-c", script]))
+        agent.fetch(execution, tmp_path / "out")
+    assert (execution.state, execution.exit_status) == ("exited", 0)
+    assert (tmp_path / "out" / "stdout").read_text() == "512\n"
+    assert max(len(reading["ours_pids"]) for reading in execution.readings) > 400
+    assert all(reading["ours_io"] for reading in execution.readings)
+
+
+def test_arguments_keep_their_bytes_whatever_the_locale_of_the_host(tmp_path):
+    name = "de_DE.ISO-8859-1"
+    made = ["localedef", "-i", "de_DE", "-f", "ISO-8859-1", str(tmp_path / name)]
+    if subprocess.run(made, capture_output=True).returncode:
+        pytest.skip("no locale can be made here: the package locales is missing")
+    environment = {"LC_ALL": name, "LOCPATH": str(tmp_path)}
+    with agent_on(SshdHost(tmp_path / "sshd", environment=environment), tmp_path) as agent:
+        execution = agent.execute(SESSION, Command(["printf", "%s", "ü ☃ 名"]))
+        agent.fetch(execution, tmp_path / "out")
+    assert (execution.cause, (tmp_path / "out" / "stdout").read_text()) == (None, "ü ☃ 名")
 
 
 # --- deploying ---------------------------------------------------------------------------------------------------

@@ -59,6 +59,12 @@ def test_its_folder_may_have_letters_of_any_language_and_blanks(tmp_path):
     assert loopback.running_sshd(state) is None
 
 
+def test_its_folder_may_have_a_percent_sign(tmp_path):
+    """As the workspaces of Jenkins have it for a branch such as feature/x."""
+    with Remote("here", Host(loopback=True), loopback_state=tmp_path / "feature%2Fx") as remote:
+        assert remote.run(["echo", "in"]).text == "in\n"
+
+
 def test_nothing_of_the_users_own_is_read_or_written(state, tmp_path, monkeypatch):
     home = tmp_path / "home"
     (home / ".ssh").mkdir(parents=True)

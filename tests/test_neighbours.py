@@ -104,6 +104,20 @@ def test_every_host_of_the_target_is_read_and_ours_on_one_machine_is_ours_on_all
     assert min(window.values["ours_cpu"] * window.seconds for window in found.values()) > 0.9 * used_s(lab)
 
 
+def test_one_case_never_has_trials_of_two_hosts(lab, tmp_path):
+    with host_of_its_own(tmp_path / "second") as second:
+        hosts = {"hosts": {"h": lab.described(lab.host), "other": lab.described(second)}}
+
+        def roles(**roles: str) -> dict[str, Any]:
+            return {**hosts, "targets": {"t": {"roles": roles}}}
+
+        lab.hold(**roles(sut="h", load="h"))
+        assert lab.hold(**roles(sut="h", load="other"), blocks=2)["problem"] is None, "nothing ran in that role"
+        told = lab.hold(**roles(sut="other"), blocks=3)["problem"]
+    assert "with the role sut on the host h, and the target t now gives it to other: one case would have" in told
+    assert [trial.facts.block for trial in lab.trials] == [1, 2]
+
+
 def test_who_measures_is_no_neighbour_by_name_either(lab, monkeypatch):
     """This very process works while the command runs on its host."""
 

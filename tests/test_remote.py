@@ -28,6 +28,7 @@ from benchstudy.hosts.remote import (
     HostKeyChanged,
     HostKeyUnknown,
     Remote,
+    RemoteError,
     TransferFailed,
     Unreachable,
 )
@@ -326,6 +327,33 @@ class TestCommands:
     )
     def test_hostile_arguments_are_inert(self, remote, argument):
         assert remote.run(["printf", "%s|", argument, "end"]).text == f"{argument}|end|"
+
+    def test_a_login_shell_with_other_rules_for_quotes_changes_nothing(self, tmp_path):
+        """As csh, which refuses newlines and `!` between quotes, and as fish, for which two backslashes are one."""
+        (tmp_path / "shell.py").write_text(
+            "import os, sys\n"
+            "command = os.environ['SSH_ORIGINAL_COMMAND']\n"
+            "if set(command) & set('\\n!'): sys.exit('Unmatched quote.')\n"
+            "os.execvp('sh', ['sh', '-c', command.replace('\\\\\\\\', '\\\\')])\n"
+        )
+        options = [f"ForceCommand python3 {tmp_path}/shell.py"]
+        with SshdHost(tmp_path / "sshd", options=options) as server, Remote("box", server.host) as remote:
+            argument = 'it\'s a\nb !c \\\\d "e" \\n $(f) ü'
+            assert remote.run(["printf", "%s|", argument, "end"]).text == f"{argument}|end|"
+            sent = remote.put(random_file(tmp_path / "file", MIB), str(tmp_path / "there"))
+            assert remote.get(str(tmp_path / "there"), tmp_path / "back") == sent
+
+    def test_a_server_that_allows_too_few_sessions_is_no_lost_connection(self, tmp_path):
+        with (
+            SshdHost(tmp_path, options=["Match User *", "MaxSessions 1"]) as server,
+            Remote("box", server.host) as remote,
+            remote.open(["cat"]) as process,
+        ):
+            with pytest.raises(RemoteError, match="MaxSessions") as caught:
+                remote.run(["true"])
+            assert not isinstance(caught.value, ConnectionLost)
+            process.write_line(b"still here")
+            assert process.read_line(10.0) == b"still here\n"
 
     def test_nul_and_strings_are_refused(self, remote):
         with pytest.raises(ValueError, match="argument"):

@@ -1,7 +1,9 @@
 """What ~/.ssh/config says about agents, certificates, ciphers, addresses and authorities, on real OpenSSH servers."""
 
+import base64
 import os
 import shutil
+import struct
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,7 +11,15 @@ from pathlib import Path
 import pytest
 from sshd_hosts import SshdHost, make_key
 
-from benchstudy.hosts.remote import AuthenticationFailed, ConnectionFailed, HostKeyUnknown, Remote, Unreachable
+from benchstudy.hosts import ssh_config
+from benchstudy.hosts.remote import (
+    AuthenticationFailed,
+    ConnectionFailed,
+    HostKeyChanged,
+    HostKeyUnknown,
+    Remote,
+    Unreachable,
+)
 from benchstudy.hosts.ssh_config import resolve
 from benchstudy.model.host import Host
 
@@ -132,6 +142,60 @@ def test_the_key_alone_is_tried_when_its_certificate_is_refused(server, home, au
     assert said("echo", "in") == "in"
 
 
+def make_security_key(path: Path) -> None:
+    """A key whose other half is in a device, which this machine does not have: `ssh-keygen -t ed25519-sk` needs one."""
+
+    def texts(*values: bytes) -> bytes:
+        return b"".join(struct.pack(">I", len(value)) + value for value in values)
+
+    kind, application = b"sk-ssh-ed25519@openssh.com", b"ssh:"
+    public = texts(kind, bytes(32), application)
+    private = bytes(8) + public + b"\x01" + texts(bytes(64), b"", b"")
+    private += bytes(range(1, 1 + -len(private) % 8))
+    content = b"openssh-key-v1\0" + texts(b"none", b"none", b"") + struct.pack(">I", 1) + texts(public, private)
+    lines = base64.encodebytes(content).decode()
+    path.write_text(f"-----BEGIN OPENSSH PRIVATE KEY-----\n{lines}-----END OPENSSH PRIVATE KEY-----\n")
+    path.chmod(0o600)
+    path.with_name(f"{path.name}.pub").write_text(f"{kind.decode()} {base64.b64encode(public).decode()}\n")
+
+
+def test_a_key_that_only_ssh_can_use_keeps_no_other_key_from_being_tried(server, home, authority, agent):
+    make_security_key(home / "id_ed25519_sk")
+    signed(authority, home / "id_ed25519_sk.pub", "-n", "nobody")
+    configure(home, server, f"IdentityFile {server.identity_file}", key=home / "id_ed25519_sk")
+    assert said("echo", "in") == "in"
+    configure(home, server, key=home / "id_ed25519_sk")
+    with pytest.raises(AuthenticationFailed, match="id_ed25519_sk: cannot be used"):
+        said("true")
+    add(agent, home / "id_ed25519_sk")  # which cannot sign either
+    add(agent, server.identity_file)
+    configure(home, server, f"IdentityAgent {agent}", key=home / "a")
+    assert said("echo", "in") == "in"
+
+
+def test_a_key_that_the_agent_declines_to_use_is_no_lost_connection(server, home, agent):
+    """`ssh-add -c` asks the user each time; here nobody confirms."""
+    environment = os.environ | {"SSH_AUTH_SOCK": str(agent)}
+    argv = ["ssh-add", "-q", "-c", str(server.identity_file)]
+    subprocess.run(argv, check=True, capture_output=True, env=environment)
+    configure(home, server, f"IdentityAgent {agent}", key=home / "a")
+    with pytest.raises(AuthenticationFailed, match=r"agent key .*: refused"):
+        said("true")
+
+
+@pytest.mark.parametrize(
+    ("methods", "told"),
+    [
+        ("publickey,password", r"accepts .*user_key, but also asks for password; benchstudy uses keys only"),
+        ("publickey,publickey", "user_key: accepted, but the host asks for a further key"),
+    ],
+)
+def test_a_host_that_asks_for_more_than_one_key_says_so(tmp_path, methods, told):
+    options = ["Match User *", "PasswordAuthentication yes", f"AuthenticationMethods {methods}"]
+    with SshdHost(tmp_path / "sshd", options=options) as host, pytest.raises(AuthenticationFailed, match=told):
+        Remote("lab", host.host).connect()
+
+
 @pytest.mark.parametrize("mode", [0o644, 0o640, 0o604])
 def test_a_private_key_that_others_may_read_is_refused_as_ssh_refuses_it(server, home, mode):
     key = home / "open"
@@ -176,6 +240,19 @@ def test_include_and_match_decide_as_for_ssh(server, home):
     assert said("echo", "in") == "in"
 
 
+def test_names_of_jump_hosts_and_in_proxy_commands_are_as_written(server, home, tmp_path):
+    """`Host` heeds the case of names."""
+    with SshdHost(tmp_path / "jump") as jump:
+        configure(home, server, "ProxyJump JumpBox")
+        of_lab = (home / "config").read_text()
+        configure(home, jump)
+        (home / "config").write_text(of_lab + (home / "config").read_text().replace("Host lab", "Host JumpBox"))
+        assert said("echo", "behind it") == "behind it"
+        assert jump.session_pids()
+    configure(home, server, f"ProxyCommand test %n = lab && exec nc {server.address} %p")
+    assert resolve("lab", Host()).proxy_command == f"test lab = lab && exec nc {server.address} {server.port}"
+
+
 def test_what_ssh_would_look_for_in_another_home_is_named(server, home):
     configure(home, server)
     (home / "config").write_text("Include more\n" + (home / "config").read_text())
@@ -208,6 +285,55 @@ def test_what_is_not_followed_is_named(server, home, tmp_path):
     configure(home, server, f"RevokedHostKeys {empty}")
     with pytest.raises(ConnectionFailed, match="RevokedHostKeys is not supported here: also mark"):
         said("true")
+
+
+def test_a_configuration_that_never_ends_is_named(server, home, monkeypatch):
+    monkeypatch.setattr(ssh_config, "_OPENSSH_S", 0.5)
+    configure(home, server, 'Match exec "sleep 3"')
+    with pytest.raises(ConnectionFailed, match=r"took longer than 0\.5 s: does a `Match exec`"):
+        said("true")
+
+
+def test_an_unknown_key_is_never_to_be_pinned_in_a_file_that_keeps_nothing(server, home):
+    """As with `UserKnownHostsFile /dev/null`, which many have for hosts in a laboratory."""
+    (home / "config").write_text("Host *\n  UserKnownHostsFile /dev/null\n  StrictHostKeyChecking no\n")
+    with pytest.raises(HostKeyUnknown, match=r">> /etc/ssh/ssh_known_hosts$"):
+        Remote("box", server.host.model_copy(update={"known_hosts": None})).connect()
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "{name} ssh-dss AAAAB3NzaC1kc3MAAACBALKnZIKPYTGb6PTmP9yB2OqNLkPpHd0TW1mDPqBzN2yG",
+        "{name} sk-ssh-ed25519@openssh.com AAAAGnNrLXNzaC1lZDI1NTE5QG9wZW5zc2guY29tAAAABHNzaDo=",
+        "{name} ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAI",
+        "{name} ssh-rsa AAAAB3NzaC1yc2EAAAADuAABAA",
+        "{name} {key} caf\xe9",
+    ],
+    ids=["old kind", "key in a device", "cut off", "damaged", "comment in Latin-1"],
+)
+def test_a_line_of_known_hosts_that_is_of_no_use_does_no_harm(server, tmp_path, line):
+    name, _, key = server.known_hosts.read_text().strip().partition(" ")
+    known = tmp_path / "known"
+    known.write_bytes(f"{line.format(name=name, key=key)}\n{name} {key}\n".encode("latin-1"))
+    with Remote("box", server.host.model_copy(update={"known_hosts": str(known)})) as remote:
+        assert remote.run(["true"]).exit_status == 0
+
+
+def test_a_name_without_its_port_is_looked_for_as_ssh_does(tmp_path):
+    with SshdHost(tmp_path / "sshd") as host:
+        own = host.known_hosts.read_text()
+        of_name = own.replace(host.key_name, host.address)
+        host.known_hosts.write_text(of_name)
+        assert connected(host)
+        host.change_host_key()
+        host.restart()
+        with pytest.raises(HostKeyUnknown):  # on the usual port there may be another server
+            connected(host)
+        host.pin()
+        host.known_hosts.write_text(own + host.known_hosts.read_text().replace(host.key_name, host.address))
+        with pytest.raises(HostKeyChanged):
+            connected(host)
 
 
 # --- authorities of hosts ---------------------------------------------------------------------------------------------
@@ -259,6 +385,12 @@ def test_a_certificate_that_does_not_hold_is_refused_and_says_why(certified, aut
     files = ["-F", "none", "-o", f"UserKnownHostsFile={certified.known_hosts}", "-o", "StrictHostKeyChecking=yes"]
     assert subprocess.run([*ssh, *files, certified.address, "true"], capture_output=True).returncode == 255
     certified.pin()  # if the key itself is pinned, the certificate does not matter
+    assert connected(certified)
+
+
+def test_an_authority_for_a_name_vouches_for_every_port(certified, authority):
+    public = authority.with_name("ca.pub").read_text()
+    certified.known_hosts.write_text(f"@cert-authority {certified.address},*.lab {public}")
     assert connected(certified)
 
 

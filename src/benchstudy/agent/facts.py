@@ -16,6 +16,7 @@ from typing import Any
 
 import exposure
 import folders
+import processes
 import record
 import wire
 
@@ -75,7 +76,11 @@ def facts(arguments: list[str]) -> None:
 
 def tool_command(arguments: list[str]) -> None:
     """`tool PROGRAM`: its path, version and SHA-256, each null when unknown."""
-    wire.emit(tool(arguments[0]))
+    processes.become_subreaper()
+    found = tool(arguments[0])
+    # One that knows no such option may have begun its work, which must not go on beside a trial.
+    processes.end(lambda: processes.descendants(os.getpid()))
+    wire.emit(found)
 
 
 def tool(program: str) -> dict[str, Any]:

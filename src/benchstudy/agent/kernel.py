@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 TICKS = os.sysconf("SC_CLK_TCK")
 _SECTOR = 512  # bytes: the unit of /proc/diskstats, whatever the disk's own sector size
 LISTS_CHILDREN = os.path.exists("/proc/thread-self/children")  # of a thread, if the kernel was built with it
+_MOST_KEPT = 256  # open files: a command may have thousands of processes, and a supervisor only 1,024 descriptors
 SSH_SERVERS = (b"sshd", b"dropbear")
 
 
@@ -97,7 +98,7 @@ def last_pid() -> int:
 
 def stat(pid: int) -> list[bytes]:
     """The fields of /proc/PID/stat after the name: state, parent, …"""
-    fd = os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
+    fd = _opened(f"/proc/{pid}/stat")
     try:
         return os.read(fd, 2048).rpartition(b")")[2].split()
     finally:
@@ -157,8 +158,12 @@ _descriptors: dict[str, int] = {}
 def kept(path: str) -> int:
     """A descriptor of a file that is read repeatedly: opening it takes longer than reading it. Raises OSError."""
     if path not in _descriptors:
-        _descriptors[path] = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        _descriptors[path] = _opened(path)
     return _descriptors[path]
+
+
+def _opened(path: str) -> int:
+    return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
 
 
 def forget(*paths: str) -> None:
@@ -169,10 +174,15 @@ def forget(*paths: str) -> None:
 
 def pread(path: str) -> bytes:
     """The whole content of a file that the kernel generates. Raises OSError."""
-    fd, parts, size = kept(path), [], 0
-    while part := os.pread(fd, 1 << 16, size):
-        parts.append(part)
-        size += len(part)
+    stays = path in _descriptors or len(_descriptors) < _MOST_KEPT
+    fd, parts, size = kept(path) if stays else _opened(path), [], 0
+    try:
+        while part := os.pread(fd, 1 << 16, size):
+            parts.append(part)
+            size += len(part)
+    finally:
+        if not stays:
+            os.close(fd)
     return b"".join(parts)
 
 

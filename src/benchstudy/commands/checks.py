@@ -15,7 +15,7 @@ from benchstudy.measuring.hostcheck import HostCheck
 from benchstudy.measuring.state import HostConnection
 from benchstudy.model import interference, paths, rounding
 from benchstudy.model.disturbance import DisturbancePolicy
-from benchstudy.model.errors import BenchstudyError
+from benchstudy.model.errors import BenchstudyError, plain
 from benchstudy.model.output import print_json
 from benchstudy.model.study import SessionPlan, Study, load_study
 
@@ -36,7 +36,9 @@ def check_study(arguments: argparse.Namespace) -> int:
         "min": sum(plan.trials(plan.fewest_blocks) for plan in plans),
         "max": sum(plan.trials(plan.blocks) for plan in plans),
     }
-    say: Callable[[str], None] = (lambda line: None) if arguments.json else (lambda line: print(line, flush=True))
+    say: Callable[[str], None] = (
+        (lambda line: None) if arguments.json else (lambda line: print(plain(line), flush=True))
+    )
     say(
         f"{arguments.study}: study {study.study}, {rounding.plural(len(plans), 'session')}, "
         f"{from_to(trials['min'], trials['max'], 'trial')}"

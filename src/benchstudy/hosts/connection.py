@@ -27,7 +27,9 @@ from benchstudy.hosts.ssh_errors import (
     ConnectionFailed,
     ConnectionLost,
     ContentRefused,
+    RemoteError,
     Unreachable,
+    why,
 )
 from benchstudy.hosts.ssh_link import Link
 from benchstudy.model import paths
@@ -66,11 +68,17 @@ class RemoteProcess:
         with remote._lost_if_broken():
             transport = remote._transport()
             self._transport = transport
-            self.channel = transport.open_for_command(remote.connect_timeout_s)
+            try:
+                self.channel = transport.open_for_command(remote.connect_timeout_s)
+            except paramiko.ChannelException as error:  # a new connection would soon be at the same limit
+                raise RemoteError(
+                    f"{self.name}: its SSH server refuses a further session on one connection ({why(error)}): "
+                    "if its sshd_config sets MaxSessions, set it to 10, which is the default"
+                ) from error
             self._arrived = threading.Event()
             for arriving in (self.channel.in_buffer, self.channel.in_stderr_buffer):
                 arriving.set_event(self._arrived)
-            self.channel.exec_command(f"exec {command}")
+            self.channel.exec_command(_for_any_shell(f"exec {command}"))
 
     def __enter__(self) -> "RemoteProcess":
         return self
@@ -372,7 +380,7 @@ class Connection:
     def expand(self, path: str) -> str:
         """`~` and `~/x` made absolute; other paths unchanged."""
         if path == "~" or path.startswith("~/"):
-            return self.home + path[1:]
+            return self.home.rstrip("/") + path[1:]
         return path
 
     def _find_endpoint(self) -> Endpoint:
@@ -430,6 +438,14 @@ def _checked(argv: Sequence[str]) -> list[str]:
         if not isinstance(argument, str) or "\0" in argument:
             raise ValueError(f"{argument!r} cannot be an argument of a command")
     return list(argv)
+
+
+def _for_any_shell(command: str) -> str:
+    """The command for any login shell: between quotes, csh refuses newlines and `!`, and fish changes backslashes."""
+    if not re.search(r"[\n!\\]", command):
+        return command
+    encoded = re.sub(r"[\n!\\']", lambda found: f"\\0{ord(found[0]):03o}", command)
+    return f"""exec sh -c 'eval "$(printf %b "$1")"' sh '{encoded}'"""
 
 
 def _shown(argv: Sequence[str]) -> str:

@@ -5,8 +5,10 @@ Part of the SSH door (`remote.py`). known_hosts is read by OpenSSH (`ssh-keygen 
 
 import base64
 import fnmatch
+import os
 import shlex
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import paramiko
@@ -17,6 +19,7 @@ from cryptography.hazmat.primitives.serialization.ssh import (
     SSHCertificateType,
     load_ssh_public_identity,
 )
+from paramiko.pkey import UnknownKeyType
 
 from benchstudy.hosts.ssh_config import Endpoint, run_openssh
 from benchstudy.hosts.ssh_errors import ConnectionFailed, HostKeyChanged, HostKeyUnknown
@@ -28,30 +31,40 @@ _CERTIFICATE = "-cert-v01@openssh.com"  # suffix of certificate types
 
 @dataclass(frozen=True)
 class Pinned:
-    """A line of known_hosts about a host; the marker is empty, @revoked or @cert-authority."""
+    """A line of known_hosts about a host; the marker is empty, @revoked or @cert-authority.
+
+    `own`: it is about this port. The same name without a port may be another server.
+    """
 
     marker: str
     key: paramiko.PKey
+    own: bool
 
 
 def pinned_keys(endpoint: Endpoint) -> list[Pinned]:
-    """Each line of known_hosts about this endpoint."""
-    pinned = []
+    """Each line of known_hosts about this endpoint. If no key is among them: as for ssh, those without a port, too."""
+    pinned = list(_lines_about(endpoint, endpoint.key_name))
+    name = endpoint.host_key_alias or endpoint.hostname
+    if name == endpoint.key_name or any(not line.marker for line in pinned):
+        return pinned
+    return [*pinned, *_lines_about(endpoint, name)]
+
+
+def _lines_about(endpoint: Endpoint, name: str) -> Iterator[Pinned]:
     for file in endpoint.known_hosts:
         if not file.is_file():
             continue
-        for line in run_openssh(["ssh-keygen", "-F", endpoint.key_name, "-f", str(file)]).stdout.splitlines():
+        for line in run_openssh(["ssh-keygen", "-F", name, "-f", str(file)]).stdout.splitlines():
             fields = line.split()
             if not fields or fields[0].startswith("#"):
                 continue
             marker = fields.pop(0) if fields[0].startswith("@") else ""
             if len(fields) >= 3:
-                key_type, blob = fields[1], base64.b64decode(fields[2])
                 try:
-                    pinned.append(Pinned(marker, paramiko.PKey.from_type_string(key_type, blob)))
-                except paramiko.SSHException:
-                    continue  # paramiko does not support this type, so the host will not be asked for it
-    return pinned
+                    key = paramiko.PKey.from_type_string(fields[1], base64.b64decode(fields[2]))
+                except (paramiko.SSHException, UnknownKeyType, OverflowError, ValueError):
+                    continue  # damaged, or of a type for which paramiko does not ask a host
+                yield Pinned(marker, key, name == endpoint.key_name)
 
 
 def prefer_key_types(transport: Transport, pinned: list[Pinned], allowed: tuple[str, ...] | None) -> None:
@@ -81,8 +94,7 @@ def check_host_key(where: str, endpoint: Endpoint, key: paramiko.PKey, pinned: l
         raise HostKeyChanged(
             f"{where}: the key of {endpoint.key_name} ({key.fingerprint}) is marked @revoked in {files}"
         )
-    valid = [line.key for line in pinned if not line.marker]
-    if key in valid:
+    if any(line.key == key for line in pinned if not line.marker):
         return
     # Without an authority a host is not asked for a certificate.
     wrong = None
@@ -91,8 +103,9 @@ def check_host_key(where: str, endpoint: Endpoint, key: paramiko.PKey, pinned: l
         if wrong is None:
             return
     of_authority = f"\nAn authority is trusted to vouch for it (@cert-authority), and {wrong}." if wrong else ""
+    valid = [line.key for line in pinned if not line.marker and line.own]
     if not valid:
-        file = files[0] if files else "~/.ssh/known_hosts"
+        file = next((file for file in files if file != os.devnull), "~/.ssh/known_hosts")
         raise HostKeyUnknown(
             f"{where}: the key of {endpoint.key_name} is not pinned; nothing was sent to it. Its fingerprint is\n"
             f"  {key.fingerprint} ({name}){of_authority}\n"

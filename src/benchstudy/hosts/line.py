@@ -111,7 +111,8 @@ class AgentLine:
     def argv(self, command: str, *args: str) -> list[str]:
         """The command line that runs an agent command on the host."""
         # -S: the agent needs only the standard library, and on some hosts searching other folders is slow.
-        return [self.remote.host.python, "-I", "-S", self.directory, command, *args]
+        # utf8: whatever the host's locale, names and arguments keep their bytes.
+        return [self.remote.host.python, "-I", "-S", "-X", "utf8", self.directory, command, *args]
 
     def call(self, command: str, *args: str, input: bytes = b"", timeout_s: float = 60.0) -> Any:
         """Ask the agent something quick, unsupervised. Returns its answer, decoded from JSON.

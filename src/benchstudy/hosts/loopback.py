@@ -111,7 +111,7 @@ def _ensure_sshd(state: Path) -> None:
         f"ListenAddress {ADDRESS}",
         f'HostKey "{state}/host_key"',
         f'PidFile "{state}/sshd.pid"',
-        f'AuthorizedKeysFile "{state}/authorized_keys"',
+        f'AuthorizedKeysFile "{str(state).replace("%", "%%")}/authorized_keys"',  # sshd fills in %h and the like here
         # The project may lie in a folder that others can write to; the state folder itself is 0700.
         "StrictModes no",
         "UsePAM no",

@@ -13,7 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
+from typing import Any
+from urllib.parse import unquote
 
 from benchstudy.hosts.ssh_errors import ConnectionFailed
 from benchstudy.model.grouping import grouped
@@ -32,6 +33,8 @@ _NOT_FOLLOWED = {
     "requiredrsasize": "RequiredRSASize",
     "verifyhostkeydns": "VerifyHostKeyDNS",
 }
+_OPENSSH_S = 30.0  # its programs only read files here
+_JUMP = re.compile(r"(?:(?P<user>.+)@)?\[?(?P<host>[^\]]+?)\]?(?::(?P<port>\d+))?/?")
 _INCLUDE = re.compile(r"(?im)^[ \t]*include[ \t=]+(.+)$")
 
 
@@ -101,10 +104,12 @@ def _jumps(jumps: tuple[str, ...], depth: int) -> list[Endpoint]:
         raise ConnectionFailed(f"ProxyJump {','.join(jumps)}: the jump hosts form a circle")
     hops: list[Endpoint] = []
     for jump in jumps:
-        target = urlsplit(jump if jump.startswith("ssh://") else f"ssh://{jump}")
-        options = ["-p", str(target.port)] if target.port else []
-        options += ["-l", unquote(target.username)] if target.username else []
-        hop = _ask_ssh(target.hostname or jump, options)
+        target = _JUMP.fullmatch(unquote(jump.removeprefix("ssh://")) if jump.startswith("ssh://") else jump)
+        if target is None:
+            raise ConnectionFailed(f"ProxyJump {jump}: write USER@HOST:PORT")
+        options = ["-p", target["port"]] if target["port"] else []
+        options += ["-l", target["user"]] if target["user"] else []
+        hop = _ask_ssh(target["host"], options)
         # As with ssh: the first hop may have its own jump hosts; the route to the next ones is given.
         hops += [*_jumps(hop.proxy_jump, depth + 1), hop] if not hops else [hop]
     return hops
@@ -143,7 +148,7 @@ def _ask_ssh(destination: str, options: list[str]) -> Endpoint:
         )
     # Each of the two lists of files is one line, without quotes.
     known_hosts = " ".join(one(key) or "" for key in ("userknownhostsfile", "globalknownhostsfile"))
-    usual = _usual_settings()
+    usual, proxy = _usual_settings(), one("proxycommand")
     return Endpoint(
         hostname=settings["hostname"][0],
         port=int(settings["port"][0]),
@@ -153,7 +158,7 @@ def _ask_ssh(destination: str, options: list[str]) -> Endpoint:
         known_hosts=tuple(_homely(_path("UserKnownHostsFile", file, tokens)) for file in known_hosts.split()),
         host_key_alias=host_key_alias,
         proxy_jump=tuple((one("proxyjump") or "").split(",")) if one("proxyjump") else (),
-        proxy_command=one("proxycommand"),
+        proxy_command=proxy and re.sub("%([%hnpr])", lambda token: tokens[token[1]], proxy),
         certificate_files=paths("certificatefile"),
         agent=_agent(settings.get("identityagent", ["SSH_AUTH_SOCK"])[0], tokens),
         bind_address=one("bindaddress"),
@@ -238,7 +243,12 @@ def _settings(destination: str, options: tuple[str, ...]) -> dict[str, list[str]
 
 
 def run_openssh(argv: list[str]) -> subprocess.CompletedProcess[str]:
-    """Raises ConnectionFailed if the program is missing here."""
+    """Raises ConnectionFailed if the program is missing here, or hangs."""
     if shutil.which(argv[0]) is None:
         raise ConnectionFailed(f"there is no `{argv[0]}` program on this machine: install the package openssh-client")
-    return subprocess.run(argv, capture_output=True, text=True, timeout=30, stdin=subprocess.DEVNULL)
+    how: dict[str, Any] = {"encoding": "utf-8", "errors": "replace", "stdin": subprocess.DEVNULL}
+    try:
+        return subprocess.run(argv, capture_output=True, timeout=_OPENSSH_S, **how)
+    except subprocess.TimeoutExpired as error:
+        waits = "does a `Match exec` of your ssh configuration wait for something?"
+        raise ConnectionFailed(f"`{' '.join(argv)}` took longer than {_OPENSSH_S:g} s: {waits}") from error

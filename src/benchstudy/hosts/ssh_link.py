@@ -6,7 +6,6 @@ revoked keys mean here exactly what they mean on the command line.
 """
 
 import logging
-import re
 import socket
 import subprocess
 import time
@@ -63,10 +62,8 @@ class Link:
             self._proxy.wait()
             self._proxy = None
 
-    def _run_proxy_command(self, hop: Endpoint, command: str) -> socket.socket:
+    def _run_proxy_command(self, command: str) -> socket.socket:
         """Uses the user's ProxyCommand as the connection, in a shell as with ssh. It ends when its input does."""
-        tokens = {"%h": hop.hostname, "%p": str(hop.port), "%r": hop.user, "%%": "%"}
-        command = re.sub("%[hpr%]", lambda token: tokens[token[0]], command)
         ours, its = socket.socketpair()
         with its:
             self._proxy = subprocess.Popen(
@@ -103,7 +100,7 @@ class Link:
             except (paramiko.SSHException, EOFError, OSError) as error:
                 raise Unreachable(f"{where}: {hop} cannot be reached from the jump host: {why(error)}") from error
         if hop.proxy_command:
-            return self._run_proxy_command(hop, hop.proxy_command)
+            return self._run_proxy_command(hop.proxy_command)
         try:
             source = (hop.bind_address, 0) if hop.bind_address else None
             sock = socket.create_connection((hop.hostname, hop.port), timeout=left_s, source_address=source)

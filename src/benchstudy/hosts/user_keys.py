@@ -7,12 +7,16 @@ import base64
 import os
 import socket
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import paramiko
+from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from cryptography.hazmat.primitives.serialization.ssh import SSHCertificate, load_ssh_public_identity
+from paramiko.pkey import UnknownKeyType
 
 from benchstudy.hosts.ssh_config import Endpoint
 from benchstudy.hosts.ssh_errors import AuthenticationFailed, Unreachable, why
@@ -33,8 +37,7 @@ def authenticate(where: str, endpoint: Endpoint, transport: Transport) -> None:
             tried.append("further keys not tried: name the right one with identity_file")
             break
         try:
-            transport.auth_publickey(endpoint.user, key)
-            return
+            also = transport.auth_publickey(endpoint.user, key)
         except paramiko.BadAuthenticationType as error:
             raise AuthenticationFailed(
                 f"{where}: {endpoint} accepts no keys, only {', '.join(error.allowed_types)}; benchstudy uses keys only"
@@ -48,6 +51,15 @@ def authenticate(where: str, endpoint: Endpoint, transport: Transport) -> None:
                     "with identity_file"
                 ) from error
             tried.append(f"{label}: refused ({error})")
+        else:
+            if transport.is_authenticated():
+                return
+            if "publickey" not in also:
+                raise AuthenticationFailed(
+                    f"{where}: {endpoint} accepts {label}, but also asks for {', '.join(also)}; "
+                    "benchstudy uses keys only"
+                )
+            tried.append(f"{label}: accepted, but the host asks for a further key")
     raise AuthenticationFailed(
         f"{where}: {endpoint} accepts none of these keys for the user {endpoint.user!r}: "
         f"{'; '.join(tried) or 'there is no key'}. Put the public key into that user's ~/.ssh/authorized_keys, or "
@@ -78,7 +90,7 @@ def _candidate_keys(endpoint: Endpoint, tried: list[str]) -> Iterator[tuple[str,
             own = paramiko.PKey.from_path(file)
         except (paramiko.PasswordRequiredException, TypeError):  # the latter is how cryptography asks for a passphrase
             tried.append(f"{file}: has a passphrase; add it to the agent with ssh-add")
-        except (paramiko.SSHException, OSError, ValueError) as error:
+        except (paramiko.SSHException, UnknownKeyType, UnsupportedAlgorithm, OSError, ValueError) as error:
             tried.append(f"{file}: cannot be used ({why(error)})")
         else:
             own.public_blob = None  # from a certificate beside it, which is tried separately
@@ -115,7 +127,7 @@ def _certificates(endpoint: Endpoint, files: list[Path], tried: list[str]) -> li
             continue
         try:
             shown = load_ssh_public_identity(file.read_bytes())
-        except (ValueError, OSError) as error:
+        except (UnsupportedAlgorithm, ValueError, OSError) as error:
             tried.append(f"{file}: cannot be used ({why(error)})")
             continue
         if isinstance(shown, SSHCertificate):
@@ -145,7 +157,16 @@ def _agent_keys(address: Path | None) -> list[paramiko.AgentKey]:
         return []
     keys = list(agent.get_keys())
     for key in keys:
+        key.sign_ssh_data = partial(_signed, key.sign_ssh_data)  # type: ignore[method-assign]
         inner: paramiko.PKey | None = key.inner_key  # type: ignore[attr-defined]  # the stubs leave it out
         if inner is not None:  # for a certificate, the server must get its blob
             key.public_blob = inner.public_blob  # type: ignore[assignment]  # the stubs omit certificates
     return keys
+
+
+def _signed(sign: Callable[..., Any], *data: Any) -> Any:
+    """What the agent signs. If it declines, nothing, which the host refuses: an error would end the connection."""
+    try:
+        return sign(*data)
+    except (paramiko.SSHException, OSError):
+        return b""

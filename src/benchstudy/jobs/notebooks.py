@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchstudy.model.errors import BenchstudyError
+from benchstudy.model.errors import COLOURS, BenchstudyError
 from benchstudy.model.files import disk_trouble
 from benchstudy.report import prose
 
@@ -23,7 +23,6 @@ _START_TIMEOUT_S = 180
 _OWN_KERNEL, _OWN_ENGINE = "python3", "benchstudy-in-process"
 # How IPython names the line of a cell, in colour.
 _LINE = re.compile(r"Cell In\[\d+\], line (\d+)")
-_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 # The tag with which papermill marks the cell of parameters.
 _INJECTED = "injected-parameters"
 
@@ -73,7 +72,7 @@ def execute(notebook: Path, trace: Path, output: Path, parameters: Mapping[str, 
 
 def _line_of(error: "PapermillExecutionError") -> str:
     """The line of the cell that failed: ", line 2, `page.table(…)`"; "" if the traceback does not name it."""
-    told = _LINE.search(_COLOURS.sub("", "\n".join(error.traceback)))
+    told = _LINE.search(COLOURS.sub("", "\n".join(error.traceback)))
     lines = error.source.splitlines()
     if told is None or int(told[1]) > len(lines):
         return ""

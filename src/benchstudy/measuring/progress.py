@@ -17,6 +17,7 @@ from typing import Any, TextIO
 from benchstudy.measuring.alive import still_runs
 from benchstudy.measuring.statuslines import StatusLines, live_terminal
 from benchstudy.model import machine
+from benchstudy.model.errors import plain
 from benchstudy.model.files import lock_if_free, whole_or_nothing
 
 log = logging.getLogger("benchstudy")
@@ -276,6 +277,11 @@ def clock(seconds: float | None) -> str:
     return f"{minutes // 60}:{minutes % 60:02d}:{rest:02d}" if minutes >= 60 else f"{minutes}:{rest:02d}"
 
 
+class _Plain(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        return plain(super().format(record))
+
+
 def log_to(path: Path | None, *, one_of_many: bool = False) -> Callable[[], None]:
     """One log file per job. The terminal gets warnings, or everything if it shows no live line and this is not one of
     many jobs. Returns a function that undoes it.
@@ -287,7 +293,7 @@ def log_to(path: Path | None, *, one_of_many: bool = False) -> Callable[[], None
     if path is not None:
         path.parent.mkdir(parents=True, exist_ok=True)
         handlers.append(logging.FileHandler(path, mode="w"))
-    formatter = logging.Formatter("%(asctime)s %(message)s", "%Y-%m-%d %H:%M:%S")
+    formatter = _Plain("%(asctime)s %(message)s", "%Y-%m-%d %H:%M:%S")
     for handler in handlers:
         handler.setFormatter(formatter)
         log.addHandler(handler)

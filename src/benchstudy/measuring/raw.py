@@ -115,6 +115,7 @@ class TrialFacts(_Record):
     """The part of a trial's record that decides whether anything is left to measure. Times are UTC, ISO 8601.
 
     `cause`: why it failed, in words; `failure`: the same as a value. Both are None if it did not fail.
+    `roles`: the target's hosts by role, as the study named them.
     """
 
     schema_version: Literal[1, 2] = 2
@@ -132,6 +133,7 @@ class TrialFacts(_Record):
     finished: str
     duration_s: float
     imported_from: str | None = None
+    roles: dict[str, str]
 
 
 class TrialRecord(TrialFacts):
@@ -146,7 +148,6 @@ class TrialRecord(TrialFacts):
     family: str
     levels: dict[str, str]
     definition: dict[str, Any]
-    roles: dict[str, str]
     commands: list[CommandRecord]
     verified: dict[str, Any]
     instrument: str

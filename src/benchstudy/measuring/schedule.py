@@ -43,7 +43,7 @@ def adopt(
 ) -> dict[tuple[str, int], StoredTrial]:
     """The verified `trials` that are results for the plan, by case and block. `discarded`: uuids.
 
-    Raises SessionFailed if the study describes a case differently than when it was measured.
+    Raises SessionFailed if the study describes a case differently than when it was measured, or has it elsewhere.
     """
     return {key: _standing(plan, found) for key, found in results(plan, trials, discarded).items()}
 
@@ -80,8 +80,23 @@ def results(
                 f"changed) than when trial {trial.short} measured it. Give the study a new name to measure afresh, or "
                 f"restore the old value, or run {hints.benchstudy('discard', '--case', facts.case, '--why', '…')}"
             )
+        for role, host in _elsewhere(plan, trial).items():
+            raise SessionFailed(
+                f"{facts.case}: trial {trial.short} was measured with the role {role} on the host {host}, and the "
+                f"target {plan.target} now gives it to {plan.roles[role]}: one case would have trials of two hosts. "
+                "Give the target a new name to measure there, or restore the old host, or run "
+                f"{hints.benchstudy('discard', '--case', facts.case, '--why', '…')}"
+            )
         found.setdefault((facts.case, facts.block), []).append(trial)
     return found
+
+
+def _elsewhere(plan: SessionPlan, trial: StoredTrial) -> dict[str, str]:
+    """Roles in which a trial's commands ran on another host than they would now, and that host."""
+    was = trial.facts.roles
+    if all(plan.roles.get(role, host) == host for role, host in was.items()):
+        return {}
+    return {c.role: c.host for c in trial.record.commands if plan.roles.get(c.role, c.host) != c.host}
 
 
 def set_aside(plan: SessionPlan, trials: Iterable[StoredTrial], discarded: Container[str]) -> dict[str, str]:

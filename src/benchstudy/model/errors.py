@@ -1,14 +1,26 @@
 """The errors that a person should read. Anything else that is raised is a defect of ours."""
 
+import re
 from typing import ClassVar
 
 from benchstudy.model.causes import Cause, Failure
 
 _LONGEST_LINE = 1000
+COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+# Control characters but tabs and newlines, and those that reverse the order of others.
+_OBEYED = re.compile("[\0-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+
+
+def plain(text: str) -> str:
+    """Without what a terminal obeys: a host, a tool or a file may have written a part of the text."""
+    return _OBEYED.sub("\ufffd", COLOURS.sub("", text))
 
 
 class BenchstudyError(Exception):
     """An error that the user can understand and fix; the message says what, where and how."""
+
+    def __init__(self, message: str = ""):
+        super().__init__(plain(message))
 
 
 class StudyError(BenchstudyError):

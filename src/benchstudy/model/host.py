@@ -15,13 +15,13 @@ _WORD: dict[str, Any] = {"pattern": r"^[^-\s][^\s]*$"}
 
 
 def check_work_dir(value: str) -> str:
-    """`value`, if it is an absolute path or below ~/, without `..`, and neither `/` nor the home itself."""
+    """`value` in its shortest form, if it is absolute or below ~/, without `..`, and neither `/` nor the home."""
     parts = Path(value).parts
     below_home = value.startswith("~/") and len(parts) > 1
     deep_enough = value.startswith("/") and len(parts) > 2
     if not (below_home or deep_enough) or ".." in parts or "\0" in value or "\n" in value or len(value) > _LONGEST_PATH:
         raise ValueError(f"{value!r}: give an absolute path at least two levels deep, or one below ~/, without '..'")
-    return value
+    return str(Path(*parts))
 
 
 class Host(Strict):

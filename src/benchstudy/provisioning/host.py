@@ -25,7 +25,7 @@ from pyinfra.facts.rpm import RpmPackages
 from benchstudy.hosts.controller import ends_with_controller
 from benchstudy.hosts.forks import Tell, in_forks
 from benchstudy.hosts.remote import Remote, RemoteError
-from benchstudy.model.errors import BenchstudyError
+from benchstudy.model.errors import COLOURS, BenchstudyError
 from benchstudy.model.grouping import grouped
 from benchstudy.model.host import Host
 from benchstudy.provisioning.pyinfra_remote import OneHost
@@ -35,8 +35,7 @@ from benchstudy.provisioning.tools import downloads, ensure_tools, missing_tools
 Say = Callable[[str], None]
 # At once: hosts download and compile what they lack, and a hundred of them would share one link to the mirrors.
 _MOST = 64
-# Colours, and the host's name in front. The log file has no colours, and the reader adds the name.
-_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+# The host's name in front, which the reader adds.
 _DECORATION = re.compile(r"^\s*\[[^]]*\]\s+")
 # How each package manager refreshes its lists and waits for other installations; dnf does both by itself.
 _REFRESH = {
@@ -69,7 +68,7 @@ def provision(request: Mapping[str, Any], say: Say) -> dict[str, Any]:
 
 
 def _provision(remote: Remote, host: Host, request: Mapping[str, Any], say: Say) -> dict[str, Any]:
-    work_dir = f"{remote.home}/{host.work_dir[2:]}" if host.work_dir.startswith("~/") else host.work_dir
+    work_dir = remote.expand(host.work_dir)
     is_root = remote.run(["id", "-u"]).text.strip() == "0"
     sudo = host.sudo and not is_root
     # One unavailable package must not keep the others from being installed.
@@ -224,7 +223,7 @@ class _PlainLines(logging.Handler):
         self._say = say
 
     def emit(self, record: logging.LogRecord) -> None:
-        self._say(_DECORATION.sub("", _COLOURS.sub("", record.getMessage())))
+        self._say(_DECORATION.sub("", COLOURS.sub("", record.getMessage())))
 
 
 class _Said(io.TextIOBase):
