@@ -6,9 +6,9 @@
 Trials are copies of the captured ones in tests/data/store-b9a61cf, put through the store's own code into a scratch
 project: six cases of `fio`, with as many blocks as needed. Each command is a process of its own, as users start it. It
 prints wall and processor seconds of all its processes and their peak memory (cost.py), and for two or more numbers the
-exponent: 1 means in proportion to the number. `--pages` also makes the page of all of them. `--fleet` has five families
-on each target, some 100 trials: planned, adopted, and from raw to all pages. Its trials share their files on disk, so
-none of them is read from disk twice.
+exponent: 1 means in proportion to the number. `--pages` also makes all pages, before and after that block. `--fleet`
+has five families on each target, some 100 trials: planned, adopted, and from raw to all pages. Its trials share their
+files on disk, so none of them is read from disk twice.
 """
 
 import argparse
@@ -38,6 +38,7 @@ _INDEX = (
     "    write_index(plan, store, store.trials(), problem=None)"
 )
 _TIDY = f"from benchstudy.jobs.tidy import tidy_family\ntidy_family(root, plans, root / 'data/tidy/{STUDY}/{FAMILY}')"
+_REPORT = ("snakemake", "--cores", "2", "report")
 _LOAD = (
     "from pathlib import Path\nfrom benchstudy.model.study import load_study\n"
     "root = Path.cwd(); plans = load_study(root / 'config/config.yaml').sessions()\n"
@@ -98,11 +99,14 @@ class Scale:
         yield "verify --read", self._command("benchstudy", "verify", "--read")
         yield "tidy of everything", self._python(_TIDY)
         yield "tidy again", self._python(_TIDY)
+        if pages:
+            yield "all pages", self._command(*_REPORT)
         self._study.add(1)
         yield "adopt of one more block", self._python(_HOLD)
-        yield "tidy of one more block", self._python(_TIDY)
         if pages:
-            yield "page", self._command("snakemake", "--cores", "2", f"reports/{STUDY}/{FAMILY}.html")
+            yield "tables and all pages of one more block", self._command(*_REPORT)
+        else:
+            yield "tidy of one more block", self._python(_TIDY)
 
     def _python(self, code: str) -> Cost:
         return self._command(sys.executable, "-c", _LOAD + code)
@@ -123,8 +127,8 @@ class Fleet(Scale):
         """Name and cost of each command."""
         yield "adopt, nothing known", self._python(_INDEX)
         yield "planning", self._command("snakemake", "-n", "report")
-        yield "raw to all pages", self._command("snakemake", "--cores", "2", "report")
-        yield "all pages again", self._command("snakemake", "--cores", "2", "report")
+        yield "raw to all pages", self._command(*_REPORT)
+        yield "all pages again", self._command(*_REPORT)
         pages = sorted((page.stat().st_size, page.name) for page in self.project.root.glob("reports/**/*.html"))
         print(f"  {len(pages)} pages, the largest {pages[-1][1]} of {pages[-1][0] / 1e6:.2f} MB", flush=True)
         if push:

@@ -283,6 +283,17 @@ def index(bare_project):
     return re.sub(r"<style>.*?</style>", "", (bare_project / "reports" / "index.html").read_text(), flags=re.DOTALL)
 
 
+def test_both_first_pages_link_from_their_own_place_and_tables_are_read_once(bare_project, monkeypatch):
+    read = []
+    monkeypatch.setattr(Results, "_read", lambda self, name, of=Results._read: read.append(name) or of(self, name))
+    tidy, reports = {"file_size": write_file_size(bare_project)}, bare_project / "reports"
+    indexpages.build_index(declared(("file_size",)), tidy=tidy, sessions=[], reports=reports)
+    assert sorted(read) == ["cases", "observations", "trials"]
+    own = (reports / "embedded" / "index.html").read_text()
+    assert 'href="./file_size.html' in own and 'href="./embedded/' not in own
+    assert 'href="./embedded/file_size.html' in (reports / "index.html").read_text()
+
+
 def test_the_first_page_answers_before_it_lists(index):
     headings = [html.unescape(text) for text in re.findall(r"<h2[^>]*>(.*?)</h2>", index)]
     assert headings[:5] == [

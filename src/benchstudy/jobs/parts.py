@@ -117,13 +117,12 @@ class Parts:
         """The part for the trials that `entries` of the index name. Raises CorruptTrial, except for a discarded trial,
         which is left out with a warning.
         """
-        sums = [[entry["path"], *((file["name"], file["sha256"]) for file in entry["files"])] for entry in entries]
         about = [
             self._code,
             self._family.reading,
             plan.disturbance.model_dump(mode="json"),
             store.relative_to(self._root).as_posix(),
-            sums,
+            [(entry["path"], entry["files"]) for entry in entries],
         ]
         name = hashlib.sha256(orjson.dumps(about)).hexdigest()
         self.used.add(name)

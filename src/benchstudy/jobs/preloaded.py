@@ -8,6 +8,7 @@ older code than Snakemake assumes.
 
 import argparse
 import fcntl
+import gc
 import importlib
 import json
 import os
@@ -153,6 +154,7 @@ def _serve(listening: socket.socket, path: Path) -> None:
             if select.select([controller], [], [], 0)[0]:  # it must not outlive the command while it imports
                 return path.unlink(missing_ok=True)
             importlib.import_module(name)
+        gc.freeze()  # no job's garbage collector visits what was imported
         if kind and os.fork() == 0:
             listening.close()
             os.close(controller)

@@ -3,6 +3,7 @@
 import math
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 
 from benchstudy.lints import words
 from benchstudy.lints.model import Found, Group, Material, rule
@@ -168,16 +169,18 @@ def _named(statistics: list[str]) -> str:
 
 def _triples(group: Group) -> Iterator[tuple[str, str, str, str]]:
     """(prefix for a sentence, names of mean, deviation and median) of each sample that a group summarises."""
-    for name in group.figures:
-        for suffix in _SUFFIXES["mean"]:
-            if name != suffix and not name.endswith(f"_{suffix}"):
-                continue
-            stem = name.removesuffix(suffix)
-            sd, median = (
-                next((stem + s for s in _SUFFIXES[what] if _known(group, stem + s)), None) for what in ("sd", "median")
-            )
-            if sd and median and _known(group, name):
-                yield f"{stem.removesuffix('_')}: " if stem else "", name, sd, median
+    for name, stem in _means(tuple(group.figures)):
+        sd, median = (
+            next((stem + s for s in _SUFFIXES[what] if _known(group, stem + s)), None) for what in ("sd", "median")
+        )
+        if sd and median and _known(group, name):
+            yield f"{stem.removesuffix('_')}: " if stem else "", name, sd, median
+
+
+@lru_cache  # the trials of a family have the same figures
+def _means(names: tuple[str, ...]) -> list[tuple[str, str]]:
+    """The names of means, each also without its suffix."""
+    return [(n, n.removesuffix(s)) for n in names for s in _SUFFIXES["mean"] if n == s or n.endswith(f"_{s}")]
 
 
 def _known(group: Group, name: str) -> bool:

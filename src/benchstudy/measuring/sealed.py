@@ -11,6 +11,7 @@ from typing import Any
 from urllib.parse import quote
 
 from pydantic import BaseModel, ValidationError
+from typing_extensions import TypedDict
 
 from benchstudy.model import hints, paths
 from benchstudy.model.errors import BenchstudyError
@@ -34,11 +35,12 @@ Stat = list[int]
 Seen = Mapping[str, Mapping[str, Stat]]
 
 
-class _Named(BaseModel):
+# Dictionaries instead of models, because nothing is made of the tens of thousands of a large study.
+class _Named(TypedDict):
     uuid: str
 
 
-class _File(BaseModel):
+class _File(TypedDict):
     name: str
     sha256: str
 
@@ -55,7 +57,7 @@ class _Session(_Named):
     started: str
 
 
-class _Stopping(BaseModel):
+class _Stopping(TypedDict):
     looks: list[_Named]
 
 

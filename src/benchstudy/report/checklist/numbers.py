@@ -53,7 +53,8 @@ def _successes(facts: StudyFacts) -> list[int]:
 def raw_samples(facts: StudyFacts) -> Answer:
     lacking, trials, files = [], 0, 0
     for family in facts.families:
-        stored = {row["trial"]: len(raw_files(row)) for row in family.results.trials.iter_rows(named=True)}
+        rows = family.results.trials.select("trial", "raw_files").iter_rows(named=True)
+        stored = {row["trial"]: len(raw_files(row)) for row in rows}
         trials, files = trials + len(stored), files + sum(stored.values())
         lacking += in_trials(family, family.results.trials, {trial for trial, count in stored.items() if count})
     if not trials:
@@ -162,7 +163,8 @@ def order(facts: StudyFacts) -> Answer:
 def _blocks(in_time: list[tuple[str, str, int]]) -> list[list[Key]]:
     """The order of the cases in each complete block: one that has as many trials as the largest."""
     blocks = grouped((block, (target, case)) for target, case, block in in_time)
-    return [found for found in blocks.values() if len(found) == max(map(len, blocks.values()))]
+    most = max(map(len, blocks.values()), default=0)
+    return [found for found in blocks.values() if len(found) == most]
 
 
 def _same_order(in_time: list[tuple[str, str, int]]) -> bool:
@@ -199,7 +201,7 @@ def warm_up(facts: StudyFacts) -> Answer:
 def _warmed_up(family: FamilyFacts) -> set[str]:
     declared, phases = registry.get(family.name), _phases(family)
     found = set()
-    for row in family.loaded.iter_rows(named=True):
+    for row in family.loaded.select("trial", "argv", "raw_files").iter_rows(named=True):
         files = [file["name"] for file in raw_files(row)]
         if declared.warmed_up(row["argv"] or "", files, [name for name, _ in phases.get(row["trial"], ())]):
             found.add(row["trial"])

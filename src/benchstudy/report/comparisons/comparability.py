@@ -54,7 +54,8 @@ class Comparability:
         self._disturbed, self._unit = results.disturbed, results.unit
         self._of = {}
         self._given = {} if across_caches else bytes_of_storage(results)
-        for row in results.counted.iter_rows(named=True):
+        told = [name for name in results.counted.columns if name in ("trial", *Conditions._fields)]
+        for row in results.counted.select(told).iter_rows(named=True):
             given = self._given.get(row["trial"])
             row["from_storage"] = None if given is None else given >= PAGE_OF_MEMORY
             found = Conditions._make(row.get(name) for name in Conditions._fields)

@@ -25,19 +25,20 @@ def build_index(study: Study, *, tidy: Mapping[str, Path], sessions: Sequence[Pa
     `tidy` maps each family to its folder of tables; `sessions` are the `session.json` files. Linked files are expected
     where the workflow puts them: `<family>.html`, `<family>/` and `notebooks/` in the study's folder of reports.
     """
-    indexes = read_indexes(sessions)
+    own = reports / study.study
+    own.mkdir(parents=True, exist_ok=True)
+    # Both pages show what was read once.
+    read = StudyFacts(study, tidy=tidy, indexes=read_indexes(sessions), reports=reports, page_folder=own)
+    found = citing.of_study(read)
+    citing.write(read, found)
 
     def first_page(folder: Path) -> StudyIndex:
-        facts = StudyFacts(study, tidy=tidy, indexes=indexes, reports=reports, page_folder=folder)
+        facts = read.for_page_in(folder)
         page = StudyIndex(facts)
-        folder.mkdir(parents=True, exist_ok=True)
-        found = citing.of_study(facts)
-        citing.write(facts, found)
         _write(folder, "index.html.j2", study=page.context() | {"citing": citing.section(facts, found)})
         return page
 
-    own = reports / study.study
-    # No name for the page: what it read of a thousand targets is not in memory twice.
+    # No name for the page: what it made of a thousand targets is not in memory twice.
     studies.write_summary(own, study, first_page(own))
     write_bundle(own, [*tidy, *STUDY_PAGES], reports / f"{study.study}.zip")
     listed = studies.listed(reports)

@@ -6,11 +6,13 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from benchstudy.lints.model import Ceiling, Figure, Group, Material
+from benchstudy.model.files import nothing_collected
 
 if TYPE_CHECKING:
     from benchstudy.report.results.results import Results
 
 
+@nothing_collected()
 def read(results: "Results", ceilings: Iterable[Ceiling] = (), several: bool = False) -> Material:
     """The material of a family: cases with the medians of their metrics as groups, single trials as samples.
 

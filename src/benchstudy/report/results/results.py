@@ -8,6 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import orjson
 import polars as pl
 
 from benchstudy.model import hints, registry
@@ -279,24 +280,18 @@ class Results:
         """Observations with a value, of trials that count."""
         return self.observed.drop_nulls("value")
 
-    @cached_property
-    def _values(self) -> dict[tuple[str, str, str], list[tuple[str, float, str]]]:
-        """Map (target, case, metric) to the values of its trials: (trial, value, unit)."""
-        grouped: dict[tuple[str, str, str], list[tuple[str, float, str]]] = {}
-        for row in self.usable.select("target", "case", "metric", "trial", "value", "unit").iter_rows():
-            grouped.setdefault(row[:3], []).append(row[3:])
-        return grouped
-
-    def by_case(self, metric: str) -> dict[tuple[str, str], list[tuple[str, float, str]]]:
+    def by_case(self, metric: str) -> Mapping[tuple[str, str], list[tuple[str, float, str]]]:
         """Map (target, case) to the values of its trials, (trial, value, unit), for cases that gave the metric."""
-        return self._by_metric.get(metric, {})
+        if metric not in self._by_case:
+            grouped = self._by_case[metric] = {}
+            rows = self.usable.filter(pl.col("metric") == metric).select("target", "case", "trial", "value", "unit")
+            for row in rows.iter_rows():
+                grouped.setdefault(row[:2], []).append(row[2:])
+        return self._by_case[metric]
 
     @cached_property
-    def _by_metric(self) -> dict[str, dict[tuple[str, str], list[tuple[str, float, str]]]]:
-        grouped: dict[str, dict[tuple[str, str], list[tuple[str, float, str]]]] = {}
-        for (target, case, metric), trials in self._values.items():
-            grouped.setdefault(metric, {})[target, case] = trials
-        return grouped
+    def _by_case(self) -> dict[str, dict[tuple[str, str], list[tuple[str, float, str]]]]:
+        return {}
 
     @cached_property
     def _levels(self) -> dict[tuple[str, str], dict[str, Any]]:
@@ -314,7 +309,7 @@ class Results:
 
     def estimate(self, metric: str, target: str, case: str) -> Estimate | None:
         """The estimate of one case; None if it neither gave the metric nor failed."""
-        values = self._values.get((target, case, metric), [])
+        values = self.by_case(metric).get((target, case), [])
         outcomes = self.outcomes.get((target, case), [])
         causes = [reason for reason in outcomes if reason is not None]
         if not values and not causes:
@@ -322,7 +317,7 @@ class Results:
         units = list(dict.fromkeys(unit for _, _, unit in values))
         numbers = tuple(value for _, value, _ in values)
         summary = stats.summarise([*numbers, *([None] * len(causes))], units)
-        if disturbed := sum(trial in self.disturbed for trial, _, _ in values):
+        if self.disturbed and (disturbed := sum(trial in self.disturbed for trial, _, _ in values)):
             summary = replace(summary, disturbed=disturbed)
         unit = " and ".join(units)
         levels = self._levels.get((target, case), {})
@@ -432,4 +427,4 @@ def cases_in_order(cases: pl.DataFrame) -> pl.DataFrame:
 
 def raw_files(row: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The files of one row of the trial table: name, size in bytes, sha256."""
-    return json.loads(row["raw_files"]) if row["raw_files"] else []
+    return orjson.loads(row["raw_files"]) if row["raw_files"] else []

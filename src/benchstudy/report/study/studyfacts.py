@@ -3,6 +3,7 @@
 import json
 import os
 from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -108,6 +109,13 @@ class StudyFacts:
         self.families = [
             self._family(name, Results(path, study=study.study, family=name)) for name, path in tidy.items()
         ]
+
+    def for_page_in(self, folder: Path) -> "StudyFacts":
+        """The same facts, with links relative to `folder`."""
+        facts = copy(self)
+        facts.page_folder = folder
+        facts.families = [facts._family(family.name, family.results) for family in self.families]
+        return facts
 
     def _family(self, name: str, results: Results) -> FamilyFacts:
         exports = self.folder / name

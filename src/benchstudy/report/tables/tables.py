@@ -8,6 +8,7 @@ import textwrap
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from urllib.parse import quote
 
@@ -224,6 +225,7 @@ def slug(title: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")
 
 
+@lru_cache(maxsize=1024)
 def link(path: str) -> str:
     """A relative path as a link. Nothing in it can become a scheme, a query or a fragment."""
     quoted = quote(path, safe="/=,+-._~")

@@ -80,6 +80,10 @@ class TrialList:
             groups[row["target"], row["case"]].append(row)
         return {key: rows for key, rows in groups.items() if rows}
 
+    @cached_property
+    def _commands(self) -> dict[tuple[str, str], "_Commands"]:
+        return {key: _Commands(rows) for key, rows in self._cases.items()}
+
     def _name(self, key: tuple[str, str]) -> str:
         target, case = key
         return human.level(case) + (f" on {target}" if len(self.results.targets) > 1 else "")
@@ -108,7 +112,7 @@ class TrialList:
 
     def _case(self, key: tuple[str, str], rows: Sequence[Row], apart: bool) -> str:
         away = os.path.relpath(self.root, self.page_folder)
-        commands = _Commands(rows)
+        commands = self._commands[key]
         shown = self._ways(rows) if apart else self._table(self._name(key), rows, commands, away)
         opened = " open" if self.is_open else ""
         name = html.escape(self._name(key)).replace(",", ",<wbr>")
@@ -142,7 +146,7 @@ class TrialList:
         if self.results.places.detail != "apart":
             return
         for key, rows in self._cases.items():
-            commands, name = _Commands(rows), self._name(key)
+            commands, name = self._commands[key], self._name(key)
             for path, group in groupby(rows, lambda row: self.results.places.page(row["trial"])):
                 chosen = list(group)
                 folder = (self.page_folder / path).parent
