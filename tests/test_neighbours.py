@@ -20,6 +20,7 @@ from benchstudy.commands.checks import check_host
 from benchstudy.measuring import disturbances
 from benchstudy.measuring.neighbours import Neighbours
 from benchstudy.measuring.raw import TrialStore
+from benchstudy.measuring.sessionindex import is_held
 from benchstudy.model import interference, registry
 from benchstudy.model.errors import StudyError
 from benchstudy.report.results.results import Results
@@ -113,6 +114,9 @@ def test_one_case_never_has_trials_of_two_hosts(lab, tmp_path):
 
         lab.hold(**roles(sut="h", load="h"))
         assert lab.hold(**roles(sut="h", load="other"), blocks=2)["problem"] is None, "nothing ran in that role"
+        studies = (lab.study(**roles(sut=sut, load="other"), blocks=2) for sut in ("h", "other"))
+        same, moved = (study.session("t", "spin") for study in studies)
+        assert is_held(lab.root, same) and not is_held(lab.root, moved), "pages would show the figures of h as other's"
         told = lab.hold(**roles(sut="other"), blocks=3)["problem"]
     assert "with the role sut on the host h, and the target t now gives it to other: one case would have" in told
     assert [trial.facts.block for trial in lab.trials] == [1, 2]

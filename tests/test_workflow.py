@@ -180,6 +180,17 @@ def test_an_edit_of_what_pages_show_makes_them_again_and_measures_nothing(measur
     assert not [job for job in jobs if job.startswith(("measure_session", "provision_target"))]
 
 
+def test_a_role_that_moves_to_another_host_has_its_session_looked_at_again(measured):
+    study = (measured.root / "config/study.yaml").read_text()
+    try:
+        hosts = {**STUDY["hosts"], "other": {"address": "other.example"}}
+        measured.write_study({**STUDY, "hosts": hosts, "targets": {"one": {"roles": {"sut": "other"}}}})
+        assert "measure_session" in {job.rule for job in jobs_in(planned(measured, "-p"))}
+    finally:
+        (measured.root / "config/study.yaml").write_text(study)
+    assert planned(measured, "-p").count("measure_session") == 0
+
+
 def test_a_forced_run_adopts_everything_and_connects_to_nothing(measured):
     before, sessions = trials(measured), len(index(measured)["sessions"])
     measure(measured, "--forcerun", "measure_session")

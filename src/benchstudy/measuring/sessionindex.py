@@ -39,6 +39,8 @@ def is_held(root: Path, plan: SessionPlan) -> bool:
     index = read_index(store.index)
     if index is None or index["problem"] or index.get("plan") != plan.digest or plan.config.import_only:
         return False
+    if index.get("roles", plan.roles) != plan.roles:  # the trials may be of other hosts
+        return False
     return {entry["uuid"] for entry in index["discarded"]} == store.discards().keys()
 
 
@@ -73,6 +75,7 @@ def write_index(plan: SessionPlan, store: TrialStore, trials: Iterable[StoredTri
         "family": plan.family_name,
         "study_sha256": plan.study.sha256,
         "plan": plan.digest,
+        "roles": dict(plan.roles),
         "problem": problem,
         "stopping": _stopping(plan, store, trials),
         "sessions": sorted(sessions, key=lambda s: s["started"]),
