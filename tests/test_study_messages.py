@@ -50,6 +50,8 @@ def changed(path: str, value: object) -> dict:
         ("families.fio.jobs", [{"name": "x", "rw": "raed"}], "families.fio.jobs.0.rw: 'raed': write 'read', 'write'"),
         ("families.file_size.backends.0.kind", "pth", "backends.0: kind: 'pth': write 'path' or 's3'"),
         ("blocks", {"min": 6, "max": 3}, "blocks: max: 3: give 6 or more"),
+        ("blocks", None, "blocks: nothing is given: write a number of blocks"),
+        ("families.file_size.backends", [None], "backends.0: nothing is given: write a mapping of keys to values"),
     ],
 )
 def test_the_field_and_what_to_write_are_named(path, value, told):
@@ -84,6 +86,38 @@ def test_a_number_that_yaml_cannot_make_is_no_traceback(tmp_path, text):
     (tmp_path / "study.yaml").write_text(text)
     with pytest.raises(StudyError, match=r"study\.yaml: "):
         load_study(tmp_path / "study.yaml")
+
+
+@pytest.mark.parametrize(
+    ("level", "told"),
+    [
+        ("[1.9, 1.10]", 'line 8: YAML reads 1.10 as the number 1.1: write 1.1, or "1.10" in quotes'),
+        ("{old: 1.9, new: 1.10}", "line 8: YAML reads 1.10 as the number 1.1"),
+        ("{1.10: new}", "line 8: YAML reads 1.10 as the number 1.1"),
+        ("[010, 020]", "line 8: YAML reads 010 as the number 8"),
+        ("[1:30]", "line 8: YAML reads 1:30 as the number 90"),
+        ("[0x1F]", "line 8: YAML reads 0x1F as the number 31"),
+        (
+            "{on: a, off: b}",
+            'matrix.v: True is not a level: write a text or a number; quote what YAML reads as true: "on"',
+        ),
+        ("9", "matrix.v: 9: write a list of levels, such as [1, 9]"),
+        ("[{{x}}]", 'line 8, column 22: this cannot be a key: write a placeholder in quotes, "{{…}}"'),
+    ],
+)
+def test_a_level_that_yaml_would_change_is_refused(tmp_path, level, told):
+    study = tmp_path / "study.yaml"
+    text = (
+        "study: s\nhosts: {h: {}}\ntargets: {t: {roles: {sut: h}}}\nfamilies:\n  command:\n    commands:\n"
+        '    - {name: x, argv: [x, "{{v}}"],\n       matrix: {v: LEVELS}}\n'
+    )
+    study.write_text(text.replace("LEVELS", level))
+    with pytest.raises(StudyError) as error:
+        load_study(study)
+    assert told in str(error.value)
+    study.write_text(text.replace("LEVELS", '["1.10", "010", 8, 0.5, 1.9, 1e3]'))
+    [plan] = load_study(study).sessions()
+    assert [case.levels["v"] for case in plan.cases] == ["1.10", "010", "8", "0.5", "1.9", "1e3"]
 
 
 def test_a_role_that_many_services_need_is_told_once():
