@@ -33,6 +33,7 @@ _TRIAL_ID = re.compile(r"[0-9a-f][0-9a-f-]{3,35}")
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run `benchstudy` with `argv`, or with what was typed. Returns the exit status."""
+    _open_what_was_closed()
     arguments = command_parser().parse_args(argv)
     try:
         with hints.about(_study_file(arguments)):
@@ -52,6 +53,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("benchstudy: interrupted", file=sys.stderr)
         return 130
+
+
+def _open_what_was_closed() -> None:
+    """A service or `>&-` may have closed the standard streams: what is said is then dropped, here and by children."""
+    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
+        os.set_inheritable(descriptor, True)
+    os.close(descriptor)
+    sys.stdout, sys.stderr = sys.stdout or os.fdopen(1, "w"), sys.stderr or os.fdopen(2, "w")
 
 
 def _study_file(arguments: argparse.Namespace) -> Path | None:
