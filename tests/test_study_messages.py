@@ -126,6 +126,22 @@ def test_a_role_that_many_services_need_is_told_once():
     assert len(str(error.value).splitlines()) == 1
 
 
+def test_a_target_whose_roles_name_one_machine_twice_is_refused_before_it_is_measured(tmp_path, capsys):
+    study = tmp_path / "study.yaml"
+    hosts = {"a": {"address": "db"}, "b": {"address": "db", "user": "me"}, "c": {"address": "db", "port": 2222}}
+    roles = {"apart": {"sut": "a", "load": "c"}, "one": {"sut": "a", "db": "a"}, "twice": {"sut": "a", "load": "b"}}
+    targets = {name: {"roles": role} for name, role in roles.items()}
+    families = {"command": {"commands": [{"name": "x", "argv": ["true"]}]}}
+    said = {"study": "s", "hosts": hosts, "targets": targets, "families": families}
+    study.write_text(yaml.safe_dump(said, sort_keys=False))
+    told = "targets.twice.roles: a and b are the same machine: name only one of them"
+    assert load_study(study).unfit() == [told]
+    assert main(["check", "--no-hosts", str(study)]) == 1 and told in capsys.readouterr().out
+    assert main(["plan", "--no-hosts", str(study)]) == 1 and told in capsys.readouterr().err
+    study.write_text(study.read_text() + "measure: false\n")
+    assert main(["check", "--no-hosts", str(study)]) == 0
+
+
 @pytest.mark.fault(25)
 def test_a_value_where_a_secret_may_stand_is_not_repeated():
     with pytest.raises(StudyError) as error:
