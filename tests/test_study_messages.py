@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 import yaml
+from conftest import as_project
+from stored_study import STUDY, StoredStudy
 
 from benchstudy.commands.cli import main
 from benchstudy.model.errors import StudyError
@@ -175,6 +177,19 @@ def test_what_is_no_study_file_is_told(tmp_path):
         load_study(tmp_path)
     with pytest.raises(StudyError, match="not UTF-8 text"):
         load_study(tmp_path / "binary.yaml")
+
+
+def test_a_discard_says_what_brings_a_trial_of_its_own_study_back(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(as_project(tmp_path))
+    stored = StoredStudy(Path())
+    Path("small.yaml").write_text(yaml.safe_dump(STUDY))
+    for trial, options, told in (
+        (stored.imported, [], "`benchstudy import …` takes"),
+        (stored.ok, [], "the next report of small measures"),
+        (stored.failed, ["--study", "small.yaml"], "`snakemake --cores 8 report --configfile small.yaml` measures"),
+    ):
+        assert main(["discard", trial.record.uuid, "--why", "x", *options]) == 0
+        assert f"1 discarded; {told} them again" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

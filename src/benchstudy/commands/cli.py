@@ -5,7 +5,9 @@ import os
 import re
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from benchstudy import __version__
 from benchstudy.commands.archiving import add_commands as add_archive_commands
@@ -25,7 +27,7 @@ from benchstudy.model.files import disk_trouble
 from benchstudy.model.names import nearest
 from benchstudy.model.output import add_json, print_json, progress
 from benchstudy.model.rounding import plural
-from benchstudy.model.study import load_study
+from benchstudy.model.study import load_study, read_study
 
 _STUDY_HELP = "the study's file (default: %(default)s)"
 _TRIAL_ID = re.compile(r"[0-9a-f][0-9a-f-]{3,35}")
@@ -229,8 +231,19 @@ def _discard(arguments: argparse.Namespace) -> int:
         records = [trial.record.model_dump(mode="json") for _, trial in chosen]
         print_json([{key: record[key] for key in ("uuid", "case", "block", "status")} for record in records])
         return 0
-    print(f"{len(chosen)} discarded; {hints.snakemake()} measures them again")
+    imported = all(trial.facts.imported_from for _, trial in chosen)
+    again = f"{hints.benchstudy('import', '…')} takes" if imported else f"{_reports(arguments.study, chosen)} measures"
+    print(f"{len(chosen)} discarded; {again} them again")
     return 0
+
+
+def _reports(file: Path, chosen: Sequence[tuple[Any, Any]]) -> str:
+    """What measures discarded trials again: a command, if they are of the study in `file`."""
+    studies = {trial.record.study for _, trial in chosen}
+    with suppress(BenchstudyError):
+        if studies == {read_study(file).get("study")}:
+            return hints.snakemake()
+    return f"the next report of {' and '.join(sorted(studies))}"
 
 
 def _import(arguments: argparse.Namespace) -> int:
