@@ -29,11 +29,11 @@ environment:
 	@sh setup/environment.sh
 
 report: environment ## set up what is missing, measure what is missing, write reports/index.html
-	@benchstudy run --cores $(CORES) report $(if $(STUDY),--configfile $(STUDY))
+	@benchstudy run --cores $(CORES) report $(if $(STUDY),--configfile "$(STUDY)")
 	@echo "$(CURDIR)/reports/index.html"
 
 crate: environment ## pack the study as it stands, with everything needed to check it: reports/<study>.crate.zip
-	@benchstudy run --cores $(CORES) crate $(if $(STUDY),--configfile $(STUDY)) --config measure=false
+	@benchstudy run --cores $(CORES) crate $(if $(STUDY),--configfile "$(STUDY)") --config measure=false
 
 # Needs only Python on this machine: it contacts no host, so it needs no ssh.
 reproduce: ## make the reports of CRATE=x.crate.zip again without any host, and compare every table
@@ -91,7 +91,7 @@ lab: environment ## start JupyterLab on the notebooks; LAB="--no-browser --port=
 	@benchstudy lab $(LAB)
 
 check: environment ## try every host of the study without measuring anything
-	@benchstudy check $(STUDY)
+	@benchstudy check $(if $(STUDY),"$(STUDY)")
 
 format: environment ## format the code
 	@ruff check --fix . && ruff format . && snakefmt workflow

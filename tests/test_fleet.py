@@ -55,6 +55,22 @@ def test_a_small_study_has_jobs_of_its_own_and_places_by_host():
     assert places(parse_study(declared(ring))) == {f"host_h{n}": {f"h{n}"} for n in range(20)}
 
 
+def test_two_names_of_one_machine_are_measured_in_turns():
+    one, other = {"loopback": True}, {"loopback": True, "work_dir": "/srv/other"}
+    named = {
+        "a": one,
+        "b": other,
+        "c": {"address": "h"},
+        "h": {"user": "me", "port": 22},
+        "d": {"address": "h", "port": 2},
+    }
+    few = parse_study(declared({f"on-{name}": {"sut": name} for name in named}, named))
+    assert places(few) == {"host_a": {"a", "b"}, "host_c": {"c", "h"}, "host_d": {"d"}}
+    many = {f"h{n}": {"address": f"m{n // 2}"} for n in range(40)}
+    for group in groups(parse_study(declared({f"t{n}": {"sut": f"h{n}"} for n in range(40)}, many))):
+        assert all(len(part) == 2 for part in group.parts)
+
+
 @pytest.fixture
 def fleet(project: Project, tmp_path: Path) -> Iterator[tuple[Project, dict[str, Any]]]:
     """Real hosts, and others that answer nobody, one of which is to be measured."""

@@ -522,6 +522,15 @@ def test_an_empty_block_is_a_study_of_imports_and_reaches_no_host(tmp_path: Path
     assert "2 imported cases with unknown levels (directory, direct" in weak
 
 
+@pytest.mark.parametrize("family", ["command", "fio", "http_concurrency", "log_write"])
+def test_a_family_of_which_nothing_was_imported_is_named_before_its_page_is_made(tmp_path: Path, family: str):
+    plan = study_of(**{family: {}}).session("machine", family)
+    hold_session(tmp_path, plan)
+    with pytest.raises(BenchstudyError, match=f"families.{family}: nothing was imported yet: `benchstudy import"):
+        tidy_family(tmp_path, [plan], tmp_path / "tidy")
+    assert not (tmp_path / "tidy").exists()
+
+
 def test_an_import_beside_what_is_measured_leaves_its_session_due(tmp_path: Path):
     job = {"name": "mixed", "rw": "randrw", "engine": "psync", "direct": False, "size": "4MiB", "runtime": "1s"}
     study = study_of(fio={"directories": [{"name": "here", "path": "/tmp"}], "page_jobs": [], "jobs": [job]})

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 import sysconfig
@@ -75,6 +76,33 @@ def test_a_dry_run_lists_what_is_then_written(name: str, tmp_path: Path, capsys:
     schema = file.parent / re.match(r"# yaml-language-server: \$schema=(\S+)\n", file.read_text())[1]
     Draft202012Validator(json.loads(schema.read_text())).validate(yaml.safe_load(file.read_text()))
     assert f"benchstudy {__version__}" in (folder / ".github" / "workflows" / "study.yml").read_text()
+
+
+def test_make_takes_another_study_whose_name_has_blanks(tmp_path: Path):
+    assert cli.main(["init", str(tmp_path / "my-study")]) == 0
+    study = tmp_path / "two  words.yaml"
+    for folder, targets in (
+        (CHECKOUT, ("report", "crate", "check")),
+        (tmp_path / "my-study", ("report", "crate", "plan", "check")),
+    ):
+        for target in targets:
+            told = subprocess.run(
+                ["make", "-n", target, f"STUDY={study}"], cwd=folder, capture_output=True, text=True, check=True
+            )
+            [line] = [
+                line for line in told.stdout.splitlines() if re.match(rf"\S*benchstudy (run .* )?{target}\b", line)
+            ]
+            words = shlex.split(line)
+            after = words[words.index(str(study)) + 1 :]
+            assert not after or after[0] == "--config", "Snakemake takes what follows a study's file for another one"
+
+
+@pytest.mark.parametrize("command", [["cases"], ["cases", "--json"], ["plan", "--no-hosts"], ["run", "--version"]])
+def test_closed_streams_change_no_status(command: list[str], tmp_path: Path):
+    assert cli.main(["init", str(tmp_path / "my-study")]) == 0
+    closed = ["sh", "-c", 'exec "$@" <&- >&-', "sh", sys.executable, "-m", "benchstudy.commands.cli", *command]
+    done = subprocess.run(closed, cwd=tmp_path / "my-study", capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, "") and "Traceback" not in done.stderr
 
 
 def test_make_in_a_project_names_what_is_missing_and_installs_nothing_by_its_name(tmp_path: Path):

@@ -89,6 +89,19 @@ def test_the_last_user_stops_it_and_the_port_stays(state):
         assert again == found
 
 
+def test_another_user_finds_the_keys_whole_at_every_moment(state, tmp_path):
+    with loopback.running(state):
+        read_meanwhile = [tmp_path / name for name in ("known_hosts", "authorized_keys")]
+        for held in read_meanwhile:
+            os.link(state / held.name, held)
+        before = [held.stat().st_mtime_ns for held in read_meanwhile]
+        end(hold(state))
+        assert [held.stat().st_mtime_ns for held in read_meanwhile] == before, "no key was written over"
+        assert [(state / held.name).read_bytes() for held in read_meanwhile] == [
+            held.read_bytes() for held in read_meanwhile
+        ]
+
+
 def test_what_a_killed_user_left_is_adopted_and_then_stopped(state):
     killed = hold(state)
     left = loopback.running_sshd(state)

@@ -113,6 +113,14 @@ def test_a_provisioning_process_that_is_killed_is_a_problem_of_its_host(here, tm
     assert "here: the provisioning process ended with status -9" in problem
 
 
+def test_a_file_of_this_machine_that_cannot_be_written_is_named(here, tmp_path):
+    state = here / ".benchstudy" / "loopback"
+    state.parent.mkdir()
+    state.symlink_to("/proc/nothing-can-be-made-here")
+    [problem] = provision_target(study(tmp_path), "bench", here / "facts.json").problems
+    assert "/proc/nothing-can-be-made-here" in problem
+
+
 def test_an_error_in_a_deploy_names_the_file_and_leaves_no_facts(here, tmp_path):
     (here / "envs" / "file_size.py").write_text("import no_such_module\n")
     with pytest.raises(ProvisionFailed, match=r"here: envs/file_size\.py: .*no_such_module"):

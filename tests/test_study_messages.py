@@ -1,13 +1,17 @@
 """Messages about a wrong study: the field, the problem, and what to write, before any host is contacted."""
 
 import copy
+import json
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 import yaml
+from conftest import as_project
+from stored_study import STUDY, StoredStudy
 
 from benchstudy.commands.cli import main
+from benchstudy.measuring.raw import NOT_HELD, index_problem
 from benchstudy.model.errors import StudyError
 from benchstudy.model.study import load_study, parse_study, with_systems
 
@@ -50,6 +54,8 @@ def changed(path: str, value: object) -> dict:
         ("families.fio.jobs", [{"name": "x", "rw": "raed"}], "families.fio.jobs.0.rw: 'raed': write 'read', 'write'"),
         ("families.file_size.backends.0.kind", "pth", "backends.0: kind: 'pth': write 'path' or 's3'"),
         ("blocks", {"min": 6, "max": 3}, "blocks: max: 3: give 6 or more"),
+        ("blocks", None, "blocks: nothing is given: write a number of blocks"),
+        ("families.file_size.backends", [None], "backends.0: nothing is given: write a mapping of keys to values"),
     ],
 )
 def test_the_field_and_what_to_write_are_named(path, value, told):
@@ -86,10 +92,58 @@ def test_a_number_that_yaml_cannot_make_is_no_traceback(tmp_path, text):
         load_study(tmp_path / "study.yaml")
 
 
+@pytest.mark.parametrize(
+    ("level", "told"),
+    [
+        ("[1.9, 1.10]", 'line 8: YAML reads 1.10 as the number 1.1: write 1.1, or "1.10" in quotes'),
+        ("{old: 1.9, new: 1.10}", "line 8: YAML reads 1.10 as the number 1.1"),
+        ("{1.10: new}", "line 8: YAML reads 1.10 as the number 1.1"),
+        ("[010, 020]", "line 8: YAML reads 010 as the number 8"),
+        ("[1:30]", "line 8: YAML reads 1:30 as the number 90"),
+        ("[0x1F]", "line 8: YAML reads 0x1F as the number 31"),
+        (
+            "{on: a, off: b}",
+            'matrix.v: True is not a level: write a text or a number; quote what YAML reads as true: "on"',
+        ),
+        ("9", "matrix.v: 9: write a list of levels, such as [1, 9]"),
+        ("[{{x}}]", 'line 8, column 22: this cannot be a key: write a placeholder in quotes, "{{…}}"'),
+    ],
+)
+def test_a_level_that_yaml_would_change_is_refused(tmp_path, level, told):
+    study = tmp_path / "study.yaml"
+    text = (
+        "study: s\nhosts: {h: {}}\ntargets: {t: {roles: {sut: h}}}\nfamilies:\n  command:\n    commands:\n"
+        '    - {name: x, argv: [x, "{{v}}"],\n       matrix: {v: LEVELS}}\n'
+    )
+    study.write_text(text.replace("LEVELS", level))
+    with pytest.raises(StudyError) as error:
+        load_study(study)
+    assert told in str(error.value)
+    study.write_text(text.replace("LEVELS", '["1.10", "010", 8, 0.5, 1.9, 1e3]'))
+    [plan] = load_study(study).sessions()
+    assert [case.levels["v"] for case in plan.cases] == ["1.10", "010", "8", "0.5", "1.9", "1e3"]
+
+
 def test_a_role_that_many_services_need_is_told_once():
     with pytest.raises(StudyError) as error:
         parse_study(changed("targets.this-machine.roles", {"stu": "local"}))
     assert len(str(error.value).splitlines()) == 1
+
+
+def test_a_target_whose_roles_name_one_machine_twice_is_refused_before_it_is_measured(tmp_path, capsys):
+    study = tmp_path / "study.yaml"
+    hosts = {"a": {"address": "db"}, "b": {"address": "db", "user": "me"}, "c": {"address": "db", "port": 2222}}
+    roles = {"apart": {"sut": "a", "load": "c"}, "one": {"sut": "a", "db": "a"}, "twice": {"sut": "a", "load": "b"}}
+    targets = {name: {"roles": role} for name, role in roles.items()}
+    families = {"command": {"commands": [{"name": "x", "argv": ["true"]}]}}
+    said = {"study": "s", "hosts": hosts, "targets": targets, "families": families}
+    study.write_text(yaml.safe_dump(said, sort_keys=False))
+    told = "targets.twice.roles: a and b are the same machine: name only one of them"
+    assert load_study(study).unfit() == [told]
+    assert main(["check", "--no-hosts", str(study)]) == 1 and told in capsys.readouterr().out
+    assert main(["plan", "--no-hosts", str(study)]) == 1 and told in capsys.readouterr().err
+    study.write_text(study.read_text() + "measure: false\n")
+    assert main(["check", "--no-hosts", str(study)]) == 0
 
 
 @pytest.mark.fault(25)
@@ -125,6 +179,22 @@ def test_what_is_no_study_file_is_told(tmp_path):
         load_study(tmp_path)
     with pytest.raises(StudyError, match="not UTF-8 text"):
         load_study(tmp_path / "binary.yaml")
+
+
+def test_a_discard_says_what_brings_a_trial_of_its_own_study_back(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(as_project(tmp_path))
+    stored = StoredStudy(Path())
+    Path("small.yaml").write_text(yaml.safe_dump(STUDY))
+    for trial, options, told in (
+        (stored.imported, [], "`benchstudy import …` takes"),
+        (stored.ok, [], "the next report of small measures"),
+        (stored.failed, ["--study", "small.yaml"], "`snakemake --cores 8 report --configfile small.yaml` measures"),
+    ):
+        assert main(["discard", trial.record.uuid, "--why", "x", *options]) == 0
+        assert f"1 discarded; {told} them again" in capsys.readouterr().out
+    assert index_problem(stored.store.index) == NOT_HELD, "pages without the trial can be made, and its session is due"
+    discarded = json.loads(stored.store.index.read_text())["discarded"]
+    assert {entry["uuid"] for entry in discarded} == stored.store.discards().keys() and len(discarded) == 4
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,9 @@ import os
 import re
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from benchstudy import __version__
 from benchstudy.commands.archiving import add_commands as add_archive_commands
@@ -25,7 +27,7 @@ from benchstudy.model.files import disk_trouble
 from benchstudy.model.names import nearest
 from benchstudy.model.output import add_json, print_json, progress
 from benchstudy.model.rounding import plural
-from benchstudy.model.study import load_study
+from benchstudy.model.study import load_study, read_study
 
 _STUDY_HELP = "the study's file (default: %(default)s)"
 _TRIAL_ID = re.compile(r"[0-9a-f][0-9a-f-]{3,35}")
@@ -33,6 +35,7 @@ _TRIAL_ID = re.compile(r"[0-9a-f][0-9a-f-]{3,35}")
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run `benchstudy` with `argv`, or with what was typed. Returns the exit status."""
+    _open_what_was_closed()
     arguments = command_parser().parse_args(argv)
     try:
         with hints.about(_study_file(arguments)):
@@ -52,6 +55,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("benchstudy: interrupted", file=sys.stderr)
         return 130
+
+
+def _open_what_was_closed() -> None:
+    """A service or `>&-` may have closed the standard streams: what is said is then dropped, here and by children."""
+    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
+        os.set_inheritable(descriptor, True)
+    os.close(descriptor)
+    sys.stdout, sys.stderr = sys.stdout or os.fdopen(1, "w"), sys.stderr or os.fdopen(2, "w")
 
 
 def _study_file(arguments: argparse.Namespace) -> Path | None:
@@ -216,12 +227,36 @@ def _discard(arguments: argparse.Namespace) -> int:
         store.discard(trial, arguments.why.strip())
         if not arguments.json:
             print(f"discarded {trial.short}: {trial.record.case}, block {trial.record.block} ({trial.record.status})")
+    _renew_indexes(arguments.study, {store.folder for store, _ in chosen})
     if arguments.json:
         records = [trial.record.model_dump(mode="json") for _, trial in chosen]
         print_json([{key: record[key] for key in ("uuid", "case", "block", "status")} for record in records])
         return 0
-    print(f"{len(chosen)} discarded; {hints.snakemake()} measures them again")
+    imported = all(trial.facts.imported_from for _, trial in chosen)
+    again = f"{hints.benchstudy('import', '…')} takes" if imported else f"{_reports(arguments.study, chosen)} measures"
+    print(f"{len(chosen)} discarded; {again} them again")
     return 0
+
+
+def _renew_indexes(file: Path, changed: set[Path]) -> None:
+    """Without an index, no page can be made before something is measured, as on a machine that reaches no host."""
+    from benchstudy.measuring.raw import TrialStore
+    from benchstudy.measuring.session import write_index_only
+
+    with suppress(BenchstudyError):  # the file of another study, or a damaged trial: the next session makes the index
+        for plan in load_study(file).sessions():
+            store = TrialStore(plan.raw(paths.project_root()))
+            if store.folder in changed:
+                write_index_only(plan, store, store.trials())
+
+
+def _reports(file: Path, chosen: Sequence[tuple[Any, Any]]) -> str:
+    """What measures discarded trials again: a command, if they are of the study in `file`."""
+    studies = {store.folder.parents[1].name for store, _ in chosen}  # a damaged trial does not say it
+    with suppress(BenchstudyError):
+        if studies == {read_study(file).get("study")}:
+            return hints.snakemake()
+    return f"the next report of {' and '.join(sorted(studies))}"
 
 
 def _import(arguments: argparse.Namespace) -> int:

@@ -27,6 +27,8 @@ def add_command(commands: Any, study_help: str) -> None:
 
 def _plan(arguments: argparse.Namespace) -> int:
     study = load_study(arguments.study)
+    if study.measure:
+        study.require_fit()
     found = planned(study, paths.project_root(), look=study.measure and not arguments.no_hosts)
     if arguments.json:
         print_json(found)

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchstudy.model.errors import BenchstudyError
-from benchstudy.model.files import lock_if_free
+from benchstudy.model.files import lock_if_free, write_atomically
 
 ADDRESS = "127.0.0.1"
 HOST_KEY_ALIAS = "benchstudy-loopback"
@@ -92,9 +92,9 @@ def _ensure_keys(state: Path) -> None:
             made = ["-t", "ed25519", "-N", "", "-C", "benchstudy"]
             _run([_program("ssh-keygen"), "-q", *made, "-f", str(state / name)])
     host_key = (state / "host_key.pub").read_text().split()
-    (state / "known_hosts").write_text(f"{HOST_KEY_ALIAS} {host_key[0]} {host_key[1]}\n")
-    shutil.copyfile(state / "user_key.pub", state / "authorized_keys")
-    (state / "authorized_keys").chmod(0o600)
+    # Other users of the sshd may read both at this moment.
+    write_atomically(state / "known_hosts", f"{HOST_KEY_ALIAS} {host_key[0]} {host_key[1]}\n")
+    write_atomically(state / "authorized_keys", (state / "user_key.pub").read_text())
 
 
 def _ensure_sshd(state: Path) -> None:

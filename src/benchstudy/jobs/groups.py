@@ -20,7 +20,7 @@ from benchstudy.measuring.sessionindex import is_held
 from benchstudy.measuring.statuslines import live_terminal
 from benchstudy.model import paths, registry
 from benchstudy.model.errors import BenchstudyError
-from benchstudy.model.groups import connected, groups
+from benchstudy.model.groups import connected, groups, machines_of_targets
 from benchstudy.model.study import Study
 from benchstudy.provisioning.target import asked_of_targets, has_what_is_asked, provision_targets
 
@@ -60,7 +60,8 @@ def measure_group(root: Path, study: Study, family: str, group: int, *, again: b
         finally:
             undo()
 
-    turns = connected({target: study.targets[target].roles.values() for target in due})
+    machines = machines_of_targets(study)
+    turns = connected({target: machines[target] for target in due})
     with Drawing(paths.progress(root, study.study)) if live_terminal() else nullcontext() as drawing:
         said = _Said(family, len(due))
         meanwhile: Callable[[], None] = drawing.step if drawing else lambda: None

@@ -31,10 +31,11 @@ from benchstudy.model.files import (
     sha256_of,
     write_atomically,
 )
+from benchstudy.model.groups import machines_of_targets
+from benchstudy.model.host import THIS_MACHINE
 from benchstudy.model.study import Study
 from benchstudy.provisioning.target import may_build, what_is_ahead
 
-THIS_MACHINE = "this machine"
 # Rules that use the hosts of a target. All others compute on this machine, except those that only look.
 _PROVISION = "provision_target"
 _ON_HOSTS = {_PROVISION, "measure_session"}
@@ -90,11 +91,12 @@ def _begin(
     root = Path.cwd()
     rules = {rule for rule, _ in jobs}
     targets = {wildcards["target"] for rule, wildcards in jobs if rule in _ON_HOSTS}
+    machines = machines_of_targets(study)
     use = Use(
         pid=os.getpid(),
         study=study.study,
         since=now(),
-        hosts=sorted({_address(study, host) for target in targets for host in study.targets[target].roles.values()}),
+        hosts=sorted({machine for target in targets for machine in machines[target]}),
         computes=bool(rules - _ON_HOSTS - _ONLY_LOOK),
         beside=study.beside,
         provisions=[(wildcards["target"], wildcards["family"]) for rule, wildcards in jobs if rule == _PROVISION],
@@ -224,11 +226,6 @@ def one_at_a_time(root: Path) -> Iterator[None]:
     with path.open("a") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
-
-
-def _address(study: Study, name: str) -> str:
-    host = study.hosts[name]
-    return THIS_MACHINE if host.loopback else f"{host.address or name}:{host.port or 22}"
 
 
 def _hold(root: Path, use: Use) -> None:

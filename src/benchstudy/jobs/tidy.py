@@ -56,6 +56,11 @@ def tidy_family(root: Path, plans: Sequence["SessionPlan"], output: Path) -> Non
         for name in sorted(levels):
             if (plan.target, name) not in cases:
                 cases[plan.target, name] = _case_row(family, plan.target, Case(levels[name]))
+    if not cases:
+        raise BenchstudyError(
+            f"families.{family.name}: nothing was imported yet: {hints.benchstudy('import', '…')} imports outputs; or "
+            "take the family out of the study"
+        )
     tables.others["cases"] = pl.DataFrame(list(cases.values()), infer_schema_length=None)
     if family.metrics != registry.get(family.name).metrics:
         declared = [asdict(metric) for metric in family.metrics.values()]

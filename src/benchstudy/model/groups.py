@@ -52,7 +52,7 @@ def groups(study: Study, most: int = MOST_GROUPS) -> list[Group]:
 
     Each part joins the group with the fewest targets so far, so a target added at the end moves no other.
     """
-    parts = connected(_hosts_of_targets(study))
+    parts = connected(machines_of_targets(study))
     if len(parts) <= most:
         return []
     filled: list[list[list[str]]] = [[] for _ in range(most)]
@@ -62,18 +62,29 @@ def groups(study: Study, most: int = MOST_GROUPS) -> list[Group]:
 
 
 def places(study: Study) -> dict[str, set[str]]:
-    """What no two jobs may use at once, by name: single hosts in a small study, else all hosts of a group or part."""
-    of_targets = _hosts_of_targets(study)
+    """What no two jobs may use at once, by name: one machine's hosts in a small study, or those of a group."""
     together = [group.targets for group in groups(study)]
     if not together:
         if len(study.hosts) <= MOST_HOSTS:
-            return {f"host_{host}": {host} for host in study.hosts}
-        together = connected(of_targets)
+            return {f"host_{names[0]}": set(names) for names in _names_of_machines(study)}
+        together = connected(machines_of_targets(study))
     return {
-        f"group_{number}": {host for target in targets for host in of_targets[target]}
+        f"group_{number}": {host for target in targets for host in study.targets[target].roles.values()}
         for number, targets in enumerate(together, start=1)
     }
 
 
-def _hosts_of_targets(study: Study) -> dict[str, list[str]]:
-    return {name: list(dict.fromkeys(target.roles.values())) for name, target in study.targets.items()}
+def machines_of_targets(study: Study) -> dict[str, list[str]]:
+    """The machines of each target: two names of one machine count as one."""
+    machines = {name: host.machine(name) for name, host in study.hosts.items()}
+    return {
+        name: list(dict.fromkeys(machines[host] for host in target.roles.values()))
+        for name, target in study.targets.items()
+    }
+
+
+def _names_of_machines(study: Study) -> list[list[str]]:
+    names: dict[str, list[str]] = {}
+    for name, host in study.hosts.items():
+        names.setdefault(host.machine(name), []).append(name)
+    return list(names.values())

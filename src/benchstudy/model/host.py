@@ -8,6 +8,7 @@ from pydantic import AfterValidator, Field, field_validator, model_validator
 from benchstudy.model.strict import Strict
 
 _LONGEST_NAME, _LONGEST_PATH = 253, 4096
+THIS_MACHINE = "this machine"
 
 
 # A value that begins with a dash would be an option of a command.
@@ -81,3 +82,7 @@ class Host(Strict):
         if self.loopback and given:
             raise ValueError(f"loopback: true brings its own sshd and keys; remove {', '.join(given)}")
         return self
+
+    def machine(self, name: str) -> str:
+        """The machine that `name`, the host's in its study, stands for. Only one session at a time is held on it."""
+        return THIS_MACHINE if self.loopback else f"{self.address or name}:{self.port or 22}"

@@ -79,7 +79,7 @@ class BlockRange(BaseModel):
 
 
 def _blocks(value: Any) -> Any:
-    if value is None or isinstance(value, BlockRange):
+    if isinstance(value, BlockRange):
         return value
     if isinstance(value, Mapping):
         try:
@@ -88,8 +88,9 @@ def _blocks(value: Any) -> Any:
             raise ValueError("; ".join(map(_told, error.errors()))) from None
     number = int(value) if isinstance(value, str) and value.isdecimal() else value
     if isinstance(number, bool) or not isinstance(number, int) or not 1 <= number <= _MOST_BLOCKS:
+        given = "nothing is given" if value is None else repr(value)
         raise ValueError(
-            f"{value!r}: write a number of blocks from 1 to {_MOST_BLOCKS:,}, or {{min: 6, max: 30}} with `until: 5 %`"
+            f"{given}: write a number of blocks from 1 to {_MOST_BLOCKS:,}, or {{min: 6, max: 30}} with `until: 5 %`"
         )
     return number
 

@@ -230,8 +230,17 @@ class Study(Strict):
         return SessionPlan(self, target, family)
 
     def unfit(self) -> list[str]:
-        """What must not be measured because its figures would be wrong, with the field and the fix."""
-        return [f"families.{name}: {text}" for name, config in self.families.items() for text in config.unfit()]
+        """What cannot be measured, or must not be because its figures would be wrong, with the field and the fix."""
+        found = [f"families.{name}: {text}" for name, config in self.families.items() for text in config.unfit()]
+        for name, target in self.targets.items():
+            names: dict[str, str] = {}
+            for host in target.roles.values():
+                first = names.setdefault(self.hosts[host].machine(host), host)
+                if first != host:
+                    found.append(
+                        f"targets.{name}.roles: {first} and {host} are the same machine: name only one of them"
+                    )
+        return found
 
     def require_fit(self) -> None:
         """Called before anything is measured. Raises StudyError with everything that is `unfit`."""

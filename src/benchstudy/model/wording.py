@@ -16,6 +16,7 @@ _WANTED = {
     "list_type": "a list, such as [a, b]",
     "dict_type": "a mapping of names to values",
     "model_type": "a mapping of keys to values",
+    "model_attributes_type": "a mapping of keys to values",
     "datetime_type": "a time such as 2024-09-10T10:00:00Z",
     "datetime_from_date_parsing": "a time such as 2024-09-10T10:00:00Z",
     "datetime_parsing": "a time such as 2024-09-10T10:00:00Z",

@@ -1,4 +1,4 @@
-"""YAML for studies and systems. Refused: a duplicate key (YAML keeps the last one), and what fills memory or stack."""
+"""YAML for studies and systems. Refused: what YAML would change without a word, and what fills memory or stack."""
 
 import math
 from typing import Any
@@ -11,6 +11,8 @@ from benchstudy.model.errors import StudyError
 _MOST_VALUES = 1_000_000
 # No study comes near; a thousand exceed Python's stack, and many more end the process.
 _MOST_NESTED = 100
+# Below this key, numbers are put into the texts of commands.
+_LEVELS = "matrix"
 
 
 class _UniqueKeyLoader(yaml.CSafeLoader):
@@ -36,24 +38,44 @@ def _values(node: yaml.Node, known: dict[int, float]) -> float:
     """How many values a node holds with its aliases expanded; infinite if it contains itself."""
     if id(node) not in known:
         known[id(node)] = math.inf
-        match node:
-            case yaml.MappingNode():
-                inner = [part for pair in node.value for part in pair]
-            case yaml.SequenceNode():
-                inner = node.value
-            case _:
-                inner = []
-        known[id(node)] = 1 + sum(_values(part, known) for part in inner)
+        known[id(node)] = 1 + sum(_values(part, known) for part in _inner(node))
     return known[id(node)]
+
+
+def _inner(node: yaml.Node) -> list[yaml.Node]:
+    match node:
+        case yaml.MappingNode():
+            return [part for pair in node.value for part in pair]
+        case yaml.SequenceNode():
+            return list(node.value)
+    return []
+
+
+def _refuse_other_texts(loader: yaml.CSafeLoader, node: yaml.Node) -> None:
+    """YAML reads 1.10 as 1.1 and 010 as 8, and a command would get that text."""
+    for part in _inner(node):
+        _refuse_other_texts(loader, part)
+    number = loader.construct_object(node) if isinstance(node, yaml.ScalarNode) else None
+    if isinstance(number, int | float) and not isinstance(number, bool) and str(number) != node.value:
+        raise StudyError(
+            f"line {node.start_mark.line + 1}: YAML reads {node.value} as the number {number}: write {number}, or "
+            f'"{node.value}" in quotes'
+        )
 
 
 def _mapping_without_duplicates(loader: yaml.CSafeLoader, node: yaml.MappingNode) -> dict:
     seen: set[str] = set()
-    for key_node, _ in node.value:
+    for key_node, value_node in node.value:
+        if not isinstance(key_node, yaml.ScalarNode):
+            raise yaml.constructor.ConstructorError(
+                None, None, 'this cannot be a key: write a placeholder in quotes, "{{…}}"', key_node.start_mark
+            )
         key = str(key_node.value)
         if key in seen:
             raise StudyError(f"line {key_node.start_mark.line + 1}: the key {key!r} occurs twice")
         seen.add(key)
+        if key == _LEVELS:
+            _refuse_other_texts(loader, value_node)
     loader.flatten_mapping(node)
     return loader.construct_mapping(node, deep=True)
 

@@ -26,6 +26,7 @@ from benchstudy.hosts.controller import ends_with_controller
 from benchstudy.hosts.forks import Tell, in_forks
 from benchstudy.hosts.remote import Remote, RemoteError
 from benchstudy.model.errors import COLOURS, BenchstudyError
+from benchstudy.model.files import disk_trouble
 from benchstudy.model.grouping import grouped
 from benchstudy.model.host import Host
 from benchstudy.provisioning.pyinfra_remote import OneHost
@@ -61,9 +62,9 @@ def provision(request: Mapping[str, Any], say: Say) -> dict[str, Any]:
         with Remote(request["name"], host) as remote:
             say("reached")
             return _provision(remote, host, request, say)
-    except RemoteError as error:
+    except (RemoteError, OSError) as error:
         # Unreachable or unusable: a login shell that runs nothing, a full disk, a command that hangs.
-        cause = str(error).removeprefix(f"{request['name']}: ")
+        cause = disk_trouble(error) or str(error).removeprefix(f"{request['name']}: ")
         return {"unreachable": cause, "changed": 0, "problems": [cause]}
 
 

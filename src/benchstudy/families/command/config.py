@@ -28,7 +28,9 @@ def _texts(value: Any) -> Any:
     if isinstance(value, list):
         require_each_once(levels=map(_text, value))
         value = {text: text for text in map(_text, value)}
-    return {str(name): _text(level) for name, level in value.items()} if isinstance(value, Mapping) else value
+    if not isinstance(value, Mapping):
+        raise ValueError(f"{value!r}: write a list of levels, such as [1, 9]")
+    return {_text(name): _text(level) for name, level in value.items()}
 
 
 def _text(value: Any) -> str:
