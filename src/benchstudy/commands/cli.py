@@ -241,7 +241,7 @@ def _discard(arguments: argparse.Namespace) -> int:
 def _renew_indexes(file: Path, changed: set[Path]) -> None:
     """Without an index, no page can be made before something is measured, as on a machine that reaches no host."""
     from benchstudy.measuring.raw import TrialStore
-    from benchstudy.measuring.session import write_index_only
+    from benchstudy.measuring.sessionindex import write_index_only
 
     with suppress(BenchstudyError):  # the file of another study, or a damaged trial: the next session makes the index
         for plan in load_study(file).sessions():
