@@ -227,7 +227,6 @@ def _discard(arguments: argparse.Namespace) -> int:
         store.discard(trial, arguments.why.strip())
         if not arguments.json:
             print(f"discarded {trial.short}: {trial.record.case}, block {trial.record.block} ({trial.record.status})")
-    _renew_indexes(arguments.study, {store.folder for store, _ in chosen})
     if arguments.json:
         records = [trial.record.model_dump(mode="json") for _, trial in chosen]
         print_json([{key: record[key] for key in ("uuid", "case", "block", "status")} for record in records])
@@ -236,18 +235,6 @@ def _discard(arguments: argparse.Namespace) -> int:
     again = f"{hints.benchstudy('import', '…')} takes" if imported else f"{_reports(arguments.study, chosen)} measures"
     print(f"{len(chosen)} discarded; {again} them again")
     return 0
-
-
-def _renew_indexes(file: Path, changed: set[Path]) -> None:
-    """Without an index, no page can be made before something is measured, as on a machine that reaches no host."""
-    from benchstudy.measuring.raw import TrialStore
-    from benchstudy.measuring.sessionindex import write_index_only
-
-    with suppress(BenchstudyError):  # the file of another study, or a damaged trial: the next session makes the index
-        for plan in load_study(file).sessions():
-            store = TrialStore(plan.raw(paths.project_root()))
-            if store.folder in changed:
-                write_index_only(plan, store, store.trials())
 
 
 def _reports(file: Path, chosen: Sequence[tuple[Any, Any]]) -> str:
