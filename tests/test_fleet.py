@@ -75,7 +75,7 @@ def test_two_names_of_one_machine_are_measured_in_turns():
 def fleet(project: Project, tmp_path: Path) -> Iterator[tuple[Project, dict[str, Any]]]:
     """Real hosts, and others that answer nobody, one of which is to be measured."""
     with contextlib.ExitStack() as stack:
-        hosts = {f"h{n}": {"address": "127.0.0.1", "port": 1, "known_hosts": os.devnull} for n in range(TARGETS)}
+        hosts = {f"h{n}": {"address": f"127.0.1.{n}", "port": 1, "known_hosts": os.devnull} for n in range(TARGETS)}
         for target in ALIVE:
             number = target.removeprefix("t")
             folder = tmp_path / f"h{number}"
@@ -113,7 +113,7 @@ def test_one_dead_host_holds_no_other_and_what_is_complete_is_left_alone(fleet):
     assert all(len(index["trials"]) == 1 for target, index in first.items() if target != DEAD)
     logs = project.root / "logs"
     assert re.search(r"trial 1/1, block 1, command=x: ok", (logs / "measure_session/fleet/t0/command.log").read_text())
-    assert "127.0.0.1 port 1" in (logs / f"provision_target/fleet/{DEAD}/command.log").read_text()
+    assert "127.0.1.10 port 1" in (logs / f"provision_target/fleet/{DEAD}/command.log").read_text()
 
     # The next run tries the dead host again, does what is forced, and contacts no other host.
     written = {path: path.read_bytes() for path in (logs / "measure_session/fleet").glob("*/command.log")}
@@ -131,13 +131,14 @@ def provisioned(project: Project, target: str) -> str:
 
 
 FORKS = """
-import os, sys, time
+import os, sys
+from benchstudy.hosts import interrupts
 from benchstudy.hosts.controller import ends_with_controller
 from benchstudy.hosts.forks import in_forks
 def work(name, tell):
     with ends_with_controller():
         tell(str(os.getpid()).encode())
-        time.sleep(1000 if name != "third" else 0)
+        interrupts.pause(1000 if name != "third" else 0)
         os._exit(7)
 def heard(name, line):
     print(name, line.decode(), flush=True)

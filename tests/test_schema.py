@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -265,3 +266,17 @@ def test_systems_of_a_study_of_its_own_and_a_family_of_another_package_are_in_it
     assert [*validator.iter_errors(study)] == []
     assert not validator.is_valid(changed(study, "families.sixth_family.lenghts", ["1ms"]))
     assert not validator.is_valid(changed(study, f"{HTTP}.servers.0.with", {"speed": "fast"}))
+
+
+def test_a_pipe_is_written_to_and_a_link_is_followed(tmp_path):
+    pipe, link = tmp_path / "pipe", tmp_path / "link.json"
+    os.mkfifo(pipe)
+    link.symlink_to("real.json")
+    (tmp_path / "real.json").touch()
+    read: list[str] = []
+    reader = threading.Thread(target=lambda: read.append(pipe.read_text()), daemon=True)
+    reader.start()
+    assert main(["schema", "-o", str(pipe)]) == main(["schema", "-o", str(link)]) == 0
+    assert pipe.is_fifo() and link.is_symlink()
+    reader.join(60)
+    assert read == [(tmp_path / "real.json").read_text()] != [""]

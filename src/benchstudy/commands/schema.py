@@ -21,8 +21,11 @@ def _schema(arguments: argparse.Namespace) -> int:
     from benchstudy.model.schema import study_schema
 
     text = as_json(study_schema(catalogue_of(arguments.study)))
-    if arguments.output is None:
+    output: Path | None = arguments.output
+    if output is None:
         print(text, end="")
+    elif output.exists() and not output.is_file():  # a device or a pipe, such as /dev/stdout, which nothing may replace
+        output.write_text(text)
     else:
-        write_atomically(arguments.output, text)
+        write_atomically(output.resolve(), text)
     return 0

@@ -14,6 +14,8 @@ from contextlib import contextmanager
 
 log = logging.getLogger("benchstudy")
 
+_PIECE_S = 1.0
+
 
 class _State:
     installed = waiting = raised = False
@@ -69,4 +71,7 @@ def pause(duration_s: float) -> None:
         _State.asked.wait(duration_s)
         return
     with interruptible():
-        time.sleep(duration_s)
+        ends = time.monotonic() + duration_s
+        # In pieces: a signal just before a sleep begins is heard only when it is over.
+        while (left_s := ends - time.monotonic()) > 0:
+            time.sleep(min(left_s, _PIECE_S))
