@@ -183,7 +183,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
     fast = not any(item.get_closest_marker(mark) for mark in tiers.DOORS)
     if not fast:
         builds.wait()
-    with shared_or_alone(CHECKOUT / ".benchstudy", item.get_closest_marker("alone") is not None):
+    with shared_or_alone(Path(os.environ[TOOL_STORE]).parent, item.get_closest_marker("alone") is not None):
         GUARD.fast = fast
         try:
             return (yield)

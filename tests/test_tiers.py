@@ -7,7 +7,7 @@ import sys
 
 import pytest
 import waiting
-from conftest import TEST_RUN
+from conftest import TEST_RUN, TOOL_STORE
 from sshd_hosts import SshdHost
 from tiers import DOORS, TESTS
 
@@ -57,9 +57,12 @@ def test_an_interrupted_run_leaves_no_server_behind(tmp_path):
     started = tmp_path / "pid"
     environment = {key: value for key, value in os.environ.items() if not key.startswith(("PYTEST_", TEST_RUN))}
     argv = [sys.executable, "-m", "pytest", "-n", "1", "--basetemp", tmp_path / "base", TESTS / "held_server.py"]
-    environment["HELD_SERVER"] = str(started)
+    # With its own store it has its own locks. It must not wait for tests that wait for this one.
+    environment |= {"HELD_SERVER": str(started), TOOL_STORE: str(tmp_path / "own" / "tools")}
     with subprocess.Popen(argv, cwd=TESTS.parent, env=environment, stdout=subprocess.PIPE, text=True) as run:
-        waiting.until(lambda: started.is_file() and started.read_text())
-        run.send_signal(signal.SIGINT)
+        try:
+            waiting.until(lambda: started.is_file() and started.read_text())
+        finally:
+            run.send_signal(signal.SIGINT)
         output, _ = run.communicate(timeout=60)
     assert "KeyboardInterrupt" in output and not waiting.runs(int(started.read_text()))

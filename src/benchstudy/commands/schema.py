@@ -27,5 +27,5 @@ def _schema(arguments: argparse.Namespace) -> int:
     elif output.exists() and not output.is_file():  # a device or a pipe, such as /dev/stdout, which nothing may replace
         output.write_text(text)
     else:
-        write_atomically(output.resolve(), text)
+        write_atomically(output.resolve() if output.is_symlink() else output, text)
     return 0

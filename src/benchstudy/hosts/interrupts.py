@@ -71,7 +71,7 @@ def pause(duration_s: float) -> None:
         _State.asked.wait(duration_s)
         return
     with interruptible():
-        ends = time.monotonic() + duration_s
         # In pieces: a signal just before a sleep begins is heard only when it is over.
-        while (left_s := ends - time.monotonic()) > 0:
-            time.sleep(min(left_s, _PIECE_S))
+        whole, rest_s = divmod(duration_s, _PIECE_S)
+        for piece_s in (*[_PIECE_S] * int(whole), rest_s):
+            time.sleep(piece_s)
