@@ -90,6 +90,8 @@ class TestHostKeys:
             with Remote("box", server.host) as remote:
                 server.change_host_key()
                 server.restart()
+                with pytest.raises(ConnectionLost):  # before it is noticed, there is nothing to connect again
+                    remote.run(["true"])
                 started = time.monotonic()
                 with pytest.raises(HostKeyChanged) as caught:
                     remote.reconnect()
