@@ -216,7 +216,7 @@ def left_behind(base: Path) -> list[str]:
 
 def left_processes(base: str) -> set[str]:
     """What `started_here` finds, except Python's own multiprocessing helpers, which end with pytest."""
-    found = {f"process {process.pid}: {process.command}" for process in started_here(base)}
+    found = set(map(str, started_here(base)))
     return {process for process in found if "from multiprocessing." not in process}
 
 

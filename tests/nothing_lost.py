@@ -94,7 +94,7 @@ def left_on_host(work: Path) -> list[str]:
 
 def processes(*words: str) -> list[str]:
     """Processes with all of these words in their command, environment or working directory: "process PID: command"."""
-    return [f"process {found.pid}: {found.command}" for found in running(*words)]
+    return list(map(str, running(*words)))
 
 
 @dataclass(frozen=True)
@@ -102,6 +102,9 @@ class Process:
     pid: int
     command: str
     traces: str  # command, environment and working directory, with \0 between words
+
+    def __str__(self) -> str:
+        return f"process {self.pid}: {self.command}"
 
 
 def running(*words: str) -> Iterator[Process]:

@@ -487,14 +487,19 @@ def _discard(path: Path) -> Discard:
         raise CorruptTrial(f"{path}: damaged: cannot tell which trial was discarded; restore it from a copy") from error
 
 
-def _look(path: Path) -> dict[str, Any]:
+def record_of(path: Path, what: str, *texts: str) -> dict[str, Any]:
+    """The content of a JSON file with at least these `texts`. Raises CorruptTrial, which says `what` it is not."""
     try:
         found = json_of(path.read_bytes())
-        if all(isinstance(found[name], str) for name in ("when", "uuid")):
+        if all(isinstance(found[name], str) for name in texts):
             return found
     except (LookupError, TypeError, ValueError):
         pass
-    raise CorruptTrial(f"{path}: damaged: not a look of a session; restore it from a copy")
+    raise CorruptTrial(f"{path}: damaged: not {what}; restore it from a copy")
+
+
+def _look(path: Path) -> dict[str, Any]:
+    return record_of(path, "a look of a session", "when", "uuid")
 
 
 def index_problem(index: Path) -> str | None:

@@ -8,11 +8,11 @@ import orjson
 
 from benchstudy.measuring import looks
 from benchstudy.measuring.giving_up import given_up
-from benchstudy.measuring.raw import NOT_HELD, CorruptTrial, StoredTrial, TrialStore, in_order
+from benchstudy.measuring.raw import NOT_HELD, StoredTrial, TrialStore, in_order, record_of
 from benchstudy.measuring.schedule import adopt, missing_trials, results, set_aside
 from benchstudy.measuring.sealed import read_index
 from benchstudy.model.errors import SessionFailed
-from benchstudy.model.files import as_json, json_of, write_atomically
+from benchstudy.model.files import as_json, write_atomically
 from benchstudy.model.study import SessionPlan
 
 
@@ -97,13 +97,7 @@ def _as_json(index: Mapping[str, Any]) -> str:
 
 
 def _session(path: Path) -> dict[str, Any]:
-    try:
-        found = json_of(path.read_bytes())
-        if all(isinstance(found[name], str) for name in ("uuid", "started")):
-            return found
-    except (LookupError, TypeError, ValueError):
-        pass
-    raise CorruptTrial(f"{path}: damaged: not the record of a session; restore it from a copy")
+    return record_of(path, "the record of a session", "uuid", "started")
 
 
 def _stopping(plan: SessionPlan, store: TrialStore, trials: Iterable[StoredTrial]) -> dict[str, Any] | None:

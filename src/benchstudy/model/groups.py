@@ -66,7 +66,8 @@ def places(study: Study) -> dict[str, set[str]]:
     together = [group.targets for group in groups(study)]
     if not together:
         if len(study.hosts) <= MOST_HOSTS:
-            return {f"host_{names[0]}": set(names) for names in _names_of_machines(study)}
+            machines = grouped((host.machine(name), name) for name, host in study.hosts.items())
+            return {f"host_{names[0]}": set(names) for names in machines.values()}
         together = connected(machines_of_targets(study))
     return {
         f"group_{number}": {host for target in targets for host in study.targets[target].roles.values()}
@@ -81,10 +82,3 @@ def machines_of_targets(study: Study) -> dict[str, list[str]]:
         name: list(dict.fromkeys(machines[host] for host in target.roles.values()))
         for name, target in study.targets.items()
     }
-
-
-def _names_of_machines(study: Study) -> list[list[str]]:
-    names: dict[str, list[str]] = {}
-    for name, host in study.hosts.items():
-        names.setdefault(host.machine(name), []).append(name)
-    return list(names.values())
