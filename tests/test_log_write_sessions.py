@@ -18,6 +18,7 @@ from nothing_lost import left_on_host
 from sshd_hosts import SshdHost
 from waiting import until
 
+from benchstudy.families.log_write.growth import growth
 from benchstudy.families.log_write.page.limits import told
 from benchstudy.families.log_write.parse import note_trial
 from benchstudy.hosts.agent import HostAgent
@@ -232,9 +233,13 @@ def test_the_open_loop_writes_what_it_was_asked_to_and_the_log_has_it(everything
         assert 1 << 20 < values["server_peak_memory"] < 1e9
         # A fifth of the leaves came twice. Even without antispam, the servers remember the latest ones.
         assert values["duplicates"] == pytest.approx(200, rel=0.35)
-        # Five publish steps are few, and a checkpoint is late on a busy machine.
-        assert values["qps"] == pytest.approx(160, rel=0.4) and values["achieved_share"] == pytest.approx(1, rel=0.4)
-    trial = everything.trial("posix", antispam="yes")
+        assert values["qps"] == pytest.approx(160, rel=_uncertain(values))
+        assert values["achieved_share"] == pytest.approx(1, rel=_uncertain(values))
+        trial = everything.trial("posix", antispam=antispam, rate="200-per-s")
+        written = json.loads((trial.folder / "load/files/result.json").read_text())
+        seen = [(one["t_s"], one["size"]) for one in written["checkpoints"]]
+        assert values["qps"] == pytest.approx(growth(seen, 1.0, 6.0, 1.0).qps)
+        assert seen[-1][1] == written["total"]["accepted"] - written["total"]["duplicates"]
     record = trial.record
     assert record.commands[0].tool.name == "logbench" and record.commands[0].tool.sha256
     # If the suite's own other work slowed the log down, it says that instead.
@@ -242,6 +247,15 @@ def test_the_open_loop_writes_what_it_was_asked_to_and_the_log_has_it(everything
     limit = told(note_trial(trial.folder)["limited_by"])
     assert limit.startswith("nothing: the log achieved the offered rate" if met else "unknown: ")
     assert {command.label for command in record.commands} >= {"load", "server", "store", "samples-here"}
+
+
+def _uncertain(values: dict[str, float]) -> float:
+    """How far the growth within the window of 5 s may be from the offered rate, as a share.
+
+    A leaf that was offered just before the window begins or ends may be in the log as late as the latest leaf was: a
+    publish step on an idle machine, seconds on a busy one. Besides, five publish steps are few.
+    """
+    return 0.15 + values["integrate_max"] / 5
 
 
 def test_growth_is_what_the_hammer_says_of_the_same_run(everything: Session):
@@ -273,7 +287,7 @@ def _argv_of(commands: Any, label: str) -> list[str]:
 def test_a_search_ends_where_the_study_says(everything: Session):
     values = everything.values("posix", rate="search")
     assert values["capacity_pass"] == 150 and "capacity_fail" not in values
-    assert values["qps"] == pytest.approx(150, rel=0.4)
+    assert values["qps"] == pytest.approx(150, rel=_uncertain(values))
     trial = everything.trial("posix", rate="search")
     assert told(note_trial(trial.folder)["limited_by"]).endswith("every rate up to 150/s met the objective")
 
