@@ -152,20 +152,21 @@ def test_a_file_system_in_memory_is_never_called_cold(tmp_path: Path) -> None:
 
 
 def test_a_read_is_never_called_warm_while_somebody_empties_the_cache(tmp_path: Path) -> None:
-    prepared = probe(tmp_path, action="prepare", size=10_000_000)
+    size = 100_000_000  # read in several turns of the processor, however many processes want it
+    prepared = probe(tmp_path, action="prepare", size=size)
     forget = "import os, sys\nfile = os.open(sys.argv[1], os.O_RDONLY)\nprint(flush=True)\n"
     forget += "while True: os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)"
     prepared_file = {"file": prepared["file"], "sha256": prepared["sha256"]}
     with subprocess.Popen([sys.executable, "-c", forget, prepared["file"]], stdout=subprocess.PIPE) as emptying:
         try:
             emptying.stdout.readline()
-            answer = probe(tmp_path, action="read", size=10_000_000, **prepared_file)
+            answer = probe(tmp_path, action="read", size=size, **prepared_file)
         finally:
             emptying.kill()
-    told = r"is not warm: .* is in the page cache|was not read warm: \d+ of 10000000 bytes"
+    told = rf"is not warm: .* is in the page cache|was not read warm: \d+ of {size} bytes"
     assert re.search(told, answer["problem"])
     assert answer["operations"] == []
-    answer = probe(tmp_path, action="read", size=10_000_000, **prepared_file)
+    answer = probe(tmp_path, action="read", size=size, **prepared_file)
     assert len(answer["operations"]) == 2, "and once nobody does, it is"
 
 

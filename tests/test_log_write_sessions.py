@@ -235,7 +235,7 @@ def test_the_open_loop_writes_what_it_was_asked_to_and_the_log_has_it(everything
         assert values["duplicates"] == pytest.approx(200, rel=0.35)
         assert values["qps"] == pytest.approx(160, rel=_uncertain(values))
         assert values["achieved_share"] == pytest.approx(1, rel=_uncertain(values))
-        trial = everything.trial("posix", antispam=antispam, rate="200-per-s")
+        trial = everything.trial("posix", antispam=antispam, rate="200-per-s", generator="open")
         written = json.loads((trial.folder / "load/files/result.json").read_text())
         seen = [(one["t_s"], one["size"]) for one in written["checkpoints"]]
         assert values["qps"] == pytest.approx(growth(seen, 1.0, 6.0, 1.0).qps)
