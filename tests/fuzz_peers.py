@@ -109,7 +109,9 @@ def _of_prometheus(work: Path, on_hosts: OnHosts) -> Iterator[Door]:
     page, matrix = said["page"]
     simple = b'{"status":"success","data":{"resultType":"matrix","result":[{"metric":{"instance":"a","le":"0.5"},"values":[[1700000000.1,"12"],[1700000005,"NaN"]]}]}}'  # noqa: E501
     yield Door(kind, kind, simple, read_matrix, (ParseError,))
-    yield Door(kind, f"{kind}: {page['metric']}", matrix[: 1 << 15], read_matrix, (ParseError,))
+    whole = json.loads(matrix)
+    whole["data"]["result"] = whole["data"]["result"][:20]
+    yield Door(kind, f"{kind}: {page['metric']}", json.dumps(whole).encode(), read_matrix, (ParseError,))
 
     spool = work / "metrics.ndjson.gz"
 
@@ -235,15 +237,17 @@ class _Channel:
         def set_event(self, event: threading.Event) -> None:
             event.set()
 
-    def __init__(self, said: bytes, also: bytes):
+    def __init__(self, host: "_Host"):
         self.in_buffer = self.in_stderr_buffer = self._Buffer()
-        self._said, self._also = said, also
+        self._host, self._said, self._also = host, b"", host.also
         self.eof_received = self.closed = True
         self.exit_status = 0
         self.status_event = threading.Event()
         self.status_event.set()
 
-    def exec_command(self, command: str) -> None: ...
+    def exec_command(self, command: str) -> None:
+        said = self._host.clock if command.endswith(" clock") else self._host.said
+        self._said = b"benchstudy-pid 7\n" + said
 
     def exit_status_ready(self) -> bool:
         return False
@@ -266,13 +270,13 @@ class _Channel:
 
 
 class _Host(Remote):
-    """A host on which each command prints the same."""
+    """A host on which each command prints the same, except for the agent's `clock`."""
 
     usable = True
 
     def __init__(self) -> None:
         super().__init__("host", Host.model_validate({"address": "192.0.2.1", "work_dir": "/tmp/fuzz"}))
-        self.said, self.also = b"", b""
+        self.said, self.also, self.clock = b"", b"", (DATA / "wire/clock.said").read_bytes()
 
     def connect(self) -> "_Host":
         return self
@@ -281,7 +285,7 @@ class _Host(Remote):
         return self
 
     def open_for_command(self, timeout_s: float) -> _Channel:
-        return _Channel(b"benchstudy-pid 7\n" + self.said, self.also)
+        return _Channel(self)
 
     def send_some(self, channel: _Channel, data: memoryview, timeout_s: float | None) -> int:
         return len(data)
@@ -311,11 +315,23 @@ def _of_hosts(work: Path) -> Iterator[Door]:
         with contextlib.suppress(*interference.MALFORMED):  # the way in which Neighbours.keep takes it
             interference.seen(document)
 
+    def run() -> None:
+        supervised = SupervisedRun(agent, "session", Command(["true"]))
+        supervised._beats.question()  # a real run takes a while, and its agent answered one
+        supervised.to_its_end()
+
+    def clock() -> None:
+        host.clock, real = host.said, host.clock
+        try:
+            agent.clock_offset_s()
+        finally:
+            host.clock = real
+
     asked: dict[str, Callable[[], object]] = {
-        "run": lambda: SupervisedRun(agent, "session", Command(["true"])).to_its_end(),
+        "run": run,
         "lock": lambda: lock._acquire(host.open(["lock"])),
         "hold": lambda: lock._attached(),
-        "clock": agent.clock_offset_s,
+        "clock": clock,
         "facts": agent.facts,
         "tool": lambda: agent.tool("python3"),
         "read-host": read_host,

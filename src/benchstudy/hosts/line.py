@@ -125,9 +125,9 @@ class AgentLine:
         """Like `call`, but asks only once. Also raises ConnectionLost and AgentKilled."""
         with understood(self.remote.name):
             done = self._desk.ask((command, *args), input, timeout_s, self.generation)
-        if done.exit_status < 0:
-            status = done.exit_status
-            raise AgentKilled(f"{self.remote.name}: the agent's {command} was killed (status {status})")
+            killed = done.exit_status < 0
+        if killed:
+            raise AgentKilled(f"{self.remote.name}: the agent's {command} was killed (status {done.exit_status})")
         answer = None
         with suppress(ValueError):
             answer = json_of(done.stdout)

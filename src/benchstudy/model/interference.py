@@ -243,10 +243,17 @@ def seen(document: Mapping[str, Any]) -> dict[str, Any]:
             "seconds": round(found.seconds, 3),
             "busiest": _names(found),
             "peak_cpu": found.peak and round(found.peak[0], 4),
-            "peak_at": found.peak and datetime.fromtimestamp(found.peak[1], UTC).isoformat(timespec="seconds"),
+            "peak_at": found.peak and _moment(found.peak[1]),
         }
         for host, found in windows(document).items()
     }
+
+
+def _moment(unix_s: float) -> str:
+    try:
+        return datetime.fromtimestamp(unix_s, UTC).isoformat(timespec="seconds")
+    except OSError as error:  # beyond all calendars
+        raise ValueError(f"{unix_s:g} s is not a time") from error
 
 
 _WORTH_NAMING, _MOST_NAMED = 0.02, 3  # CPUs; names

@@ -18,8 +18,8 @@ from benchstudy.model.metrics import Metric
 # Sums, squares and ratios of such figures stay finite, and sums of such counts fit into 64 bits.
 _LARGEST, _SMALLEST, _LARGEST_COUNT = 1e16, 1e-30, 2**53
 _LONGEST_MESSAGE = 1000
-# Errors from a path that a damaged file gave. Other file errors are this machine's, not the trial's.
-_OF_THE_FILE = (None, errno.ENOENT, errno.EISDIR, errno.ENOTDIR, errno.ENAMETOOLONG)
+# Errors from a path or a time that a damaged file gave. Other file errors are this machine's, not the trial's.
+_OF_THE_FILE = (None, errno.ENOENT, errno.EISDIR, errno.ENOTDIR, errno.ENAMETOOLONG, errno.EOVERFLOW)
 
 
 class ParseError(ValueError):
