@@ -288,7 +288,8 @@ def test_after_a_discard_measure_false_reports_what_is_left_and_measures_nothing
         assert cli.main(["discard", trial.name[-8:], "--why", "a test"]) == 0
     assert not index.exists()
     due = planned(project, "report", "--config", "measure=false")
-    assert {name for name in due if name.startswith(("list", "measure", "provision"))} == {"list_session_1"}
+    (listing,) = {name for name in due if name.startswith(("list", "measure", "provision"))}
+    assert listing.startswith("list_session_")
     said = run(project, "report", "--config", "measure=false", check=False)
     assert f"fio on one: {NOT_HELD}" in said
     assert trial.name[-8:] in json.loads(index.read_text())["discarded"][0]["uuid"]
