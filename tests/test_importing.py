@@ -496,6 +496,9 @@ def test_a_file_whose_name_is_no_utf_8_is_imported_like_others(tmp_path: Path, m
     names = [json.loads(path.read_text())["imported_from"] for path in store.glob("*/*/trial.json")]
     assert sorted(names) == ["a.json", "b-\\xff.json", "c.json"]
     assert (store / "session.json").is_file() and not [*store.rglob(".partial-*")]
+    assert cli.main(["cases", "study.yaml"]) == 0
+    head, case = capsys.readouterr().out.splitlines()
+    assert head == "fio on machine: 1 case" and case.endswith("  3 ok, 3 imported")
     assert cli.main(["import", outputs[1], "--study", "study.yaml", "--json"]) == 1
     assert json.loads(capsys.readouterr().out)["refused"][0]["path"].endswith("b-\\xff.json")
 

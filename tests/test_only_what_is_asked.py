@@ -15,6 +15,7 @@ from planned import jobs_in
 from test_tools import PYTHON_TOOL, REQUIREMENTS
 
 from benchstudy.commands import cli
+from benchstudy.measuring.raw import NOT_HELD
 
 SCREEN = 50  # lines
 
@@ -274,3 +275,24 @@ def test_what_is_there_is_not_announced(reported):
     (project.root / "data/provision/two/one/file_size.json").unlink()
     said = run(project, "provision")
     assert "rule provision_target: target=one, family=file_size" in said and "To build" not in said
+
+
+def test_after_a_discard_measure_false_reports_what_is_left_and_measures_nothing(reported):
+    project, _ = reported
+    (trial,) = (project.root / "data/raw/two/one/fio").glob("*/0001-*")
+    index = project.root / "data/raw/two/one/fio/session.json"
+    listed = project.root / "data/raw/two/one/file_size/session.json"
+    before = listed.read_bytes()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(project.root)
+        assert cli.main(["discard", trial.name[-8:], "--why", "a test"]) == 0
+    assert not index.exists()
+    due = planned(project, "report", "--config", "measure=false")
+    (listing,) = {name for name in due if name.startswith(("list", "measure", "provision"))}
+    assert listing.startswith("list_session_")
+    said = run(project, "report", "--config", "measure=false", check=False)
+    assert f"fio on one: {NOT_HELD}" in said
+    assert trial.name[-8:] in json.loads(index.read_text())["discarded"][0]["uuid"]
+    assert "a test" in (project.root / "reports/two/fio.html").read_text()
+    assert listed.read_bytes() == before
+    assert "measure_session fio" in {name.replace(" one", "") for name in planned(project, "report")}

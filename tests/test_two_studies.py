@@ -427,6 +427,25 @@ def test_what_cannot_be_compared_says_why(project, capsys):
     )
 
 
+def test_tables_that_are_older_than_a_discard_are_not_compared(project, capsys):
+    study(project, "before", BEFORE, {"local": 0.2})
+    study(project, "after", AFTER, {"local": 0.1})
+    (project / "data/raw/after/this-machine/file_size/session.json").unlink()  # what a discard begins with
+    said = _error(["before", "after"], capsys)
+    assert "after: trials in data/raw/after/this-machine/file_size were discarded, added or measured since" in said
+    assert "make its report first" in said and not (project / "reports/comparisons").exists()
+
+
+def test_files_of_a_metric_that_is_no_longer_compared_are_gone(project):
+    study(project, "before", BEFORE, {"local": 0.2})
+    study(project, "after", AFTER, {"local": 0.1})
+    stale = project / "reports/comparisons/before--after/tables/of-another-metric.csv"
+    stale.parent.mkdir(parents=True)
+    stale.touch()
+    assert cli.main(["compare", "before", "after"]) == 0
+    assert not stale.exists() and list(stale.parent.glob("*.csv"))
+
+
 def test_a_metric_that_no_family_has_is_refused_beside_one_that_is_there(project, capsys):
     study(project, "before", BEFORE, {"local": 0.2})
     study(project, "after", AFTER, {"local": 0.1})

@@ -12,6 +12,7 @@ from benchstudy.jobs.found import what_was_found
 from benchstudy.jobs.running import begin, not_confirmed
 from benchstudy.measuring import confirmed
 from benchstudy.measuring.raw import index_problem
+from benchstudy.measuring.sealed import has_trials
 from benchstudy.model import groups, hints, paths, registry
 from benchstudy.model.errors import BenchstudyError
 from benchstudy.model.names import nearest
@@ -84,15 +85,22 @@ def session_index(target, family):
     return f"data/raw/{STUDY.study}/{target}/{family}/session.json"
 
 
+# Without measuring, sessions that left trials but no session.json: they were killed, or a trial was discarded since.
+UNLISTED = [
+    (target, family)
+    for target, family in PLANS
+    if not (STUDY.measure or Path(session_index(target, family)).exists())
+    and has_trials(Path(session_index(target, family)).parent)
+]
+
+
 def session_indexes(wildcards):
     """session.json of every session, or of one family's if the wildcards name one."""
     family = getattr(wildcards, "family", None)
-    found = {
-        f"{plan_family} on {target}": session_index(target, plan_family)
-        for target, plan_family in PLANS
-        if family in (None, plan_family)
-    }
-    unmeasured = [name for name, file in found.items() if not STUDY.measure and not Path(file).exists()]
+    plans = [(target, plan_family) for target, plan_family in PLANS if family in (None, plan_family)]
+    found = {f"{plan_family} on {target}": session_index(target, plan_family) for target, plan_family in plans}
+    listed = {session_index(*plan) for plan in UNLISTED}
+    unmeasured = [name for name, file in found.items() if not (STUDY.measure or file in listed or Path(file).exists())]
     if unmeasured:
         more = f" and {len(unmeasured) - 20} more" if len(unmeasured) > 20 else ""
         snakemake_adapter.refuse_to_plan(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from benchstudy.measuring.confirmed import RawAltered, confirm
 from benchstudy.measuring.sealed import read_index
-from benchstudy.model import paths
+from benchstudy.model import hints, paths
 from benchstudy.model.files import disk_trouble
 
 parser = argparse.ArgumentParser(description=__doc__)
@@ -35,6 +35,6 @@ except OSError as error:
     sys.exit(disk_trouble(error) or str(error))
 if problems:
     sys.exit(
-        f"{len(problems)} of {len(sessions)} sessions could not be held. The reports show all other trials. Run "
-        "the same command to try again:\n" + "\n".join(problems)
+        f"{len(problems)} of {len(sessions)} sessions could not be held. The reports show all other trials. "
+        f"To try again, run {hints.snakemake()}:\n" + "\n".join(problems)
     )

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from benchstudy.model import paths
+from benchstudy.model.grouping import grouped
 from benchstudy.model.output import print_json
 from benchstudy.model.rounding import plural
 from benchstudy.model.study import SessionPlan, load_study
@@ -33,16 +34,21 @@ def _session(plan: SessionPlan) -> dict[str, Any]:
 
     store = TrialStore(plan.raw(paths.project_root()))
     discarded = store.discards()
-    done = [trial.facts for trial in store.trials() if trial.facts.uuid not in discarded]
+    trials = [trial for trial in store.trials() if trial.facts.uuid not in discarded]
     stopping = (read_index(store.index) or {}).get("stopping") or {}
+    measured = grouped((trial.facts.case, trial) for trial in trials)
+    planned = {case.id: dict(case.levels) for case in plan.cases}
+    others = {case: of_case[0].record.levels for case, of_case in measured.items() if case not in planned}
     cases = [
         {
-            "case": case.id,
-            "levels": dict(case.levels),
-            "results": Counter(record.status for record in done if record.case == case.id),
-            "known": [known for known in stopping.get("known", ()) if known["case"] == case.id],
+            "case": case,
+            "levels": levels,
+            "planned": case in planned,
+            "results": Counter(trial.facts.status for trial in measured.get(case, ())),
+            "imported": sum(trial.facts.imported_from is not None for trial in measured.get(case, ())),
+            "known": [known for known in stopping.get("known", ()) if known["case"] == case],
         }
-        for case in plan.cases
+        for case, levels in (planned | others).items()
     ]
     return {
         "family": plan.family_name,
@@ -61,10 +67,13 @@ def _lines(session: Mapping[str, Any]) -> Iterator[str]:
     until = f" until every case is known to ±{100 * session['until']:g} %" if session["until"] else ""
     blocks = f"{from_to(session['blocks']['min'], session['blocks']['max'], 'block')}{until}"
     apart = f", started at least {session['blocks_apart_s']:g} s apart" if session["blocks_apart_s"] else ""
-    yield f"{session['family']} on {session['target']}: {plural(len(session['cases']), 'case')}, {blocks}{apart}"
+    what = f", {blocks}{apart}" if any(case["planned"] for case in session["cases"]) else ""
+    yield f"{session['family']} on {session['target']}: {plural(len(session['cases']), 'case')}{what}"
     for case in session["cases"]:
         counts = [f"{count} {status}" for status, count in case["results"].items()]
         known = [Known(**known).reached for known in case["known"]]
-        yield f"  {case['case']}  " + (", ".join([*counts, *known]) or "-")
+        imported = [f"{case['imported']} imported"] if case["imported"] else []
+        gone = [] if case["planned"] or imported else ["not in the study any more"]
+        yield f"  {case['case']}  " + (", ".join([*counts, *known, *imported, *gone]) or "-")
     if session["verdict"]:
         yield f"  {session['verdict']}"

@@ -1,6 +1,7 @@
 """`benchstudy compare`: one page about two studies, made from the tables of their reports."""
 
 import argparse
+import shutil
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -86,6 +87,7 @@ def compare_studies(
     pairs = TwoStudies(**given).pairs
     _refuse_unknown(metrics, [side.results.metrics for pair in pairs for side in (pair.base, pair.other)])
     text = list(lines(pairs))  # first, so that missing tables are reported before a notebook runs
+    shutil.rmtree(exports, ignore_errors=True)  # figures and tables of metrics that are no longer compared
     executed = exports.with_suffix(".ipynb")
     trace = root / "logs" / "compare" / f"{name}.ipynb"
     execute(registry.notebook(_NOTEBOOK, root), trace=trace, output=executed, parameters=given)

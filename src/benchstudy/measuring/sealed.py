@@ -136,6 +136,11 @@ def _stat(entry: "os.DirEntry[str]") -> Stat:
     return [found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino]
 
 
+def has_trials(store: Path) -> bool:
+    """Whether a family's raw folder has a sealed trial."""
+    return any(trial_of(sums.parent.name) for sums in store.glob(f"*/*/{SUMS}"))
+
+
 def seal(folder: Path, *, durable: bool = True) -> None:
     """Hash every file below `folder` into SHA256SUMS and make it read-only. `durable`: fsync all of it."""
     (folder / SUMS).unlink(missing_ok=True)  # left by a killed sealing, it would list itself

@@ -10,7 +10,7 @@ from typing import Any
 
 import polars as pl
 
-from benchstudy.model import hints, registry
+from benchstudy.model import hints, paths, registry
 from benchstudy.model.differences import Difference
 from benchstudy.model.errors import BenchstudyError
 from benchstudy.report import human
@@ -37,7 +37,8 @@ _MEDIANS = {"series": pl.String, "place": pl.String, "x": pl.Float64, **OF_MEDIA
 class TwoStudies(Exhibits):
     """The page that compares two studies. `tidy` is the folder with the tables of every study.
 
-    Raises BenchstudyError if a study has no tables, or if the two have no family in common.
+    Raises BenchstudyError if a study has no tables, if trials were discarded or added since they were made, or if the
+    two have no family in common.
     """
 
     cited_at = ""
@@ -59,6 +60,12 @@ class TwoStudies(Exhibits):
 
     def _side(self, study: str, family: str, tidy: str | Path) -> Side:
         results = Results(self.root / tidy / study / family, study=study, family=family)
+        stores = (paths.family_raw(self.root, study, target, family) for target in results.targets)
+        if changed := [store for store in stores if store.exists() and not (store / paths.SESSION_INDEX).exists()]:
+            raise BenchstudyError(
+                f"{study}: trials in {changed[0].relative_to(self.root)} were discarded, added or measured since its "
+                f"tables were made; {_make_report()}"
+            )
         return Side(study, results, sessions.family_indexes(self.root, study, family))
 
     def overview(self) -> None:
@@ -201,12 +208,15 @@ def facts(pair: FamilyPair) -> dict[str, Any]:
 def _families(tidy: Path, study: str) -> list[str]:
     found = sorted(path.parent.name for path in (tidy / study).glob("*/cases.parquet"))
     if not found:
-        known = sorted({path.parents[1].name for path in tidy.glob("*/*/cases.parquet")})
+        known = ", ".join(sorted({path.parents[1].name for path in tidy.glob("*/*/cases.parquet")}))
         raise BenchstudyError(
-            f"{study}: no tables in {tidy / study}; make its report first: {hints.snakemake()}, with "
-            f"--configfile if its file is not config/config.yaml (studies with tables: {', '.join(known) or 'none'})"
+            f"{study}: no tables in {tidy / study}; {_make_report()} (studies with tables: {known or 'none'})"
         )
     return found
+
+
+def _make_report() -> str:
+    return f"make its report first: {hints.snakemake()}, with --configfile if its file is not {hints.EMBEDDED}"
 
 
 def _listing(name: str, caption: str, head: tuple[str, ...], found: Sequence[tuple[FamilyPair, Difference]]) -> Table:
