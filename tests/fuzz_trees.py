@@ -90,6 +90,8 @@ def _study(path: Path) -> Callable[[bytes], object]:
 
 def _system(catalogue: Catalogue, folder: Path) -> Callable[[bytes], object]:
     name = folder.name
+    declared = catalogue[name].system.parameters.items()
+    needed = {one: next(iter(what.choices), "x") for one, what in declared if what.default is None}
 
     def attempt(content: bytes) -> None:
         (folder / FILE).write_bytes(content)
@@ -100,9 +102,9 @@ def _system(catalogue: Catalogue, folder: Path) -> Callable[[bytes], object]:
             takes = registry.get(family).Config.takes_systems if family in registry.names() else {}
             house = Instances("services", {}, {**catalogue, name: found})
             for key in lists.keys() & takes.keys():
-                Entries(family, key, [{"name": "x", "system": name}], takes[key], house).expanded()
+                Entries(family, key, [{"name": "x", "system": name, "with": needed}], takes[key], house).expanded()
             house.services()
             house.offered_to(family, takes)
-        Instances("services", {"x": {"system": name}}, {**catalogue, name: found}).services()
+        Instances("services", {"x": {"system": name, "with": needed}}, {**catalogue, name: found}).services()
 
     return attempt
