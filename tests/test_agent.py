@@ -11,6 +11,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
@@ -417,6 +418,18 @@ def test_a_marked_folder_is_removed_and_links_in_it_are_not_followed(tmp_path):
     assert not folder.exists()
     assert (outside / "sentinel").exists()
     assert ask("remove", "u-1", str(folder)) == {"removed": []}
+
+
+def test_a_folder_that_is_being_removed_can_be_removed_again(tmp_path):
+    """As after a lost connection: the first removal still goes on when the same is asked again."""
+    for _ in range(4):
+        folder = marked_folder(tmp_path / "u-1")
+        for number in range(2000):
+            (folder / str(number % 20)).mkdir(exist_ok=True)
+            (folder / str(number % 20) / str(number)).touch()
+        with ThreadPoolExecutor(2) as both:
+            answers = [*both.map(lambda _, path=str(folder): ask("remove", "u-1", path), range(2))]
+        assert not [answer["error"] for answer in answers if "error" in answer] and not folder.exists()
 
 
 @pytest.mark.fault(23)

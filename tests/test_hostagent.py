@@ -26,7 +26,7 @@ from benchstudy.hosts import connection, heartbeats, line, transfer
 from benchstudy.hosts.agent import Command, HostAgent
 from benchstudy.hosts.errors import AgentKilled, HostBusy, HostRefused, LockLost, ServiceFailed
 from benchstudy.hosts.heartbeats import Heartbeats
-from benchstudy.hosts.remote import CommandTimeout, ContentRefused, Remote, Unreachable
+from benchstudy.hosts.remote import CommandTimeout, ContentRefused, Remote, TransferFailed, Unreachable
 from benchstudy.measuring.execution import TrialExecution
 from benchstudy.measuring.hostcheck import HostCheck
 from benchstudy.measuring.neighbours import Neighbours
@@ -299,7 +299,7 @@ def test_a_command_and_its_files_come_back_and_nothing_stays(agent, tmp_path):
 def test_output_that_somebody_removed_from_the_host_is_said_to_be_gone(agent, tmp_path):
     execution = agent.execute(SESSION, Command(["echo", "x"]))
     Path(execution.run_dir, "stdout").unlink()
-    with pytest.raises(HostRefused, match=f"the output in {execution.run_dir} was removed before it was copied"):
+    with pytest.raises(TransferFailed, match=f"the output in {execution.run_dir} was removed before it was copied"):
         agent.fetch(execution, tmp_path / "here")
 
 

@@ -149,6 +149,21 @@ def test_who_measures_is_no_neighbour_by_name_either(lab, monkeypatch):
     assert os.getpid() not in [found["pid"] for found in window.busiest]
 
 
+def test_a_kernel_thread_that_began_after_processes_were_listed_is_not_counted_yet(agent, tmp_path, monkeypatch):
+    import accounts
+    import interference as readings
+    import kernel
+
+    began = 1 << 22  # no process has this number
+    list_children = kernel.children
+    monkeypatch.setattr(kernel, "LISTS_CHILDREN", True)
+    monkeypatch.setattr(kernel, "children", lambda pid: [*list_children(pid), *([began] if pid == 2 else [])])
+    reader = readings.Reader(accounts.Accounts(str(tmp_path)))
+    reader.begin()
+    reader.end()
+    assert began not in reader._kernels and len(reader.readings) == 2
+
+
 def test_a_reading_inside_the_window_opens_nothing_and_sees_who_began(agent, tmp_path, monkeypatch):
     import accounts
     import interference as readings

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import stat
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import wire
 
@@ -159,8 +159,8 @@ def _removed_if_empty(path: str) -> bool:
 def remove(path: str, uuid: str, owner: int | None = None) -> None:
     """Delete the marked folder `path`. Raises AgentError if it is not ours; `owner` as for `marker_of`.
 
-    The marker goes last, so an interrupted removal can be repeated. All goes by descriptor: if another user replaces
-    the folder by a link meanwhile, the link leads nowhere.
+    The marker goes last, so an interrupted removal can be repeated, even if it still goes on, as after a lost
+    connection. All goes by descriptor: if another user replaces the folder by a link meanwhile, the link leads nowhere.
     """
     if os.path.basename(path).endswith(uuid) and _removed_if_empty(path):
         return
@@ -168,11 +168,16 @@ def remove(path: str, uuid: str, owner: int | None = None) -> None:
         raise wire.AgentError(f"{path!r} is not removed: it must be an absolute path without '..'")
     if path == "/" or os.path.realpath(path) == os.path.realpath(os.path.expanduser("~")):
         raise wire.AgentError(f"{path!r} is not removed: it is the root folder or a home")
-    with _opened(path) as folder:
-        _check_removable(path, folder, uuid, _owner(owner))
-        _empty(folder)
-        os.unlink(MARKER, dir_fd=folder)
-    os.rmdir(path)
+    try:
+        with _opened(path) as folder:
+            _check_removable(path, folder, uuid, _owner(owner))
+            _empty(folder)
+            os.unlink(MARKER, dir_fd=folder)
+        os.rmdir(path)
+    except (FileNotFoundError, wire.AgentError):  # what the other removal has removed is not there, the marker included
+        ours = os.path.basename(path).endswith(uuid)
+        if not (ours and _removed_if_empty(path)) and os.path.lexists(path):
+            raise
 
 
 def _empty(folder: int) -> None:
@@ -192,12 +197,14 @@ def _remove_below(folder: int) -> None:
     for path, inner, files, descriptor in os.fwalk(".", topdown=False, dir_fd=folder):
         for name in files:
             if (path, name) != (".", MARKER):
-                os.unlink(name, dir_fd=descriptor)
+                with suppress(FileNotFoundError):
+                    os.unlink(name, dir_fd=descriptor)
         for name in inner:
-            try:
-                os.rmdir(name, dir_fd=descriptor)
-            except NotADirectoryError:  # a link to a folder
-                os.unlink(name, dir_fd=descriptor)
+            with suppress(FileNotFoundError):
+                try:
+                    os.rmdir(name, dir_fd=descriptor)
+                except NotADirectoryError:  # a link to a folder
+                    os.unlink(name, dir_fd=descriptor)
 
 
 def remove_command(arguments: list[str]) -> None:

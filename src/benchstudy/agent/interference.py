@@ -197,7 +197,7 @@ class Reader:
             return parents.get(pid, []) if asked else kernel.children(pid)
 
         if new and kernel.comm(_KTHREADD) == b"kthreadd":
-            self._kernels |= _tree(_KTHREADD, below)
+            self._kernels |= _tree(_KTHREADD, below) & self._ran.keys()  # not those that began since
         for pid, own in list(self._ours.items()):
             for child in () if own.alone else parents.get(pid, ()):
                 self._take(_tree(child, below), own.root)

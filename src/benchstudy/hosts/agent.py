@@ -11,6 +11,7 @@ from benchstudy.hosts.commands import Command, Execution, SupervisedRun
 from benchstudy.hosts.errors import HostRefused, ServiceFailed, understood
 from benchstudy.hosts.line import AgentLine
 from benchstudy.hosts.lock import HostLock
+from benchstudy.hosts.remote import TransferFailed
 from benchstudy.hosts.services import RunningService, check_addresses, fetch_logs, not_ready, with_log
 from benchstudy.model.services import Confinement, Service
 
@@ -55,14 +56,15 @@ class HostAgent(AgentLine):
 
         Raises:
             LockLost: the session no longer holds the host, so its files may be gone.
-            HostRefused: something else removed the files while they were copied.
+            TransferFailed: something else removed the files, so nothing is known about the trial.
         """
         self.retrying(lambda: self.remote.get_tree(execution.run_dir, into))
         (into / ".benchstudy").unlink(missing_ok=True)
         if not (into / "stdout").exists():
             if self._lock is not None:
                 self._lock.confirm()
-            raise HostRefused(f"{self.remote.name}: the output in {execution.run_dir} was removed before it was copied")
+            where = f"{self.remote.name}: the output in {execution.run_dir}"
+            raise TransferFailed(f"{where} was removed before it was copied")
 
     def discard(self, execution: Execution) -> None:
         """Remove the execution's folder from the host; further calls do nothing."""
