@@ -43,7 +43,8 @@ def trees(work: Path) -> Iterator[Door]:
         yield Door("tree of a study", copied.name, path.read_bytes(), _study(copied), (StudyError,), damage=damaged)
     catalogue = Catalogue()
     for found in catalogue.values():
-        folder = shutil.copytree(found.folder, work / "systems" / found.name)
+        # Not in `systems`: the studies beside it would find the damaged ones.
+        folder = shutil.copytree(found.folder, work / "damaged" / found.name)
         attempt, original = _system(catalogue, folder), (folder / FILE).read_bytes()
         yield Door("tree of a system", f"system {found.name}", original, attempt, (StudyError,), damage=damaged)
 
