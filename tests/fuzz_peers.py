@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+from unittest import mock
 
 from agent_folders import OnHosts
 from fuzz_doors import DATA, Door
@@ -321,11 +322,8 @@ def _of_hosts(work: Path) -> Iterator[Door]:
         supervised.to_its_end()
 
     def clock() -> None:
-        host.clock, real = host.said, host.clock
-        try:
+        with mock.patch.object(host, "clock", host.said):
             agent.clock_offset_s()
-        finally:
-            host.clock = real
 
     asked: dict[str, Callable[[], object]] = {
         "run": run,

@@ -92,7 +92,7 @@ def _study(path: Path) -> Callable[[bytes], object]:
 def _system(catalogue: Catalogue, folder: Path) -> Callable[[bytes], object]:
     name = folder.name
     declared = catalogue[name].system.parameters.items()
-    needed = {one: next(iter(what.choices), "x") for one, what in declared if what.default is None}
+    needed = {one: next(iter(what.choices), "x") for one, what in declared if what.required}
 
     def attempt(content: bytes) -> None:
         (folder / FILE).write_bytes(content)

@@ -85,29 +85,32 @@ def session_index(target, family):
     return f"data/raw/{STUDY.study}/{target}/{family}/session.json"
 
 
-# Without measuring, sessions that left trials but no session.json: they were killed, or a trial was discarded since.
-UNLISTED = [
-    (target, family)
-    for target, family in PLANS
-    if not (STUDY.measure or Path(session_index(target, family)).exists())
-    and has_trials(Path(session_index(target, family)).parent)
-]
+def is_unlisted(target, family):
+    """Whether a session left trials but no session.json: it was killed, or a trial was discarded since."""
+    index = Path(session_index(target, family))
+    return not index.exists() and has_trials(index.parent)
+
+
+# Without measuring. By their number among all sessions, which stays the same when another one of them is listed.
+UNLISTED = {number: plan for number, plan in enumerate(() if STUDY.measure else PLANS, start=1) if is_unlisted(*plan)}
 
 
 def session_indexes(wildcards):
     """session.json of every session, or of one family's if the wildcards name one."""
     family = getattr(wildcards, "family", None)
     plans = [(target, plan_family) for target, plan_family in PLANS if family in (None, plan_family)]
-    found = {f"{plan_family} on {target}": session_index(target, plan_family) for target, plan_family in plans}
-    listed = {session_index(*plan) for plan in UNLISTED}
-    unmeasured = [name for name, file in found.items() if not (STUDY.measure or file in listed or Path(file).exists())]
+    unmeasured = [
+        f"{plan[1]} on {plan[0]}"
+        for plan in plans
+        if not (STUDY.measure or plan in UNLISTED.values() or Path(session_index(*plan)).exists())
+    ]
     if unmeasured:
         more = f" and {len(unmeasured) - 20} more" if len(unmeasured) > 20 else ""
         snakemake_adapter.refuse_to_plan(
             f"measure is false, and study {STUDY.study!r} has no measured data of: {', '.join(unmeasured[:20])}{more}. "
             "Leave measure=false out to measure it, or take these families or targets out of the study."
         )
-    return list(found.values())
+    return [session_index(*plan) for plan in plans]
 
 
 def sessions_of_tables(wildcards):

@@ -1,12 +1,11 @@
 """List what is stored, if nothing may be measured: after a discard or a killed session, there is no session.json."""
 
 # One rule per session, because a rule for all would also make those anew that a measurement has made.
-for target, family in UNLISTED:
+for number, (target, family) in UNLISTED.items():
 
     rule:
         name:
-            # The same one when an executor's job reads this file after another session was listed.
-            f"list_session_{list(PLANS).index((target, family)) + 1}"
+            f"list_session_{number}"
         output:
             index=session_index(target, family),
         log:

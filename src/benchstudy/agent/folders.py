@@ -162,7 +162,8 @@ def remove(path: str, uuid: str, owner: int | None = None) -> None:
     The marker goes last, so an interrupted removal can be repeated, even if it still goes on, as after a lost
     connection. All goes by descriptor: if another user replaces the folder by a link meanwhile, the link leads nowhere.
     """
-    if os.path.basename(path).endswith(uuid) and _removed_if_empty(path):
+    named = os.path.basename(path).endswith(uuid)
+    if named and _removed_if_empty(path):
         return
     if not os.path.isabs(path) or os.path.normpath(path) != path or "\0" in path:
         raise wire.AgentError(f"{path!r} is not removed: it must be an absolute path without '..'")
@@ -175,8 +176,7 @@ def remove(path: str, uuid: str, owner: int | None = None) -> None:
             os.unlink(MARKER, dir_fd=folder)
         os.rmdir(path)
     except (FileNotFoundError, wire.AgentError):  # what the other removal has removed is not there, the marker included
-        ours = os.path.basename(path).endswith(uuid)
-        if not (ours and _removed_if_empty(path)) and os.path.lexists(path):
+        if not (named and _removed_if_empty(path)) and os.path.lexists(path):
             raise
 
 
