@@ -20,7 +20,7 @@ from waiting import runs, until
 
 AGENT = Path(__file__).parents[1] / "src" / "benchstudy" / "agent"
 # A lease that heartbeats extend, long enough that none of them is late on a busy machine.
-LEASE_S = 5.0
+LEASE_S = 10.0
 # A shell that ignores TERM, with a child that detached for good: own session, parent gone.
 STUBBORN = (
     "trap '' TERM; (setsid sh -c 'trap \"\" TERM; sleep 300 & echo $! > hidden; wait' &) ; while :; do sleep 1; done"
@@ -174,7 +174,7 @@ def test_what_outlives_the_command_is_ended_with_it(tmp_path, conversations):
 
 def test_the_lease_ends_everything_when_the_controller_falls_silent(tmp_path, conversations):
     folder = tmp_path / "runs" / "u-1"
-    begun = conversations("run", folder, spec=spec("sh", "-c", STUBBORN, lease_s=1.0))
+    begun = conversations("run", folder, spec=spec("sh", "-c", STUBBORN, lease_s=3.0))
     begun.hear()
     until((folder / "files" / "hidden").exists)
     # The connection stays; only the heartbeats stop.

@@ -102,7 +102,7 @@ def remote(sshd, shared) -> Iterator[Remote]:
 
 def deployed(remote: Remote, shared: Path) -> HostAgent:
     return HostAgent.deploy(
-        remote, lease_s=4.0, reconnect_s=5.0, on_event=lambda _: None, lock_path=str(shared / "host.lock")
+        remote, lease_s=20.0, reconnect_s=5.0, on_event=lambda _: None, lock_path=str(shared / "host.lock")
     )
 
 
@@ -132,11 +132,15 @@ def test_he_reads_nothing_reaches_nothing_and_sees_no_secret(remote, shared, mon
             }
             seen = json.loads(told_by(ATTEMPTS, json.dumps(told)))
         command.kill()
-        assert any(CANARY in process.traces for process in ours), "the server has the secret"
+        lived = {process.pid for process in running("BENCHSTUDY_SESSION=session-a")}
+        assert any(CANARY in process.traces for process in ours if process.pid in lived), "the server has the secret"
     until(lambda: not list(running(str(project))))
     assert not seen["in arguments"], "which every user can read"
-    done = [f"{name}: {how}" for name, how in seen["ended"].items() if how.startswith("done")]
-    assert not done and len(seen["ended"]) > 50
+    # Everybody may read the empty `maps` of a process that has ended and is not yet reaped.
+    ended = {str(process.pid) for process in ours if process.pid not in lived}
+    judged = {name: how for name, how in seen["ended"].items() if name.rpartition(" ")[2] not in ended}
+    done = [f"{name}: {how}" for name, how in judged.items() if how.startswith("done")]
+    assert not done and len(judged) > 50
 
 
 @pytest.mark.fault(41)
