@@ -28,7 +28,6 @@ STUDY = {
     "authors": [{"name": "Ada Example", "affiliation": "The {Lab}"}],
     "hosts": {"local": {"loopback": True, "work_dir": "/var/tmp/benchstudy-test-reproduce"}},
     "targets": {"one": {"roles": {"sut": "local"}}},
-    "thresholds": {"lease": "4s"},
     "families": {
         "file_size": {
             "backends": [

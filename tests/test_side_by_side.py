@@ -59,7 +59,6 @@ def study(name: str, host: Mapping[str, Any], folder: Path, blocks: int = 1) -> 
         "blocks": blocks,
         "hosts": {"there": {"work_dir": str(folder / f"work-{name}")} | host},
         "targets": {"one": {"roles": {"sut": "there"}}},
-        "thresholds": {"lease": "4s"},
         "families": {"command": {"commands": commands}},
     }
 

@@ -20,7 +20,6 @@ STUDY = {
     "blocks": 1,
     "hosts": {"local": {"loopback": True, "work_dir": "/var/tmp/benchstudy-test-workflow"}},
     "targets": {"one": {"roles": {"sut": "local"}}},
-    "thresholds": {"lease": "4s"},
     "families": {
         "file_size": {
             "backends": [{"name": "disk", "kind": "path", "path": "/var/tmp"}],
