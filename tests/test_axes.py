@@ -4,6 +4,7 @@ import json
 import math
 import re
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import polars as pl
@@ -191,6 +192,18 @@ def test_the_legend_of_the_first_panels_has_only_their_series():
 )
 def test_a_logarithmic_axis_of_close_values_has_more_than_one_tick(values, ticks):
     assert Axis("x", "1/s").encode(values)["axis"].values == ticks
+
+
+def test_labels_of_an_axis_stay_apart_in_a_wide_font():
+    """On Linux, a browser's usual font has digits of 0.64 em. Figures are drawn with a narrower one."""
+    measured = pl.DataFrame({"series": ["a", "a"], "x": [2_000.0, 86_000.0], "trial": ["t1", "t2"]})
+    of_cases = pl.DataFrame({"series": ["a"], "x": [80_000.0], "low": [70_000.0], "high": [90_000.0]})
+    panel = strip_panel("t", measured, of_cases, Axis("Operations per second", "1/s"), STYLE)
+    drawn = Figure("f", "Caption.", "", (panel,), STYLE).static_html(1)
+    labels = re.findall(r'="middle" transform="translate\(([\d.]+),[^>]* opacity="1">([\d,]+)<', drawn)
+    halves = [0.64 * 12 * len(text) / 2 for _, text in labels]
+    ends = [(float(x) - half, float(x) + half) for (x, _), half in zip(labels, halves, strict=True)]
+    assert len(ends) > 3 and all(end < begin for (_, end), (begin, _) in pairwise(ends)), labels
 
 
 @pytest.mark.parametrize("from_zero", [True, False])

@@ -38,11 +38,10 @@ _CONFIG: dict[str, Any] = {
         "titlePadding": 10,
         "labelPadding": 6,
     },
+    # Labels would touch where a reader's font is wider than the one that figures are drawn with.
+    "axisX": {"labelSeparation": 12},
     "title": {"fontSize": 13, "fontWeight": 600, "color": INK, "anchor": "start", "offset": 10},
 }
-
-# Labels of a time axis would touch where four panels share a row.
-_LIVE = {**_CONFIG, "axis": {**_CONFIG["axis"], "labelSeparation": 6}}
 
 
 @dataclass(frozen=True)
@@ -121,7 +120,7 @@ class Figure:
 
     def _panel_html(self, panel: Panel, static: str) -> str:
         spec = panel.spec("container", live=True)
-        spec |= {"config": _LIVE, "description": self._alt_text(panel), "autosize": _FITTED}
+        spec |= {"config": _CONFIG, "description": self._alt_text(panel), "autosize": _FITTED}
         script = f'<script type="application/json" {vega.SPEC}>{vega.script_json(spec)}</script>'
         return self._view_html(panel, static, "this page", script)
 
