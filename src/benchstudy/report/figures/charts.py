@@ -39,7 +39,7 @@ _CONFIG: dict[str, Any] = {
         "labelPadding": 6,
     },
     # Labels would touch where a reader's font is wider than the one that figures are drawn with.
-    "axisX": {"labelSeparation": 12},
+    "axisX": {"labelSeparation": 10},
     "title": {"fontSize": 13, "fontWeight": 600, "color": INK, "anchor": "start", "offset": 10},
 }
 
