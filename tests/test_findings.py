@@ -136,6 +136,16 @@ def test_a_line_of_several_counts_their_verdicts_and_has_their_range(tmp_path):
     }  # fmt: skip
 
 
+def test_an_answer_is_a_verdict_if_nothing_that_was_decided_contradicts_it(tmp_path):
+    compared = found(
+        tmp_path, slow={"1MB": 2.0, "2MB": None}, mixed={"1MB": 2.0, "2MB": 0.5}, near={"1MB": 1.05, "2MB": None}
+    )
+    assert {line["name"]: line["value"] for line in verdicts.answer(compared, "Which?")["lines"]} == {
+        "slow against local": "worse where decided", "mixed against local": "it depends",
+        "near against local": "undecided",
+    }  # fmt: skip
+
+
 def test_lines_of_several_metrics_are_named_after_them(tmp_path):
     told = verdicts.lines(found(tmp_path, metrics=("duration", "throughput"), other={"1MB": 2.0}))
     assert [line["name"] for line in told] == [

@@ -52,7 +52,7 @@ def _name(row: Row) -> str:
 
 
 def lines(found: Comparisons) -> list[dict[str, Any]]:
-    """One line per pair of levels and metric: name, verdict, several (comparisons), kind, ratio, why."""
+    """One line per pair of levels and metric: name, verdict, several (comparisons), said, kind, ratio, why."""
     groups = grouped(((row.level, row.against, row.title), row) for row in found.rows)
     several = len({title for *_, title in groups}) > 1
     return [
@@ -64,11 +64,21 @@ def answer(found: Comparisons, question: str) -> dict[str, Any]:
     """The comparisons of one call as a short answer for `Page.show_answers`."""
     said = []
     for line in lines(found):
-        one = line["kind"] != "mixed"
-        value = Verdict(line["kind"]).told if one else "it depends"
         evidence = [line["verdict"] if line["several"] else "", line["ratio"], line["why"]]
-        said.append({"name": line["name"], "value": value, "evidence": "; ".join(filter(None, evidence))})
+        said.append(
+            {"name": line["name"], "value": _in_short(line["said"]), "evidence": "; ".join(filter(None, evidence))}
+        )
     return {"what": question, "lines": said, "note": ""}
+
+
+def _in_short(said: Sequence[Verdict]) -> str:
+    """What several comparisons say together. One without a result contradicts no other."""
+    decided = [verdict for verdict in said if verdict not in (Verdict.INCONCLUSIVE, Verdict.NONE)]
+    if len(said) == 1:
+        return said[0].told
+    if len(decided) == 1:
+        return f"{decided[0].told} where decided"
+    return "it depends" if decided else "undecided"
 
 
 def _line(name: str, title: str, rows: list[Row]) -> dict[str, Any]:
@@ -84,6 +94,7 @@ def _line(name: str, title: str, rows: list[Row]) -> dict[str, Any]:
         "name": f"{name}, {title}" if title else name,
         "verdict": verdicts + (f" of {len(rows)}" if len(rows) > 1 else ""),
         "several": len(rows) > 1,
+        "said": said,
         # Decides the colour of a line with a single verdict.
         "kind": said[0] if len(said) == 1 else "mixed",
         "ratio": _range(ratios),
