@@ -62,13 +62,14 @@ def lines(found: Comparisons) -> list[dict[str, Any]]:
 
 def answer(found: Comparisons, question: str) -> dict[str, Any]:
     """The comparisons of one call as a short answer for `Page.show_answers`."""
-    said = []
-    for line in lines(found):
-        evidence = [line["verdict"] if line["several"] else "", line["ratio"], line["why"]]
-        said.append(
-            {"name": line["name"], "value": _in_short(line["said"]), "evidence": "; ".join(filter(None, evidence))}
-        )
-    return {"what": question, "lines": said, "note": ""}
+    told = [
+        {"name": line["name"], "value": _in_short(line["said"]), "evidence": _evidence(line)} for line in lines(found)
+    ]
+    return {"what": question, "lines": told, "note": ""}
+
+
+def _evidence(line: dict[str, Any]) -> str:
+    return "; ".join(filter(None, [line["verdict"] if line["several"] else "", line["ratio"], line["why"]]))
 
 
 def _in_short(said: Sequence[Verdict]) -> str:
