@@ -10,7 +10,8 @@ check.py     `check_host(config, host)`, if `benchstudy check` has something to 
 imported.py  `recognise(path)`, if existing outputs of its tools can be imported: one or several `Imported`, or none
 lints.py     rules of its own, if any
 commands.py  `add_commands(subparsers)`, if it adds commands to `benchstudy`
-page/        tables and figures of its own; published.py in it: what others published of this kind
+page/        tables and figures of its own; published.py in it: what others published of this kind; wording.py: the
+             words of its comparisons
 on_host/     what runs on hosts, beside the agent
 notebook.ipynb  its page, if the project has no notebooks/<family>.ipynb
 """
