@@ -98,7 +98,7 @@ OF_OBJECTS = [
     Row(statuses(500, 502, 504), PASSING, kind="unavailable"),
     Row(codes("ExpiredToken", "RequestExpired"), "the trial fails at once, and says so", kind="expired"),
     Row(statuses(401, 403), "the same", kind="forbidden"),
-    Row(statuses(404), "the same; a bucket is made where the study says `create_bucket`", kind="missing"),
+    Row(statuses(404), "the same; a bucket is made only on a service of the study", kind="missing"),
     Row(statuses(400, 409, 501) | codes("InvalidRequest"), "the same", kind="refused"),
 ]
 OF_ARCHIVE = [

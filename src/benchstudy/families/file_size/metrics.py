@@ -19,7 +19,7 @@ METRICS = declare(
         "B/s",
         "Throughput",
         "higher",
-        "bytes of all operations divided by the sum of their durations (a harmonic mean), summed over clients",
+        "bytes of all operations divided by the sum of their durations (a harmonic mean), in the slowest client",
     ),
     *(
         Metric(
