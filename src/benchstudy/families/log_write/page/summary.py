@@ -123,9 +123,10 @@ class LogSummary:
         said: Mapping[str, Any] = self.load.declared.get("search") or {}
         if not said or not any(sweep.search for sweep in self.load.sweeps):
             return ""
+        several = " in a row" if said["windows"] > 1 else ""
         return (
             f"A rate passes if it meets the objective in {human.plural(said['windows'], 'window')} of "
-            f"{said['window']:g} s in a row: at least {human.percent(said['min_achieved'])} of the offered leaves are "
+            f"{said['window']:g} s{several}: at least {human.percent(said['min_achieved'])} of the offered leaves are "
             f"integrated, at most {human.percent(said['max_errors'])} fail, no accepted leaf is missing, and 99 % of "
             f"the leaves are integrated within {said['max_integrate_p99']:g} s. The search ends when the lowest rate "
             f"that failed is at most {human.percent(said['within'])} above the highest rate that passed."
