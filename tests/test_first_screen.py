@@ -33,7 +33,7 @@ from benchstudy.report.overview.studyindex import StudyIndex
 from benchstudy.report.results.results import Results
 from benchstudy.report.study.studyfacts import FamilyFacts
 from benchstudy.report.tables.tables import Cell, Table
-from benchstudy.statistics.comparisons import Refusal
+from benchstudy.statistics.comparisons import Refusal, Verdict
 from benchstudy.statistics.densities import outline
 
 
@@ -358,6 +358,13 @@ def test_what_differs_from_the_page_that_a_study_repeats_stands_above_all_findin
     assert "<li>It has <code>fsync</code>.</li>" in top and "<li>It has n.</li>" in top
     build(*made, repeats={**repeats, "differs": []})
     assert "differs" not in (made[0] / "reports" / "embedded" / "index.html").read_text(encoding="utf-8")
+
+
+def test_the_first_page_explains_every_word_for_a_verdict(made):
+    build(*made)
+    page = (made[0] / "reports" / "embedded" / "index.html").read_text(encoding="utf-8")
+    legend = re.search(r"<p[^>]*>The brackets hold .*?</p>", page)[0].lower()
+    assert [verdict.counted for verdict in Verdict if verdict.counted not in legend] == []
 
 
 # -- what is folded ----------------------------------------------------------------------------------------------------
