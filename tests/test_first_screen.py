@@ -1,12 +1,12 @@
 """The first screen: one sentence per family with figure, interval, n and verdict; a table of metrics; all studies."""
 
 import copy
+import html
 import json
 import re
 from contextlib import chdir
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import browser
 import polars as pl
@@ -28,7 +28,7 @@ from benchstudy.report.figures.axes import Axis, ratio_ticks
 from benchstudy.report.figures.panels import strip_panel
 from benchstudy.report.figures.styles import Style
 from benchstudy.report.overview import citing, indexpages, primarytable
-from benchstudy.report.overview.headlines import headline
+from benchstudy.report.overview.headlines import headline, meanings
 from benchstudy.report.overview.studyindex import StudyIndex
 from benchstudy.report.results.results import Results
 from benchstudy.report.study.studyfacts import FamilyFacts
@@ -77,9 +77,9 @@ def said(facts, **calls):
 def test_a_sentence_says_which_number_which_interval_how_many_trials_and_the_verdict(facts):
     sentence, made = said(facts, backends=[found()])
     assert sentence == (
-        "sshfs takes 5.0× as long as local to write 100 MB (time of one file; 95 %: 4.1–6.2×, n = 6): worse."
+        "sshfs takes 5.0× as long as local to write 100 MB (time of one file; 95 %: 4.1–6.2×, n = 6 pairs): worse."
     )
-    assert made.detail == "Medians: 500 ms against 100 ms. 1 comparison by primary metrics: 1 worse."
+    assert made.detail == "Medians: 500 ms against 100 ms; margin: 5 %. 1 comparison by primary metrics: 1 worse."
     assert made.href.endswith("file_size.html#table-backends")
 
 
@@ -101,19 +101,20 @@ def test_a_sentence_of_a_study_of_several_targets_says_on_which_one(tmp_path):
             "sshfs reaches 5.0× the rate of local to write 100 MB (reads per",
         ),
         ({"unit": "B", "title": "Peak memory"}, "sshfs has 5.0× the peak memory of local to write 100 MB (peak memory"),
-        ({"base_n": 5}, "4.1–6.2×, n = 6 against 5)"),
+        ({"base_n": 5, "paired": False}, "4.1–6.2×, n = 6 against 5)"),
         (
             {"unit": "1/s", "title": "QPS", "ratio": 0.01528, "low": 0.0144, "high": 0.0162},
-            "sshfs reaches 1.53 % of the rate of local to write 100 MB (QPS; 95 %: 1.44–1.62 %, n = 6): worse.",
+            "sshfs reaches 1.53 % of the rate of local to write 100 MB (QPS; 95 %: 1.44–1.62 %, n = 6 pairs): worse.",
         ),
         (
             {"ratio": 0.04, "low": 0.0312, "high": 0.0526},
-            "sshfs takes 4 % of the time of local to write 100 MB (time of one file; 95 %: 3.1–5.3 %, n = 6)",
+            "sshfs takes 4 % of the time of local to write 100 MB (time of one file; 95 %: 3.1–5.3 %, n = 6 pairs)",
         ),
         ({"unit": "B", "title": "Memory", "ratio": 0.04, "low": 0.03, "high": 0.05}, " % of the memory of local to"),
         (
             {"verdict": "equivalent", "ratio": 1.0, "low": 0.98, "high": 1.02, "title": "QPS"},
-            "sshfs and local are equal within 5 % to write 100 MB: 1.00× (QPS; 95 %: 0.980–1.02×, n = 6): equivalent.",
+            "sshfs and local are equal within 5 % to write 100 MB: "
+            "1.00× (QPS; 95 %: 0.980–1.02×, n = 6 pairs): equivalent.",
         ),
     ],
 )
@@ -132,24 +133,28 @@ def test_the_strongest_difference_is_told_before_any_equivalence_and_no_aside(fa
     aside = found(level="with-latencies", strength=50.0)
     sentence, made = said(facts, fsync=[weaker, equal], backends=[found()], aside=[aside])
     assert sentence.startswith("sshfs takes")
-    assert "4 comparisons by primary metrics: 3 worse and 1 equivalent." in made.detail
+    counted = "3 comparisons by primary metrics: 2 worse and 1 equivalent. 1 comparison of ways to measure: 1 worse."
+    assert made.detail.endswith(f" This is the clearest difference of {counted}")
     assert said(facts, fsync=[equal], aside=[aside])[0].startswith("nfs and local are equal")
 
 
 def test_the_range_of_all_ratios_follows_the_sentence_by_what_is_compared_with_what(facts):
     unknown = found(verdict="none", ratio=9.0, refusal="conditions", strength=0.0)
-    judged = [found(), found(ratio=0.5, verdict="better", strength=1.0), unknown]
-    other = found(level="s3", ratio=1.02, verdict="inconclusive", strength=0.0)
+    judged = [found(), found(ratio=0.5, low=0.41, high=0.62, verdict="better", strength=1.0), unknown]
+    other = found(level="s3", ratio=1.02, low=0.914, high=1.17, verdict="inconclusive", strength=0.0)
     made = said(facts, backends=[*judged, other], aside=[found(level="with-latencies")])[1]
-    assert made.pairs == [
-        "sshfs against local: 0.500× to 5.00×; 1 better, 1 worse and 1 without a verdict.",
-        "s3 against local: 1.02×; 1 inconclusive.",
+    assert [(pair.compared, pair.lowest[0], pair.highest[0], pair.verdicts) for pair in made.pairs] == [
+        ("sshfs against local", "0.50×", "5.0×", "1 better, 1 worse and 1 without a verdict"),
+        ("s3 against local", "1.02×", "", "1 inconclusive"),
     ]
+    assert made.pairs[0].highest[1] == "to write 100 MB; 95 %: 4.1–6.2×, n = 6 pairs", "where, how sure, how many"
+    assert made.pairs[1].lowest[1] == "to write 100 MB; 95 %: 0.914–1.17×, n = 6 pairs"
     assert said(facts, backends=[found(), unknown])[1].pairs == []  # the sentence has told it
     rate = found(metric="qps", title="QPS", unit="1/s", ratio=0.2, strength=1.0)
-    assert said(facts, backends=[*judged, rate])[1].pairs[1] == "sshfs against local, QPS: 0.200×; 1 worse."
+    assert said(facts, backends=[*judged, rate])[1].pairs[1].compared == "sshfs against local, QPS"
     many = [found(level=f"s{number}", strength=1.0) for number in range(7)]
-    assert said(facts, backends=[found(), *many])[1].pairs[4:] == ["3 more pairs on its page."]
+    several = said(facts, backends=[found(), *many])[1]
+    assert (len(several.pairs), several.more_pairs) == (4, 3)
 
 
 def test_comparisons_beyond_those_that_a_page_notes_are_counted(facts):
@@ -163,10 +168,12 @@ def test_without_a_difference_or_an_equivalence_the_most_precise_comparison_is_t
     narrow = found(verdict="inconclusive", ratio=1.04, low=0.914, high=1.17, strength=0.0)
     sentence, made = said(facts, backends=[wide, narrow], aside=[found()])
     assert sentence == (
-        "sshfs takes 1.04× as long as local to write 100 MB (time of one file; 95 %: 0.914–1.17×, n = 6): inconclusive."
+        "sshfs takes 1.04× as long as local to write 100 MB "
+        "(time of one file; 95 %: 0.914–1.17×, n = 6 pairs): inconclusive."
     )
     assert made.kind == "inconclusive"
-    assert "3 comparisons by primary metrics: 1 worse and 2 inconclusive." in made.detail
+    counted = "2 comparisons by primary metrics: 2 inconclusive. 1 comparison of ways to measure: 1 worse."
+    assert made.detail.endswith(f" This is the most precise of {counted}")
     assert said(facts, backends=[wide, narrow, found()])[0].startswith("sshfs takes 5.0×")
 
 
@@ -174,7 +181,9 @@ def test_without_an_interval_of_a_comparison_a_family_says_what_it_answers_with_
     undecided = found(verdict="inconclusive", low=None, high=None, strength=0.0)
     sentence, made = said(facts, backends=[undecided], aside=[found()])
     assert re.fullmatch(r"Write, local: [\d.]+ ms \(n = \d+, 95 %: [\d.–]+ ms.*\)\.", sentence.replace("\u2060", ""))
-    assert made.verdict == "" and made.detail == "2 comparisons by primary metrics: 1 worse and 1 inconclusive."
+    assert made.verdict == "" and made.detail == (
+        "1 comparison by primary metrics: 1 inconclusive. 1 comparison of ways to measure: 1 worse."
+    )
     _, made = said(facts, b=[found(verdict="none", ratio=None)])
     assert "None of 1 comparison by primary metrics has a verdict." in made.detail
 
@@ -191,10 +200,11 @@ def test_families_say_under_which_circumstances_in_words():
     assert words_of_files.setting({"op": "write", "size": "100MB", "sync": "fsync"}) == "to write 100 MB with fsync"
     assert words_of_files.setting({"op": "read", "size": "1MB", "backend": "s3"}) == "to read 1 MB on s3"
     load = {"endpoint": "list", "concurrency": "20", "generator": "ab", "limits": "1-core"}
-    assert words_of_servers.setting(load) == "for list with 20 connections of ab on 1-core"
+    assert words_of_servers.setting(load) == "for list with 20 connections of ab, limited to 1-core"
     assert words_of_servers.setting({"endpoint": "list", "rate": "100-per-s"}) == "for list at 100/s"
-    assert words_of_servers.setting({"endpoint": "list", "limits": "none"}) == "for list without limits"
-    assert words_of_logs.setting({"rate": "2000-per-s", "antispam": "no"}) == "at 2,000/s offered, without antispam"
+    assert words_of_servers.setting({"endpoint": "list", "limits": "none"}) == "for list, without limits"
+    log = {"rate": "2000-per-s", "antispam": "no"}
+    assert words_of_logs.setting(log) == "at 2,000/s offered, without deduplication"
     assert wording.of("command").name("block_size", "9") == "block size 9"  # "9" alone says nothing
 
 
@@ -302,14 +312,46 @@ def test_the_table_can_be_sorted_and_filtered_and_is_whole_without_scripts(made)
 
 
 @pytest.mark.parametrize(
-    ("verdict", "refusal", "said"), [("inconclusive", None, False), ("none", Refusal.DISTURBED, True)]
+    ("verdict", "refusal", "told"), [("inconclusive", None, False), ("none", Refusal.DISTURBED, True)]
 )
-def test_verdicts_are_called_withheld_only_if_disturbed_trials_took_one(tmp_path, verdict, refusal, said):
-    found = {"verdict": verdict, "low": None, "refusal": refusal}
-    notes = {"findings": {"sizes": {"aside": False, "found": [found]}}}
-    results = SimpleNamespace(disturbed={"a trial of another case"})
-    family = SimpleNamespace(name="fio", title="fio", page="", exports=tmp_path, notes=notes, results=results)
-    assert ("1 is withheld, because others used the host" in headline(family).detail) is said
+def test_verdicts_are_called_withheld_only_if_disturbed_trials_took_one(facts, verdict, refusal, told):
+    made = said(facts, sizes=[found(verdict=verdict, low=None, high=None, refusal=refusal)])[1]
+    assert ("1 is withheld, because others used the host" in made.detail) is told
+
+
+# -- what stands below a sentence --------------------------------------------------------------------------------------
+
+
+def shown_first(page):
+    """The text of the first screen: everything above the table of primary metrics."""
+    return html.unescape(re.sub(r"<[^>]+>", " ", page[page.index('id="found"') : page.index('id="metrics"')]))
+
+
+def test_the_first_screen_has_the_answers_that_the_sentence_does_not_give(facts, tmp_path):
+    lines = [[{"name": "local", "value": f"{size} ms", "evidence": "n = 6"}] for size in range(9)]
+    answers = [{"what": f"Reads of {size}", "lines": lines[size], "note": ""} for size in range(9)]
+    (tmp_path / "answer.json").write_text(json.dumps(answers), encoding="utf-8")
+    family = replace(facts.families[0], exports=tmp_path, notes={})
+    alone = copy.copy(facts)
+    alone.families = [family]
+    first = shown_first(first_page(alone, lambda row: True))
+    assert [first.count(f"Reads of {size}") for size in range(9)] == [1, 0, 1, 1, 1, 1, 1, 1, 0]
+    assert "reads of 1, local: 1 ms (n = 6)" in first and "1 more answer" in first
+    alone.families = [family, *facts.families[1:]]
+    first = shown_first(first_page(alone, lambda row: True))
+    assert [first.count(f"Reads of {size}") for size in range(2, 6)] == [1, 1, 1, 0]
+
+
+def test_the_first_screen_says_how_far_equal_cases_differ_and_which_checks_are_open(facts):
+    told = "A/A: 9.9 and 9.9-again are the same case under two names."
+    family = replace(facts.families[0], notes={"calibration": {"a": {"said": [told]}}})
+    with_twins = copy.copy(facts)
+    with_twins.families = [family, *facts.families[1:]]
+    page = first_page(with_twins, lambda row: True)
+    first = shown_first(page)
+    assert first.count(told) == 1 == html.unescape(page).count(told)
+    open_ones = [a for a in StudyIndex(with_twins).context()["checklist"] if a["status"] == "not satisfied"]
+    assert open_ones and "; ".join(one["title"] for one in open_ones) in first
 
 
 # -- all studies -------------------------------------------------------------------------------------------------------
@@ -360,11 +402,13 @@ def test_what_differs_from_the_page_that_a_study_repeats_stands_above_all_findin
     assert "differs" not in (made[0] / "reports" / "embedded" / "index.html").read_text(encoding="utf-8")
 
 
-def test_the_first_page_explains_every_word_for_a_verdict(made):
-    build(*made)
-    page = (made[0] / "reports" / "embedded" / "index.html").read_text(encoding="utf-8")
-    legend = re.search(r"<p[^>]*>The brackets hold .*?</p>", page)[0].lower()
-    assert [verdict.counted for verdict in Verdict if verdict.counted not in legend] == []
+@pytest.mark.parametrize("verdict", list(Verdict))
+def test_the_first_page_explains_the_words_for_the_verdicts_that_it_has(facts, verdict):
+    noted = replace(facts.families[0], notes={"findings": {"x": {"aside": False, "found": [found(verdict=verdict)]}}})
+    legend = " ".join(meanings([noted])).lower()
+    explained = {word for word in Verdict if word.counted in legend}
+    assert explained == ({Verdict.BETTER, Verdict.WORSE} if verdict.is_difference else {verdict})
+    assert meanings([replace(noted, notes={})]) == ["n is the number of trials, or of pairs of trials."]
 
 
 # -- what is folded ----------------------------------------------------------------------------------------------------

@@ -308,8 +308,9 @@ def test_a_capacity_above_all_rates_of_a_search_is_compared_with_none(tmp_path, 
 
 def test_a_comparison_calls_a_level_that_is_no_name_by_the_familys_phrase(load):
     made = compared(load)
-    assert made.drawn and {*made.drawn} == {"a log with antispam"} and made.base_name == "one without"
-    assert {line["name"].split(",")[0] for line in verdicts.lines(made)} == {"a log with antispam against one without"}
+    assert made.drawn and {*made.drawn} == {"a log with deduplication"} and made.base_name == "one without"
+    (told,) = {line["name"].split(",")[0] for line in verdicts.lines(made)}
+    assert told == "a log with deduplication against one without"
     backends = Comparisons(load.results, [], ["qps"], factor="backend")
     assert {part for row in backends.rows for part in row.short.split(" · ")} >= {"antispam", "no antispam"}
 

@@ -377,7 +377,7 @@ def test_backends_and_antispam_of_logs_have_verdicts_on_the_page_and_on_the_over
     assert "Which backend?" in page and "What does antispam cost?" in page
     # There is no verdict on a log that lost leaves, nor on the hammer, which its writers limited.
     assert "mariadb: it lost accepted leaves" in page and "writers-bound" in page
-    assert "mariadb against posix" in overview and "a log with antispam against one without" in overview
+    assert "mariadb against posix" in overview and "a log with deduplication against one without" in overview
 
 
 def test_percentiles_are_printed_only_where_there_are_enough_operations(texts):

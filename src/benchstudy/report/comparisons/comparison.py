@@ -176,7 +176,7 @@ class Comparisons:
     # -- how it is shown ---------------------------------------------------------------------------------------------
 
     def name(self, level: str) -> str:
-        """What the page calls a level of the factor: "a log with antispam" instead of "yes"."""
+        """What the page calls a level of the factor: "a log with deduplication" instead of "yes"."""
         return self._phrases.get(level, human.level(level))
 
     @property

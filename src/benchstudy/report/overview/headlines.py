@@ -3,8 +3,8 @@
 docs/reports.md states the rule. Only comparisons by metrics that cases are measured for are considered. Of those with
 the verdict better or worse, the one with the largest effect relative to its smallest detectable effect is chosen. If
 there is none, it is the best supported equivalence, and then the inconclusive comparison with the narrowest interval.
-If no comparison has an interval, it is the page's first answer. One sentence about an extreme can mislead, so the range
-of all ratios and their verdicts follow, by what is compared with what.
+If no comparison has an interval, it is the page's first answer. One sentence about an extreme can mislead, so the
+lowest and the highest ratio and all verdicts follow, by what is compared with what.
 """
 
 import json
@@ -12,6 +12,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import itemgetter
 from typing import Any
 
 from benchstudy.model.grouping import grouped
@@ -30,11 +31,25 @@ _AS_PERCENT = 0.1  # a smaller ratio is told in per cent
 
 
 @dataclass(frozen=True)
+class Pair:
+    """All comparisons about one pair of levels by one metric, as text.
+
+    `lowest` and `highest` are a ratio and its evidence; the highest is empty if only one ratio is known.
+    """
+
+    compared: str
+    lowest: tuple[str, str]
+    highest: tuple[str, str]
+    verdicts: str
+
+
+@dataclass(frozen=True)
 class Headline:
     """A sentence in parts: `before`, the `number` that matters, `after`, and the `verdict`, which may be empty.
 
-    `kind` is the verdict as a value. `detail` has both absolute figures and counts the family's other verdicts.
-    `pairs` has a line for each pair of levels that several comparisons are about. `href` leads to the source.
+    `kind` is the verdict as a value. `detail` has both absolute figures, the margin, and the number of each verdict.
+    `pairs` tell of all comparisons, and `more_pairs` is the number of those left out. `tells` has the titles of answers
+    that the sentence gives completely. `href` leads to the source.
     """
 
     family: str
@@ -46,45 +61,63 @@ class Headline:
     kind: str
     detail: str
     href: str
-    pairs: Sequence[str] = ()
+    pairs: Sequence[Pair] = ()
+    more_pairs: int = 0
+    tells: Sequence[str] = ()
 
 
 def headline(family: FamilyFacts) -> Headline:
     """The headline of a family, chosen by the rule of this module."""
-    compared = [(name, found) for name, _, found in compared_on(family)]
-    judged = [(name, f) for name, aside, f in compared_on(family) if not aside]
-    others = [verdict for noted in family.notes.get("findings", {}).values() for verdict in noted.get("others", ())]
-    counted = _counted([*(f["verdict"] for _, f in compared), *others])
-    withheld = sum(f["refusal"] == Refusal.DISTURBED for _, f in compared)
+    compared = list(compared_on(family))
+    judged = [(name, found) for name, aside, found in compared if not aside]
+    counted = _counted(family)
+    withheld = sum(found["refusal"] == Refusal.DISTURBED for *_, found in compared)
     if withheld:
         counted += f" {withheld} {'is' if withheld == 1 else 'are'} withheld, because others used the host meanwhile."
-    for wanted, how_telling in _CHOICE:
+    for wanted, choice, how_telling in _CHOICE:
         of_kind = [(name, f) for name, f in judged if f["verdict"] in wanted and f["low"] is not None]
         if of_kind:
             name, most_telling = max(of_kind, key=lambda one: how_telling(one[1]))
-            made = _compared(family, name, most_telling, counted)
-            return made if others else replace(made, pairs=_pairs([f for _, f in judged], most_telling))
-    return _absolute(family, counted)
+            chosen = f"This is {choice} of {counted}" if len(_verdicts(family, aside=False)) > 1 else counted
+            return _with_pairs(family, _compared(family, name, most_telling, chosen), judged, most_telling)
+    return _with_pairs(family, _absolute(family, counted), judged or [(name, found) for name, _, found in compared])
 
 
-def _pairs(judged: Iterable[Mapping[str, Any]], told: Mapping[str, Any]) -> list[str]:
-    """A line for each pair of levels, those with most verdicts first: its least and largest ratio, and its verdicts.
+def _with_pairs(
+    family: FamilyFacts, made: Headline, judged: Iterable[tuple[str, Mapping[str, Any]]], told: Any = None
+) -> Headline:
+    """The headline with a line for each pair of levels, those with most verdicts first.
 
     A pair about which only the comparison `told` is known has no line.
     """
-    of_pair = grouped(((f["level"], f["against"], f["basis"], human.noun(f["title"])), f) for f in judged)
+    of_pair = grouped(((f["level"], f["against"], f["basis"], human.noun(f["title"])), f) for _, f in judged)
     known = {pair: [one for one in found if _is_known(one)] for pair, found in of_pair.items()}
     shown = sorted((pair for pair, found in known.items() if found not in ([], [told])), key=lambda p: -len(known[p]))
-    metrics = {metric for *_, metric in of_pair}
+    several = len({metric for *_, metric in of_pair}) > 1
     lines = []
     for pair in shown[:_MOST_PAIRS]:
         level, against, basis, metric = pair
-        ratios = sorted(found["ratio"] for found in known[pair])
-        between = " to ".join(dict.fromkeys(human.times(ratio) for ratio in (ratios[0], ratios[-1])))
-        about = ", ".join([f"{level} against {against}", *filter(None, [basis, metric if len(metrics) > 1 else ""])])
-        lines.append(f"{about}: {between}; {_tally(found['verdict'] for found in of_pair[pair])}.")
-    more = len(shown) - len(lines)
-    return [*lines, f"{human.plural(more, 'more pair')} on its page."] if more else lines
+        first, *others = sorted(known[pair], key=itemgetter("ratio"))
+        lines.append(
+            Pair(
+                ", ".join([f"{level} against {against}", *filter(None, [basis, metric if several else ""])]),
+                _ratio(family, first),
+                _ratio(family, others[-1]) if others else ("", ""),
+                _tally(found["verdict"] for found in of_pair[pair]),
+            )
+        )
+    return replace(made, pairs=lines, more_pairs=len(shown) - len(lines))
+
+
+def _ratio(family: FamilyFacts, found: Mapping[str, Any]) -> tuple[str, str]:
+    """A ratio, and where it was found, with its interval and the number of trials."""
+    number, *interval = human.ratio(found["ratio"], found["low"], found["high"])
+    return number, "; ".join(filter(None, [_where(family, found), ", ".join([*interval, numbers(found)])]))
+
+
+def _where(family: FamilyFacts, found: Mapping[str, Any]) -> str:
+    on = f"on {found['target']}" if len(family.shown.targets) > 1 else ""
+    return " ".join(filter(None, [found["where"], on]))
 
 
 def _is_known(found: Mapping[str, Any]) -> bool:
@@ -99,12 +132,38 @@ def _precision(found: Mapping[str, Any]) -> float:
     return -math.log(found["high"] / found["low"])
 
 
-# The verdicts in the order in which they are looked for, each with what makes one of its comparisons more telling.
-_CHOICE: Sequence[tuple[Sequence[Verdict], Callable[[Mapping[str, Any]], float]]] = (
-    ((Verdict.BETTER, Verdict.WORSE), _strength),
-    ((Verdict.EQUIVALENT,), _strength),
-    ((Verdict.INCONCLUSIVE,), _precision),
+# The verdicts in the order in which they are looked for: the words for the choice, and what makes a comparison telling.
+_CHOICE: Sequence[tuple[Sequence[Verdict], str, Callable[[Mapping[str, Any]], float]]] = (
+    ((Verdict.BETTER, Verdict.WORSE), "the clearest difference", _strength),
+    ((Verdict.EQUIVALENT,), "the clearest equivalence", _strength),
+    ((Verdict.INCONCLUSIVE,), "the most precise", _precision),
 )
+# What the words of headlines mean, each with the verdicts that make it necessary.
+_MEANINGS: Sequence[tuple[Sequence[Verdict], str]] = (
+    (
+        (Verdict.BETTER, Verdict.WORSE),
+        "Better and worse mean that the whole 95 % interval lies beyond the margin, which the study declared. The "
+        "clearest difference is the largest one relative to the smallest that its trials could have shown.",
+    ),
+    (
+        (Verdict.EQUIVALENT,),
+        "Equivalent means that the 90 % interval lies within the margin, which the study declared. The clearest "
+        "equivalence has the narrowest interval relative to its margin.",
+    ),
+    ((Verdict.INCONCLUSIVE,), "Inconclusive means that the trials decide neither."),
+    (
+        (Verdict.NONE,),
+        "Pairs without a verdict cannot be compared fairly, or have too few trials: the page of the family says which.",
+    ),
+)
+
+
+def meanings(families: Iterable[FamilyFacts]) -> list[str]:
+    """What the words of the families' headlines mean. Verdicts that do not occur are left out."""
+    given = {verdict for family in families for aside in (False, True) for verdict in _verdicts(family, aside=aside)}
+    ratios = "A ratio comes from the ratios of single trials, so it can differ from the ratio of the medians."
+    told = [text for verdicts, text in _MEANINGS if given & set(verdicts)]
+    return ["n is the number of trials, or of pairs of trials.", *([ratios] if given else []), *told]
 
 
 def compared_on(family: FamilyFacts) -> Iterator[tuple[str, bool, Mapping[str, Any]]]:
@@ -124,8 +183,7 @@ def _compared(family: FamilyFacts, name: str, found: Mapping[str, Any], counted:
         of = " of"
     evidence = f"({human.noun(found['title'])}; {interval}, {numbers(found)})"
     basis = f" {found['basis']}" if found["basis"] else ""
-    where = f"{basis} {found['where']}" if found["where"] else basis
-    where += f" on {found['target']}" if len(family.shown.targets) > 1 else ""
+    where = "".join(f" {part}" for part in (found["basis"], _where(family, found)) if part)
     if made is Verdict.EQUIVALENT:
         before, after = f"{level} and {against} are equal within {human.percent(found['margin'])}{where}: ", ""
     elif found["unit"] == "s":
@@ -135,7 +193,7 @@ def _compared(family: FamilyFacts, name: str, found: Mapping[str, Any], counted:
     else:
         before, after = f"{level} has ", f"{of} the {human.noun(found['title'])} of {against}{where}"
     figures = [human.quantity(found[side], found["unit"]) for side in ("median", "base_median")]
-    detail = f"Medians{basis}: {figures[0]} against {figures[1]}. {counted}"
+    detail = f"Medians{basis}: {figures[0]} against {figures[1]}; margin: {human.percent(found['margin'])}. {counted}"
     table = name if name in family.notes.get("comparisons", {}) else ""
     href = f"{family.page}#{anchor('table', table)}" if table else family.page
     factors = {factor.replace("_", " ") for factor in family.shown.factors}
@@ -151,24 +209,42 @@ def _absolute(family: FamilyFacts, counted: str) -> Headline:
     answers = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else []
     known = [(answer["what"], line) for answer in answers for line in answer["lines"] if line["value"] != _NO_FIGURE]
     firsts = list({what: (what, line) for what, line in reversed(known)}.values())[::-1][:_MOST_ANSWERS]
+    short = [first for first in firsts if len(first[1]["evidence"]) < _LONG_EVIDENCE]
+    firsts = short if short[:1] == firsts[:1] else firsts[:1]
     said = [(f"{what}, {line['name']}: ", line["value"], f" ({line['evidence']})") for what, line in firsts]
     before, number, after = said[0] if said else ("Its page gives no answer", "", "")
-    if len(after) < _LONG_EVIDENCE:
-        after += "".join(f"; {human.noun(b)}{n}{a}" for b, n, a in said[1:] if len(a) < _LONG_EVIDENCE)
-    return Headline(family.name, family.title, before, number, after, "", Verdict.NONE.value, counted, family.page)
+    after += "".join(f"; {human.noun(b)}{n}{a}" for b, n, a in said[1:])
+    complete = {answer["what"] for answer in answers if len(answer["lines"]) == 1 and not answer["note"]}
+    return Headline(
+        family.name, family.title, before, number, after, "", Verdict.NONE.value, counted, family.page,
+        tells=[what for what, _ in firsts if what in complete],
+    )  # fmt: skip
 
 
 def numbers(found: Mapping[str, Any]) -> str:
-    """The number of trials behind a finding: "n = 6", "n = 6 against 5"."""
-    return f"n = {found['n']}" + (f" against {found['base_n']}" if found["base_n"] != found["n"] else "")
+    """The number of trials behind a finding: "n = 6", "n = 6 pairs", "n = 6 against 5"."""
+    against = f" against {found['base_n']}" if found["base_n"] != found["n"] else ""
+    return f"n = {found['n']}{' pairs' if found['paired'] else against}"
 
 
-def _counted(verdicts: Sequence[str]) -> str:
+def _verdicts(family: FamilyFacts, *, aside: bool) -> list[Verdict]:
+    """The verdicts of all comparisons on a family's page, including those that it does not note one by one."""
+    noted = [calls for calls in family.notes.get("findings", {}).values() if calls["aside"] is aside]
+    each = ([*(found["verdict"] for found in calls["found"]), *calls.get("others", ())] for calls in noted)
+    return [Verdict(verdict) for verdicts in each for verdict in verdicts]
+
+
+def _counted(family: FamilyFacts) -> str:
     """ "30 comparisons by primary metrics: 3 better, 12 worse and 15 inconclusive."."""
-    if not verdicts:
-        return "Nothing was compared."
-    made = f"{human.plural(len(verdicts), 'comparison')} by primary metrics"  # pages compare by others, too
-    return f"None of {made} has a verdict." if set(verdicts) == {Verdict.NONE} else f"{made}: {_tally(verdicts)}."
+    judged, asides = (_verdicts(family, aside=aside) for aside in (False, True))
+    made = f"{human.plural(len(judged), 'comparison')} by primary metrics"  # pages compare by others, too
+    said = f"{made}: {_tally(judged)}." if judged else "Nothing was compared."
+    if judged and set(judged) == {Verdict.NONE}:
+        said = f"None of {made} has a verdict."
+    if asides:
+        about = f"{human.plural(len(asides), 'comparison')} of ways to measure: {_tally(asides)}."
+        said = f"{said} {about}" if judged else about
+    return said
 
 
 def _tally(verdicts: Iterable[str]) -> str:

@@ -18,7 +18,7 @@ from benchstudy.report.checklist.checklist import Answer, answered
 from benchstudy.report.exhibits.exhibitfiles import ANSWER
 from benchstudy.report.figures.vega import FIGURE_FORMATS
 from benchstudy.report.overview import fleet, primarytable
-from benchstudy.report.overview.headlines import Headline, headline
+from benchstudy.report.overview.headlines import Headline, headline, meanings
 from benchstudy.report.results import sessions
 from benchstudy.report.results.results import Results
 from benchstudy.report.scrutiny import disturbed, evidence, many_targets
@@ -30,6 +30,7 @@ from benchstudy.statistics.comparisons import Tested, Verdict, share, standing
 Markup = markupsafe.Markup
 # The first page takes five minutes to read; the linked pages have everything.
 _MOST_LINES, _LONGEST_POINT, _LONGEST_TEXT = 6, 150, 240
+_MOST_ANSWERS, _FEWEST_ANSWERS = 6, 2  # the most of all families together, and the fewest per family
 _NO_CAUSE = "no cause recorded"
 _DISCARDED = pl.col("discarded_why").is_not_null()
 _REPEATED = ~_DISCARDED & (pl.col("set_aside").is_not_null() | (pl.col("status") == "aborted"))
@@ -61,6 +62,8 @@ class StudyIndex:
             "archive": self._archive(),
             "multiplicity": self._multiplicity(),
             "headlines": self.headlines,
+            "details": {family.name: self._detail(family) for family in self._facts.families},
+            "meanings": meanings(self._facts.families),
             "primary": primary,
             "more_primary": total - len(primary),
             "shared_levels": primarytable.shared_levels(self._facts.families),
@@ -116,8 +119,21 @@ class StudyIndex:
         counts = [results.counts() for results in self._results.values()]
         return {key: sum(c[key] for c in counts) for key in counts[0]} if counts else {"trials": 0}
 
+    def _detail(self, family: FamilyFacts) -> dict[str, Any]:
+        """What stands below a family's sentence: the answers that it does not give, and how far twins differ."""
+        (tells,) = (made.tells for made in self.headlines if made.family == family.name)
+        path = family.exports / ANSWER
+        answers = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else []
+        answers = [self._answer(answer) for answer in answers if answer["what"] not in tells]
+        shown = max(_MOST_ANSWERS // len(self._facts.families), _FEWEST_ANSWERS)
+        return {
+            "answers": answers[:shown],
+            "more_answers": max(len(answers) - shown, 0),
+            "href": family.page,
+            "calibrations": [s for found in family.notes.get("calibration", {}).values() for s in found["said"]],
+        }
+
     def _family(self, family: FamilyFacts) -> dict[str, Any]:
-        answer = family.exports / ANSWER
         # With many targets, the page of each target links to its own raw files.
         few = () if family.results.has_many_targets else self._indexes
         raw = [self._link(Path(index["file"])) for index in few if index["family"] == family.name]
@@ -126,9 +142,7 @@ class StudyIndex:
             "name": family.name,
             "title": family.title,
             "badges": evidence.count_badges(family.results.counts()),
-            "answers": [self._answer(found) for found in self._json(answer)],
             "comparisons": [self._comparison(family, *found) for found in family.notes.get("comparisons", {}).items()],
-            "calibrations": [s for found in family.notes.get("calibration", {}).values() for s in found["said"]],
             "figure": Markup(family.figure()),
             "more_panels": max(figures[-1]["panels"] - figures[-1]["shown"], 0) if figures else 0,
             "report": family.page,
@@ -180,14 +194,12 @@ class StudyIndex:
             else ""
         )
 
-    @staticmethod
-    def _json(path: Path) -> list[dict[str, Any]]:
-        return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else []
-
     def _answer(self, found: Mapping[str, Any]) -> dict[str, Any]:
         """One card. Long texts are shortened: the whole log of a server that died is shown with its trial."""
-        lines = [line | {"evidence": self._shortened(line["evidence"])} for line in found["lines"]]
-        return {**found, "lines": lines}
+        lines = [line | {"evidence": self._shortened(line["evidence"])} for line in found["lines"][:_MOST_LINES]]
+        more = len(found["lines"]) - len(lines)
+        notes = [found["note"], *([f"{human.plural(more, 'more line')} on its page."] if more else [])]
+        return {**found, "lines": lines, "note": " ".join(filter(None, notes))}
 
     def _comparison(self, family: FamilyFacts, name: str, found: Mapping[str, Any]) -> dict[str, Any]:
         """One table of verdicts. A comparison of many levels is cut; the family's page has the rest."""

@@ -60,7 +60,8 @@ def count_badges(counts: Mapping[str, int]) -> list[tuple[str, str]]:
         "disturbed": "bad",
         "imported": "warn",
     }
-    return found + [(kind, f"{counts[name]:,} {name}") for name, kind in kinds.items() if counts.get(name)]
+    words = {"repeated": "set aside and measured again"}
+    return found + [(kind, f"{counts[n]:,} {words.get(n, n)}") for n, kind in kinds.items() if counts.get(n)]
 
 
 def overview(results: Results, indexes: Indexes) -> str:

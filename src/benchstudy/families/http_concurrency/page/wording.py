@@ -8,7 +8,7 @@ from benchstudy.report import human
 
 
 def setting(levels: Mapping[str, Any]) -> str:
-    """Describe a setting: "for list with 20 connections of ab on 1-core-256MiB", "for static at 100/s of k6"."""
+    """Describe a setting: "for list with 20 connections of ab, limited to 1-core", "for static at 100/s of k6"."""
     server = f" of {levels['server']}" if "server" in levels else ""
     by = f" of {levels['generator']}" if "generator" in levels else ""
     load = f"at {human.level(str(levels['rate']))}{by}" if "rate" in levels else ""
@@ -16,5 +16,5 @@ def setting(levels: Mapping[str, Any]) -> str:
         load = f"with {levels['concurrency']} connections{by}"
     limits = ""
     if "limits" in levels:
-        limits = "without limits" if levels["limits"] == UNLIMITED else f"on {levels['limits']}"
-    return " ".join(filter(None, (f"for {levels.get('endpoint', 'all requests')}{server}", load, limits)))
+        limits = ", without limits" if levels["limits"] == UNLIMITED else f", limited to {levels['limits']}"
+    return " ".join(filter(None, (f"for {levels.get('endpoint', 'all requests')}{server}", load))) + limits

@@ -44,7 +44,8 @@ class LoadSummary:
     def _finding(
         self, contrast: Contrast, metric: str, unit: str, made: Comparison, basis: str = ""
     ) -> dict[str, Any]:  # fmt: skip
-        where = setting({"load": contrast.load, "database": self.load.database(contrast.database)})
+        users = self.load.load(contrast.load).get("users")
+        where = setting({"load": contrast.load, "users": users, "database": self.load.database(contrast.database)})
         cases = [{"target": contrast.target, "case": case} for case in (contrast.new_case, contrast.base_case)]
         title, names = self.load.results.declared(metric).title, (contrast.new, contrast.base)
         return findings.finding(metric, title, unit, names, where, (cases[0], cases[1]), made, basis)

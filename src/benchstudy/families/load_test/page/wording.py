@@ -5,6 +5,7 @@ from typing import Any
 
 
 def setting(levels: Mapping[str, Any]) -> str:
-    """ "under the bounded load on postgres"."""
+    """ "with 40 users on postgres", and "under the unbounded load on postgres" without a number of `users`."""
     database = f" on {levels['database']}" if "database" in levels else ""
-    return f"under the {levels.get('load', 'same')} load{database}"
+    load = f"with {levels['users']} users" if levels.get("users") else f"under the {levels.get('load', 'same')} load"
+    return load + database

@@ -1,0 +1,45 @@
+"""The short answers of the page: rates and times, each beside what the published page calls fast."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from benchstudy.report import human
+from benchstudy.report.comparisons import answers
+from benchstudy.report.published import published
+from benchstudy.report.results.results import Results
+
+_RATES_OF = "Benchmarking with fio: text"
+_OPS = {"read": "reads", "write": "writes"}
+
+
+def answered(results: Results, judged: pl.DataFrame, published_csv: Path) -> list[dict[str, Any]]:
+    """Answers for `Page.show_answers`. `judged`: the table of `small_files.judge`."""
+    found = [*_rates(results, published_csv), *_small_files(results, judged)]
+    return [answer for answer in found if answer]
+
+
+def _rates(results: Results, published_csv: Path) -> Iterator[dict[str, Any] | None]:
+    """The rates of the page's own command."""
+    for op, ops in _OPS.items():
+        where = {"test": "fio", "job": "gitlab"}
+        answer = answers.answer(results, f"Random {ops}", f"{op}_iops", where, "directory")
+        examples = published.references(published_csv, op, section=_RATES_OF)
+        yield answer and answer | {"note": _together(answer["note"], *(f"{one.label}." for one in examples))}
+
+
+def _small_files(results: Results, judged: pl.DataFrame) -> Iterator[dict[str, Any] | None]:
+    """The times of 1001 small files, with the number of trials below the page's limit."""
+    for (job, op), rows in judged.group_by("job", "op", maintain_order=True):
+        where = {"test": "small-files", "job": str(job)}
+        answer = answers.answer(results, f"1001 small {_OPS[op]}, {job}", f"{op}_time", where, "directory")
+        within, n = rows["within_page_limit"].sum(), human.plural(rows["n"].sum(), "trial")
+        limit = human.quantity(rows["page_limit_s"][0], "s")
+        below = f"{within} of {n} took less than {limit}, the published limit of a fast file system."
+        yield answer and answer | {"note": _together(answer["note"], below)}
+
+
+def _together(*notes: str) -> str:
+    return " ".join(note[0].upper() + note[1:] for note in notes if note)
