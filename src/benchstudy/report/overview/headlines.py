@@ -48,8 +48,8 @@ class Headline:
     """A sentence in parts: `before`, the `number` that matters, `after`, and the `verdict`, which may be empty.
 
     `kind` is the verdict as a value. `detail` has both absolute figures, the margin, and the number of each verdict.
-    `pairs` tell of all comparisons, and `more_pairs` is the number of those left out. `tells` has the titles of answers
-    that the sentence gives completely. `href` leads to the source.
+    `ratios` tell of all comparisons, pair by pair, and `more_ratios` is the number of pairs left out. `tells` has the
+    titles of answers that the sentence gives completely. `href` leads to the source.
     """
 
     family: str
@@ -61,8 +61,8 @@ class Headline:
     kind: str
     detail: str
     href: str
-    pairs: Sequence[Pair] = ()
-    more_pairs: int = 0
+    ratios: Sequence[Pair] = ()
+    more_ratios: int = 0
     tells: Sequence[str] = ()
 
 
@@ -106,7 +106,7 @@ def _with_pairs(
                 _tally(found["verdict"] for found in of_pair[pair]),
             )
         )
-    return replace(made, pairs=lines, more_pairs=len(shown) - len(lines))
+    return replace(made, ratios=lines, more_ratios=len(shown) - len(lines))
 
 
 def _ratio(family: FamilyFacts, found: Mapping[str, Any]) -> tuple[str, str]:

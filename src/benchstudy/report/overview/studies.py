@@ -1,13 +1,14 @@
 """All studies with reports in one folder, each with its dates of measurement, its state and its findings."""
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any
 
 from benchstudy.model.files import write_atomically
 from benchstudy.model.paths import STUDY_SUMMARY
 from benchstudy.model.study import Study
+from benchstudy.report.overview.headlines import Headline
 from benchstudy.report.overview.studyindex import StudyIndex
 from benchstudy.report.tables.tables import link
 
@@ -42,5 +43,8 @@ def comparisons(reports: Path) -> list[dict[str, str]]:
 def _listed(summary: Path) -> dict[str, Any]:
     told = json.loads(summary.read_text(encoding="utf-8"))
     here = link(f"{summary.parent.name}/")
-    headlines = [{**found, "href": here + found["href"].removeprefix("./")} for found in told["headlines"]]
+    # A study whose pages an older or newer version made may tell less or more of each finding.
+    known = {field.name for field in fields(Headline)}
+    each = [Headline(**{key: value for key, value in found.items() if key in known}) for found in told["headlines"]]
+    headlines = [replace(found, href=here + found.href.removeprefix("./")) for found in each]
     return {**told, "headlines": headlines, "href": f"{here}index.html"}
