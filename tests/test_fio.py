@@ -16,7 +16,7 @@ from sshd_hosts import SshdHost
 from tidy_fixture import Tables
 
 from benchstudy.commands.importing import import_outputs
-from benchstudy.families.fio.page import small_files
+from benchstudy.families.fio.page import fast_enough, small_files
 from benchstudy.families.fio.page.small_files import judge
 from benchstudy.hosts.agent import HostAgent
 from benchstudy.hosts.remote import Remote
@@ -432,10 +432,16 @@ def test_the_page_judges_no_trial_that_was_measured_again(bare_project):
             times = {f"{op}_time": (0.1 * block, "s") for op in ("write", "read")}
             tables.add(levels | {"job": job}, block, times, set_aside=None)
         tables.add(levels | {"job": job}, 3, {"write_time": (60.0, "s"), "read_time": (60.0, "s")}, **again)
-    (code,) = (c.source for c in code_of(PROJECT / "notebooks" / "fio.ipynb") if "small_files.judge" in c.source)
+    code = "\n".join(c.source for c in code_of(PROJECT / "notebooks" / "fio.ipynb") if "judged" in c.source)
     page = Page("fio", study="embedded", tidy=tables.write(), output="reports/embedded/fio")
-    shown = {"page": page, "pl": pl, "paths": paths, "small_files": small_files, "source": PUBLISHED.name}
+    shown = {"page": page, "pl": pl, "paths": paths, "small_files": small_files, "fast_enough": fast_enough}
     exec(code.partition("page.frame_table")[0], shown)
     judged = shown["judged"].select("job", "op", "median_s", "page_says", "failed").rows()
     jobs = [(job, op) for job in ("shell-loop", "no-fork") for op in ("write", "read")]
     assert judged == [(*job, 0.2, "3 of 3 under 10.0 s", 0) for job in jobs]
+    answers = json.loads((bare_project / "reports" / "embedded" / "fio" / "answer.json").read_text(encoding="utf-8"))
+    told = {answer["what"]: (answer["lines"][0]["value"], answer["note"]) for answer in answers}
+    below = "of 3 trials took less than {}, the published limit of a fast file system{}."
+    page_s, scaled = below.format("10 s", ""), below.format("0.372 s", ", scaled to a loop without forks")
+    assert told["1001 small files written, shell-loop"] == ("200 ms", f"3 {page_s}")
+    assert told["1001 small files read, no-fork"] == ("200 ms", f"3 {scaled}")
