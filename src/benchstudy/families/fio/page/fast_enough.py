@@ -34,7 +34,8 @@ def _small_files(results: Results, judged: pl.DataFrame) -> Iterator[dict[str, A
     """The times of 1001 small files, with the number of trials below the page's limit."""
     for (job, op), rows in judged.group_by("job", "op", maintain_order=True):
         where = {"test": "small-files", "job": str(job)}
-        answer = answers.answer(results, f"1001 small files {_OPS[str(op)][1]}, {job}", f"{op}_time", where, "directory")
+        label = f"1001 small files {_OPS[str(op)][1]}, {job}"
+        answer = answers.answer(results, label, f"{op}_time", where, "directory")
         kind, scaled = "page", ""
         if rows["strict_limit_s"][0] is not None:
             kind, scaled = "strict", ", scaled to a loop without forks"
