@@ -135,6 +135,7 @@ def test_the_strongest_difference_is_told_before_any_equivalence_and_no_aside(fa
     assert sentence.startswith("sshfs takes")
     counted = "3 comparisons by primary metrics: 2 worse and 1 equivalent. 1 comparison of ways to measure: 1 worse."
     assert made.detail.endswith(f" This is the clearest difference of {counted}")
+    assert "This is the only difference of 2 comp" in said(facts, backends=[found(), equal])[1].detail
     assert said(facts, fsync=[equal], aside=[aside])[0].startswith("nfs and local are equal")
 
 
@@ -142,19 +143,22 @@ def test_the_range_of_all_ratios_follows_the_sentence_by_what_is_compared_with_w
     unknown = found(verdict="none", ratio=9.0, refusal="conditions", strength=0.0)
     judged = [found(), found(ratio=0.5, low=0.41, high=0.62, verdict="better", strength=1.0), unknown]
     other = found(level="s3", ratio=1.02, low=0.914, high=1.17, verdict="inconclusive", strength=0.0)
-    made = said(facts, backends=[*judged, other], aside=[found(level="with-latencies")])[1]
+    refused = found(level="nfs", verdict="none", ratio=None, why="another tool", strength=0.0)
+    made = said(facts, backends=[*judged, other, refused], aside=[found(level="with-latencies")])[1]
     assert [(pair.compared, pair.lowest[0], pair.highest[0], pair.verdicts) for pair in made.ratios] == [
         ("sshfs against local", "0.50×", "5.0×", "1 better, 1 worse and 1 without a verdict"),
         ("s3 against local", "1.02×", "", "1 inconclusive"),
+        ("nfs against local", "–", "", "1 without a verdict"),
     ]
+    assert made.ratios[2].lowest[1] == "another tool"
     assert made.ratios[0].highest[1] == "to write 100 MB; 95 %: 4.1–6.2×, n = 6 pairs", "where, how sure, how many"
     assert made.ratios[1].lowest[1] == "to write 100 MB; 95 %: 0.914–1.17×, n = 6 pairs"
-    assert said(facts, backends=[found(), unknown])[1].ratios == []  # the sentence has told it
+    assert said(facts, backends=[found()])[1].ratios == []  # the sentence has told it
     rate = found(metric="qps", title="QPS", unit="1/s", ratio=0.2, strength=1.0)
     assert said(facts, backends=[*judged, rate])[1].ratios[1].compared == "sshfs against local, QPS"
     many = [found(level=f"s{number}", strength=1.0) for number in range(7)]
     several = said(facts, backends=[found(), *many])[1]
-    assert (len(several.ratios), several.more_ratios) == (4, 3)
+    assert (len(several.ratios), several.more_ratios) == (4, 4)
 
 
 def test_comparisons_beyond_those_that_a_page_notes_are_counted(facts):
@@ -171,10 +175,24 @@ def test_without_a_difference_or_an_equivalence_the_most_precise_comparison_is_t
         "sshfs takes 1.04× as long as local to write 100 MB "
         "(time of one file; 95 %: 0.914–1.17×, n = 6 pairs): inconclusive."
     )
-    assert made.kind == "inconclusive"
+    assert made.kind == "inconclusive" and "excludes" not in made.detail
     counted = "2 comparisons by primary metrics: 2 inconclusive. 1 comparison of ways to measure: 1 worse."
     assert made.detail.endswith(f" This is the most precise of {counted}")
     assert said(facts, backends=[wide, narrow, found()])[0].startswith("sshfs takes 5.0×")
+
+
+@pytest.mark.parametrize(
+    ("better", "low", "high", "excluded"),
+    [
+        ("lower", 0.84, 1.04, "worse"), ("higher", 0.84, 1.04, "better"), ("lower", 0.96, 1.3, "better"),
+        ("higher", 0.96, 1.3, "worse"), ("lower", 0.84, 1.06, ""), ("lower", 0.96, 1.04, ""),
+    ],
+)  # fmt: skip
+def test_an_inconclusive_sentence_says_what_it_rules_out(facts, better, low, high, excluded):
+    """A margin of 5 % is a ratio of 1.05, or of 1 / 1.05 the other way round."""
+    detail = said(facts, x=[found(verdict="inconclusive", better=better, ratio=1.0, low=low, high=high)])[1].detail
+    told = f"The interval excludes that it is {excluded} by more than the margin."
+    assert (told in detail) is bool(excluded) and ("excludes" in detail) is bool(excluded)
 
 
 def test_without_an_interval_of_a_comparison_a_family_says_what_it_answers_with_interval_and_n(facts):
@@ -246,14 +264,13 @@ def test_a_pair_whose_ratio_the_study_sets_says_so_in_place_of_a_verdict_and_is_
 @pytest.mark.parametrize(("evidence", "shown"), [("n = 1", 2), ("no verdict: " + "much to say; " * 10, 1)])
 def test_a_second_answer_stands_beside_the_first_only_if_its_evidence_is_short(facts, tmp_path, evidence, shown):
     answers = [
-        {"what": "Supported users", "lines": [{"name": "base", "value": "102", "evidence": "one trial"}], "note": ""},
-        {"what": "Store times", "lines": [{"name": "base", "value": "5 ms", "evidence": evidence}], "note": "n"},
+        {"what": "Supported users", "lines": [{"name": "base", "value": "102", "evidence": "one trial"}]},
+        {"what": "Store times", "lines": [{"name": "base", "value": "5 ms", "evidence": evidence}]},
     ]
     (tmp_path / "answer.json").write_text(json.dumps(answers), encoding="utf-8")
     told = headline(replace(facts.families[0], exports=tmp_path, notes={}))
     assert (told.number, told.after.startswith(" (one trial)")) == ("102", True)
     assert ("store times, base: 5 ms" in told.after.lower()) is (shown == 2)
-    assert told.tells == ["Supported users"], "the other one has a note, which the sentence leaves out"
 
 
 def test_a_table_of_too_many_rows_shows_some_of_each_family_and_says_so(facts, monkeypatch):
@@ -328,7 +345,7 @@ def shown_first(page):
     return html.unescape(re.sub(r"<[^>]+>", " ", page[page.index('id="found"') : page.index('id="metrics"')]))
 
 
-def test_the_first_screen_has_the_answers_that_the_sentence_does_not_give(facts, tmp_path):
+def test_the_first_screen_has_the_first_answers_of_each_page(facts, tmp_path):
     lines = [[{"name": "local", "value": f"{size} ms", "evidence": "n = 6"}] for size in range(9)]
     answers = [{"what": f"Reads of {size}", "lines": lines[size], "note": ""} for size in range(9)]
     (tmp_path / "answer.json").write_text(json.dumps(answers), encoding="utf-8")
@@ -336,11 +353,12 @@ def test_the_first_screen_has_the_answers_that_the_sentence_does_not_give(facts,
     alone = copy.copy(facts)
     alone.families = [family]
     first = shown_first(first_page(alone, lambda row: True))
-    assert [first.count(f"Reads of {size}") for size in range(9)] == [1, 0, 1, 1, 1, 1, 1, 1, 0]
-    assert "reads of 1, local: 1 ms (n = 6)" in first and "1 more answer" in first
+    assert [first.count(f"Reads of {size}") for size in range(9)] == [1] * 6 + [0] * 3
+    assert "3 more answers" in first and "reads of 1, local" not in first, "a sentence would repeat answers"
+    assert headline(family).before == "Reads of 0, local: ", "for places without room for answers"
     alone.families = [family, *facts.families[1:]]
     first = shown_first(first_page(alone, lambda row: True))
-    assert [first.count(f"Reads of {size}") for size in range(2, 6)] == [1, 1, 1, 0]
+    assert [first.count(f"Reads of {size}") for size in range(5)] == [1, 1, 1, 0, 0]
 
 
 def test_the_first_screen_says_how_far_equal_cases_differ_and_which_checks_are_open(facts):

@@ -62,7 +62,7 @@ def test_the_answer_is_the_capacity_where_it_was_searched_for_and_else_the_most(
     ]
     posix = answers["Highest rate that meets the objective, 1-core-1GB"]["POSIX, local disk · no dedup"]
     assert posix["value"] == "2,280/s"
-    assert posix["evidence"].startswith("fails at 2,370/s; n = 6, 95 %: 2,260–2,300/s; limit: server CPU")
+    assert posix["evidence"].startswith("fails at 2,370/s; n = 6, 95 %: 2,260–2,300/s; bottleneck: server CPU")
     most = answers["Highest rate of leaves (per second), no limits"]["POSIX, local disk · no dedup"]
     assert most["evidence"].startswith("at 8,000/s offered; n = 6") and most["evidence"].endswith("client-limited")
 

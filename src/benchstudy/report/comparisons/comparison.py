@@ -325,8 +325,8 @@ def _calibration(found: Calibration, names: str) -> str:
         f"A/A: {names} are the same case under two names, so every difference between them is a false alarm. "
         f"{alarms.count} of {human.plural(alarms.n, 'comparison')} got a verdict of better or worse "
         f"({alarms.interval}); {outside.count} of {outside.n} intervals exclude a ratio of 1, and one in twenty is "
-        f"expected to. The ratios are between {human.times(found.lowest)} and {human.times(found.highest)}: smaller "
-        "differences are noise on this set-up."
+        f"expected to. The ratios are between {human.times(found.lowest)} and {human.times(found.highest)}: a "
+        "difference within them may be noise."
     )
 
 

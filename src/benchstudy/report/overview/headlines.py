@@ -48,8 +48,8 @@ class Headline:
     """A sentence in parts: `before`, the `number` that matters, `after`, and the `verdict`, which may be empty.
 
     `kind` is the verdict as a value. `detail` has both absolute figures, the margin, and the number of each verdict.
-    `ratios` tell of all comparisons, pair by pair, and `more_ratios` is the number of pairs left out. `tells` has the
-    titles of answers that the sentence gives completely. `href` leads to the source.
+    `ratios` tell of all comparisons, pair by pair, and `more_ratios` is the number of pairs left out. `href` leads to
+    the source.
     """
 
     family: str
@@ -63,7 +63,6 @@ class Headline:
     href: str
     ratios: Sequence[Pair] = ()
     more_ratios: int = 0
-    tells: Sequence[str] = ()
 
 
 def headline(family: FamilyFacts) -> Headline:
@@ -74,38 +73,32 @@ def headline(family: FamilyFacts) -> Headline:
     withheld = sum(found["refusal"] == Refusal.DISTURBED for *_, found in compared)
     if withheld:
         counted += f" {withheld} {'is' if withheld == 1 else 'are'} withheld, because others used the host meanwhile."
-    for wanted, choice, how_telling in _CHOICE:
+    for wanted, (several, single), how_telling in _CHOICE:
         of_kind = [(name, f) for name, f in judged if f["verdict"] in wanted and f["low"] is not None]
         if of_kind:
             name, most_telling = max(of_kind, key=lambda one: how_telling(one[1]))
-            chosen = f"This is {choice} of {counted}" if len(_verdicts(family, aside=False)) > 1 else counted
-            return _with_pairs(family, _compared(family, name, most_telling, chosen), judged, most_telling)
-    return _with_pairs(family, _absolute(family, counted), judged or [(name, found) for name, _, found in compared])
+            chosen = f"This is {several if len(of_kind) > 1 else single} of {counted}" if len(judged) > 1 else counted
+            return _with_ratios(family, _compared(family, name, most_telling, chosen), [f for _, f in judged])
+    return _with_ratios(family, _absolute(family, counted), [f for _, f in judged])
 
 
-def _with_pairs(
-    family: FamilyFacts, made: Headline, judged: Iterable[tuple[str, Mapping[str, Any]]], told: Any = None
-) -> Headline:
+def _with_ratios(family: FamilyFacts, made: Headline, judged: Sequence[Mapping[str, Any]]) -> Headline:
     """The headline with a line for each pair of levels, those with most verdicts first.
 
-    A pair about which only the comparison `told` is known has no line.
+    If there is only one comparison, the headline has told all of it.
     """
-    of_pair = grouped(((f["level"], f["against"], f["basis"], human.noun(f["title"])), f) for _, f in judged)
+    of_pair = grouped(((f["level"], f["against"], f["basis"], human.noun(f["title"])), f) for f in judged)
     known = {pair: [one for one in found if _is_known(one)] for pair, found in of_pair.items()}
-    shown = sorted((pair for pair, found in known.items() if found not in ([], [told])), key=lambda p: -len(known[p]))
+    shown = sorted(known, key=lambda pair: -len(known[pair])) if len(judged) > 1 else []
     several = len({metric for *_, metric in of_pair}) > 1
     lines = []
     for pair in shown[:_MOST_PAIRS]:
         level, against, basis, metric = pair
-        first, *others = sorted(known[pair], key=itemgetter("ratio"))
-        lines.append(
-            Pair(
-                ", ".join([f"{level} against {against}", *filter(None, [basis, metric if several else ""])]),
-                _ratio(family, first),
-                _ratio(family, others[-1]) if others else ("", ""),
-                _tally(found["verdict"] for found in of_pair[pair]),
-            )
-        )
+        ends = [_ratio(family, found) for found in sorted(known[pair], key=itemgetter("ratio"))]
+        ends = ends or [(_NO_FIGURE, human.shortened(of_pair[pair][0]["why"], _LONG_EVIDENCE))]
+        name = ", ".join([f"{level} against {against}", *filter(None, [basis, metric if several else ""])])
+        verdicts = _tally(found["verdict"] for found in of_pair[pair])
+        lines.append(Pair(name, ends[0], ends[-1] if len(ends) > 1 else ("", ""), verdicts))
     return replace(made, ratios=lines, more_ratios=len(shown) - len(lines))
 
 
@@ -132,11 +125,12 @@ def _precision(found: Mapping[str, Any]) -> float:
     return -math.log(found["high"] / found["low"])
 
 
-# The verdicts in the order in which they are looked for: the words for the choice, and what makes a comparison telling.
-_CHOICE: Sequence[tuple[Sequence[Verdict], str, Callable[[Mapping[str, Any]], float]]] = (
-    ((Verdict.BETTER, Verdict.WORSE), "the clearest difference", _strength),
-    ((Verdict.EQUIVALENT,), "the clearest equivalence", _strength),
-    ((Verdict.INCONCLUSIVE,), "the most precise", _precision),
+# The verdicts in the order in which they are looked for: the words for the choice among several and for a single one,
+# and what makes a comparison telling.
+_CHOICE: Sequence[tuple[Sequence[Verdict], tuple[str, str], Callable[[Mapping[str, Any]], float]]] = (
+    ((Verdict.BETTER, Verdict.WORSE), ("the clearest difference", "the only difference"), _strength),
+    ((Verdict.EQUIVALENT,), ("the clearest equivalence", "the only equivalence"), _strength),
+    ((Verdict.INCONCLUSIVE,), ("the most precise", "the only one with an interval"), _precision),
 )
 # What the words of headlines mean, each with the verdicts that make it necessary.
 _MEANINGS: Sequence[tuple[Sequence[Verdict], str]] = (
@@ -150,7 +144,10 @@ _MEANINGS: Sequence[tuple[Sequence[Verdict], str]] = (
         "Equivalent means that the 90 % interval lies within the margin, which the study declared. The clearest "
         "equivalence has the narrowest interval relative to its margin.",
     ),
-    ((Verdict.INCONCLUSIVE,), "Inconclusive means that the trials decide neither."),
+    (
+        (Verdict.INCONCLUSIVE,),
+        "Inconclusive means that the trials show neither a difference beyond the margin nor its absence.",
+    ),
     (
         (Verdict.NONE,),
         "Pairs without a verdict cannot be compared fairly, or have too few trials: the page of the family says which.",
@@ -193,7 +190,8 @@ def _compared(family: FamilyFacts, name: str, found: Mapping[str, Any], counted:
     else:
         before, after = f"{level} has ", f"{of} the {human.noun(found['title'])} of {against}{where}"
     figures = [human.quantity(found[side], found["unit"]) for side in ("median", "base_median")]
-    detail = f"Medians{basis}: {figures[0]} against {figures[1]}; margin: {human.percent(found['margin'])}. {counted}"
+    detail = f"Medians{basis}: {figures[0]} against {figures[1]}; margin: {human.percent(found['margin'])}. "
+    detail += f"{_excluded(found)}{counted}"
     table = name if name in family.notes.get("comparisons", {}) else ""
     href = f"{family.page}#{anchor('table', table)}" if table else family.page
     factors = {factor.replace("_", " ") for factor in family.shown.factors}
@@ -201,6 +199,18 @@ def _compared(family: FamilyFacts, name: str, found: Mapping[str, Any], counted:
         before = before[0].upper() + before[1:]
     after = f"{after} {evidence}"
     return Headline(family.name, family.title, before, number, after, made.told, made.value, detail, href)
+
+
+def _excluded(found: Mapping[str, Any]) -> str:
+    """What an inconclusive comparison rules out all the same."""
+    edge = 1 + found["margin"]
+    if Verdict(found["verdict"]) is not Verdict.INCONCLUSIVE or not found["better"]:
+        return ""
+    ends_below, ends_above = found["high"] < edge, found["low"] > 1 / edge
+    if ends_below is ends_above:
+        return ""
+    worse = ends_below is (found["better"] == "lower")
+    return f"The interval excludes that it is {'worse' if worse else 'better'} by more than the margin. "
 
 
 def _absolute(family: FamilyFacts, counted: str) -> Headline:
@@ -214,11 +224,7 @@ def _absolute(family: FamilyFacts, counted: str) -> Headline:
     said = [(f"{what}, {line['name']}: ", line["value"], f" ({line['evidence']})") for what, line in firsts]
     before, number, after = said[0] if said else ("Its page gives no answer", "", "")
     after += "".join(f"; {human.noun(b)}{n}{a}" for b, n, a in said[1:])
-    complete = {answer["what"] for answer in answers if len(answer["lines"]) == 1 and not answer["note"]}
-    return Headline(
-        family.name, family.title, before, number, after, "", Verdict.NONE.value, counted, family.page,
-        tells=[what for what, _ in firsts if what in complete],
-    )  # fmt: skip
+    return Headline(family.name, family.title, before, number, after, "", Verdict.NONE.value, counted, family.page)
 
 
 def numbers(found: Mapping[str, Any]) -> str:

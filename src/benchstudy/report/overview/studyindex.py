@@ -120,11 +120,10 @@ class StudyIndex:
         return {key: sum(c[key] for c in counts) for key in counts[0]} if counts else {"trials": 0}
 
     def _detail(self, family: FamilyFacts) -> dict[str, Any]:
-        """What stands below a family's sentence: the answers that it does not give, and how far twins differ."""
-        (tells,) = (made.tells for made in self.headlines if made.family == family.name)
+        """What stands beside a family's sentence: the page's answers, and how far equal cases differ."""
         path = family.exports / ANSWER
         answers = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else []
-        answers = [self._answer(answer) for answer in answers if answer["what"] not in tells]
+        answers = [self._answer(answer) for answer in answers]
         shown = max(_MOST_ANSWERS // len(self._facts.families), _FEWEST_ANSWERS)
         return {
             "answers": answers[:shown],

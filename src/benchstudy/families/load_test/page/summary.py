@@ -61,7 +61,10 @@ class LoadSummary:
         for group, title in GROUPS.items():
             lines = [self._mix_line(reading) for reading in self.mix.readings if reading.group == group]
             if lines:
-                note = f"Like for like means as if both versions called the {LABELS[group]}s in the same shares."
+                note = (
+                    f"Like for like means as if both versions called the {LABELS[group]}s in the same shares; raw, as "
+                    "each version called them."
+                )
                 found.append(
                     {
                         "what": f"{title[0].upper()}{title[1:]} times, new against base, like for like",
@@ -93,16 +96,18 @@ class LoadSummary:
 
     def _band_note(self) -> str:
         bands = {self.load.place(c): band for c in self.users.outcomes if (band := self.users.band(c)) is not None}
-        return "; ".join(
-            f"{place}: equal versions differ by up to {human.percent(band.widest)} here "
-            f"({human.plural(band.n, 'pair')}, {band.source})"
+        told = (
+            f" {place}: equal versions differ by up to {human.percent(band.widest)} here "
+            f"({human.plural(band.n, 'pair')}, {band.source})."
             for place, band in bands.items()
         )
+        rule = "Users are added until an alert of the study's rule holds, and the rule then settles at a number."
+        return "".join([rule, *told])
 
     def _mix_line(self, reading: Reading) -> dict[str, str]:
         shift, like = reading.shift, reading.like
         named = ", ".join(part.label for part in reading.named)
-        labels = [f"label: {named}"] if named else []
+        labels = [f"mostly {named}"] if named else []
         if like.ratio is not None and like.low is not None and like.high is not None:
             value = signed_percent(like.ratio, like.low, like.high)
             relative = signed_percent(shift.new_mean / shift.base_mean)

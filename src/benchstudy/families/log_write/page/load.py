@@ -258,13 +258,14 @@ class LogWrite(SweepResults):
             found.append("writers-bound")
         if self.others_busy(sweep, point):
             found.append("host busy")
+        whole = " in all windows of the search" if point.rate is None else ""
         for part, name in _LOST.items():
             share = self._share(part, sweep, point)
             if share is None:
                 found.append(f"{name}: {human.number(self.total(part, sweep, point))}")
             elif share:
-                found.append(f"{name} {_percent(share)}")
-        if (self.median("achieved_share", sweep, point) or 0.0) > BACKLOG:
+                found.append(f"{name} {_percent(share)}{whole}")
+        if point.rate is not None and (self.median("achieved_share", sweep, point) or 0.0) > BACKLOG:
             found.append("backlog")
         if self.emulated(sweep):
             found.append("emulated")

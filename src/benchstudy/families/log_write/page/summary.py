@@ -12,6 +12,7 @@ from benchstudy.families.log_write.page.limits import NOTHING
 from benchstudy.families.log_write.page.load import AGREEMENT, LogWrite, Point, Sweep
 from benchstudy.families.log_write.page.problems import told
 from benchstudy.families.log_write.problems import Problem, Rule
+from benchstudy.families.shared.levels import UNLIMITED
 from benchstudy.report import human
 
 # Problems that the parser of a generator finds and that no table shows.
@@ -41,10 +42,12 @@ class LogSummary:
                 elif not any(other.search for other in self._same_log(sweep)):
                     groups.setdefault(("most", sweep.limits), []).append(self._most(sweep))
         titles = {"capacity": "Highest rate that meets the objective", "most": "Highest rate of leaves (per second)"}
-        resources = {sweep.limits: self.load.resources(sweep) for sweep in self.load.sweeps}
+        resources = {sweep.limits: f", {self.load.resources(sweep)}" for sweep in self.load.sweeps}
+        if list(resources) == [UNLIMITED]:
+            resources = {UNLIMITED: ""}
         notes = {"capacity": self.objective(), "most": ""}
         return [
-            {"what": f"{titles[kind]}, {resources[limits]}", "lines": lines, "note": notes[kind]}
+            {"what": f"{titles[kind]}{resources[limits]}", "lines": lines, "note": notes[kind]}
             for (kind, limits), lines in groups.items()
         ]
 
@@ -111,7 +114,7 @@ class LogSummary:
             return []
         if found[0][0] == NOTHING:
             return ["achieved" if len(sweep.points) > 1 else "achieved; no other rate was tried"]
-        return [f"limit: {found[0][0]}"]
+        return [f"bottleneck: {found[0][0]}"]
 
     def _lost(self, sweep: Sweep) -> list[str]:
         """Name the rates at which the log lost leaves: every answer about the log says so."""
@@ -125,8 +128,8 @@ class LogSummary:
             return ""
         several = " in a row" if said["windows"] > 1 else ""
         return (
-            f"A rate passes if it meets the objective in {human.plural(said['windows'], 'window')} of "
-            f"{said['window']:g} s{several}: at least {human.percent(said['min_achieved'])} of the offered leaves are "
+            "Each trial is one search. A rate passes if it meets the objective in "
+            f"{human.plural(said['windows'], 'window')} of {said['window']:g} s{several}: at least {human.percent(said['min_achieved'])} of the offered leaves are "
             f"integrated, at most {human.percent(said['max_errors'])} fail, no accepted leaf is missing, and 99 % of "
             f"the leaves are integrated within {said['max_integrate_p99']:g} s. The search ends when the lowest rate "
             f"that failed is at most {human.percent(said['within'])} above the highest rate that passed."
