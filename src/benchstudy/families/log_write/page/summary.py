@@ -131,8 +131,8 @@ class LogSummary:
             "Each trial is one search. A rate passes if it meets the objective in "
             f"{human.plural(said['windows'], 'window')} of {said['window']:g} s{several}: at least "
             f"{human.percent(said['min_achieved'])} of the offered leaves are integrated, at most "
-            f"{human.percent(said['max_errors'])} fail, no accepted leaf is missing, and 99 % of the leaves are integrated "
-            f"within {said['max_integrate_p99']:g} s. The search ends when the lowest rate "
+            f"{human.percent(said['max_errors'])} fail, no accepted leaf is missing, and 99 % of the leaves are "
+            f"integrated within {said['max_integrate_p99']:g} s. The search ends when the lowest rate "
             f"that failed is at most {human.percent(said['within'])} above the highest rate that passed."
         )
 
