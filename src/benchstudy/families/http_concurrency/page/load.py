@@ -12,6 +12,7 @@ from typing import Any
 
 import polars as pl
 
+from benchstudy.families.http_concurrency.page.wording import setting
 from benchstudy.families.shared.sweeps import Draw, SweepResults
 from benchstudy.model.clients import CLIENTS
 from benchstudy.model.criteria import ACHIEVED, BUSY_GENERATOR, LEAST_CEILING_S, LITTLE
@@ -338,7 +339,7 @@ class HttpLoad(SweepResults):
         several = len({sweep.generator for sweep in self.sweeps(is_open=False)}) > 1
         return [
             {
-                "what": f"Successful responses per second: {endpoint}, {limits}",
+                "what": f"Successful responses per second {setting({'endpoint': endpoint, 'limits': limits})}",
                 "lines": [self._answer(s, several) for s in sweeps],
                 "note": "",
             }
