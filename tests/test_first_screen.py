@@ -197,6 +197,9 @@ def test_an_inconclusive_sentence_says_what_it_rules_out(facts, better, low, hig
 
 def test_without_an_interval_of_a_comparison_a_family_says_what_it_answers_with_interval_and_n(facts):
     undecided = found(verdict="inconclusive", low=None, high=None, strength=0.0)
+    endless = {"low": 2.0, "high": None, "strength": 0.0}  # a side has a median of nearly nothing
+    kinds = {said(facts, x=[found(**endless, verdict=verdict)])[1].kind for verdict in ("worse", "inconclusive")}
+    assert kinds == {"none"}
     sentence, made = said(facts, backends=[undecided], aside=[found()])
     assert re.fullmatch(r"Write, local: [\d.]+ ms \(n = \d+, 95 %: [\d.–]+ ms.*\)\.", sentence.replace("\u2060", ""))
     assert made.verdict == "" and made.detail == (

@@ -74,7 +74,7 @@ def headline(family: FamilyFacts) -> Headline:
     if withheld:
         counted += f" {withheld} {'is' if withheld == 1 else 'are'} withheld, because others used the host meanwhile."
     for wanted, (several, single), how_telling in _CHOICE:
-        of_kind = [(name, f) for name, f in judged if f["verdict"] in wanted and f["low"] is not None]
+        of_kind = [(name, f) for name, f in judged if f["verdict"] in wanted and None not in (f["low"], f["high"])]
         if of_kind:
             name, most_telling = max(of_kind, key=lambda one: how_telling(one[1]))
             chosen = f"This is {several if len(of_kind) > 1 else single} of {counted}" if len(judged) > 1 else counted
