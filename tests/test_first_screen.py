@@ -52,6 +52,9 @@ def facts(made):
     return made[1]
 
 
+ASIDE = "Apart from that, ways to measure were compared: 1 worse."
+
+
 def found(**changes):
     """One comparison in a page's notes."""
     whole = {
@@ -133,7 +136,7 @@ def test_the_strongest_difference_is_told_before_any_equivalence_and_no_aside(fa
     aside = found(level="with-latencies", strength=50.0)
     sentence, made = said(facts, fsync=[weaker, equal], backends=[found()], aside=[aside])
     assert sentence.startswith("sshfs takes")
-    counted = "3 comparisons by primary metrics: 2 worse and 1 equivalent. 1 comparison of ways to measure: 1 worse."
+    counted = f"3 comparisons by primary metrics: 2 worse and 1 equivalent. {ASIDE}"
     assert made.detail.endswith(f" This is the clearest difference of {counted}")
     assert "This is the only difference of 2 comp" in said(facts, backends=[found(), equal])[1].detail
     assert said(facts, fsync=[equal], aside=[aside])[0].startswith("nfs and local are equal")
@@ -176,7 +179,7 @@ def test_without_a_difference_or_an_equivalence_the_most_precise_comparison_is_t
         "(time of one file; 95 %: 0.914–1.17×, n = 6 pairs): inconclusive."
     )
     assert made.kind == "inconclusive" and "excludes" not in made.detail
-    counted = "2 comparisons by primary metrics: 2 inconclusive. 1 comparison of ways to measure: 1 worse."
+    counted = f"2 comparisons by primary metrics: 2 inconclusive. {ASIDE}"
     assert made.detail.endswith(f" This is the most precise of {counted}")
     assert said(facts, backends=[wide, narrow, found()])[0].startswith("sshfs takes 5.0×")
 
@@ -202,9 +205,8 @@ def test_without_an_interval_of_a_comparison_a_family_says_what_it_answers_with_
     assert kinds == {"none"}
     sentence, made = said(facts, backends=[undecided], aside=[found()])
     assert re.fullmatch(r"Write, local: [\d.]+ ms \(n = \d+, 95 %: [\d.–]+ ms.*\)\.", sentence.replace("\u2060", ""))
-    assert made.verdict == "" and made.detail == (
-        "1 comparison by primary metrics: 1 inconclusive. 1 comparison of ways to measure: 1 worse."
-    )
+    assert made.verdict == "" and made.detail == f"1 comparison by primary metrics: 1 inconclusive. {ASIDE}"
+    assert said(facts, aside=[found()])[1].detail == f"No cases were compared with one another. {ASIDE}"
     _, made = said(facts, b=[found(verdict="none", ratio=None)])
     assert "None of 1 comparison by primary metrics has a verdict." in made.detail
 

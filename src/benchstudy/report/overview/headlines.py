@@ -25,6 +25,7 @@ from benchstudy.statistics.comparisons import Refusal, Verdict
 _RATES = ("1/s", "B/s")
 _MOST_ANSWERS = 2  # side by side, if nothing has a verdict
 _LONG_EVIDENCE = 100  # characters; an answer with longer evidence stands beside no other
+_LONGEST_WHY = 240  # characters
 _NO_FIGURE = "–"
 _MOST_PAIRS = 4
 _AS_PERCENT = 0.1  # a smaller ratio is told in per cent
@@ -95,7 +96,7 @@ def _with_ratios(family: FamilyFacts, made: Headline, judged: Sequence[Mapping[s
     for pair in shown[:_MOST_PAIRS]:
         level, against, basis, metric = pair
         ends = [_ratio(family, found) for found in sorted(known[pair], key=itemgetter("ratio"))]
-        ends = ends or [(_NO_FIGURE, human.shortened(of_pair[pair][0]["why"], _LONG_EVIDENCE))]
+        ends = ends or [(_NO_FIGURE, human.shortened(of_pair[pair][0]["why"], _LONGEST_WHY))]
         name = ", ".join([f"{level} against {against}", *filter(None, [basis, metric if several else ""])])
         verdicts = _tally(found["verdict"] for found in of_pair[pair])
         lines.append(Pair(name, ends[0], ends[-1] if len(ends) > 1 else ("", ""), verdicts))
@@ -155,12 +156,12 @@ _MEANINGS: Sequence[tuple[Sequence[Verdict], str]] = (
 )
 
 
-def meanings(families: Iterable[FamilyFacts]) -> list[str]:
+def meanings(families: Sequence[FamilyFacts]) -> list[str]:
     """What the words of the families' headlines mean. Verdicts that do not occur are left out."""
-    given = {verdict for family in families for aside in (False, True) for verdict in _verdicts(family, aside=aside)}
+    judged, asides = ({v for family in families for v in _verdicts(family, aside=aside)} for aside in (False, True))
     ratios = "A ratio comes from the ratios of single trials, so it can differ from the ratio of the medians."
-    told = [text for verdicts, text in _MEANINGS if given & set(verdicts)]
-    return ["n is the number of trials, or of pairs of trials.", *([ratios] if given else []), *told]
+    told = [text for verdicts, text in _MEANINGS if (judged | asides) & set(verdicts)]
+    return ["n is the number of trials, or of pairs of trials.", *([ratios] if judged else []), *told]
 
 
 def compared_on(family: FamilyFacts) -> Iterator[tuple[str, bool, Mapping[str, Any]]]:
@@ -244,13 +245,10 @@ def _counted(family: FamilyFacts) -> str:
     """ "30 comparisons by primary metrics: 3 better, 12 worse and 15 inconclusive."."""
     judged, asides = (_verdicts(family, aside=aside) for aside in (False, True))
     made = f"{human.plural(len(judged), 'comparison')} by primary metrics"  # pages compare by others, too
-    said = f"{made}: {_tally(judged)}." if judged else "Nothing was compared."
+    said = f"{made}: {_tally(judged)}." if judged else "No cases were compared with one another."
     if judged and set(judged) == {Verdict.NONE}:
         said = f"None of {made} has a verdict."
-    if asides:
-        about = f"{human.plural(len(asides), 'comparison')} of ways to measure: {_tally(asides)}."
-        said = f"{said} {about}" if judged else about
-    return said
+    return f"{said} Apart from that, ways to measure were compared: {_tally(asides)}." if asides else said
 
 
 def _tally(verdicts: Iterable[str]) -> str:

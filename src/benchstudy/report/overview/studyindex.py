@@ -63,7 +63,7 @@ class StudyIndex:
             "multiplicity": self._multiplicity(),
             "headlines": self.headlines,
             "details": {family.name: self._detail(family) for family in self._facts.families},
-            "meanings": meanings(self._facts.families),
+            "meanings": self._meanings(),
             "primary": primary,
             "more_primary": total - len(primary),
             "shared_levels": primarytable.shared_levels(self._facts.families),
@@ -118,6 +118,12 @@ class StudyIndex:
     def _total(self) -> dict[str, int]:
         counts = [results.counts() for results in self._results.values()]
         return {key: sum(c[key] for c in counts) for key in counts[0]} if counts else {"trials": 0}
+
+    def _meanings(self) -> list[str]:
+        """What the words mean that stand beside the findings."""
+        marked = any((family.noted("steady") or {}).get("cases") for family in self._facts.families)
+        settled = "Not steady means that the trials of a case still changed or varied too much for a steady state."
+        return [*meanings(self._facts.families), *([settled] if marked else [])]
 
     def _detail(self, family: FamilyFacts) -> dict[str, Any]:
         """What stands beside a family's sentence: the page's answers, and how far equal cases differ."""

@@ -42,7 +42,9 @@ def _small_files(results: Results, judged: pl.DataFrame) -> Iterator[dict[str, A
         limit = rows[f"{kind}_limit_s"][0]
         within, n = rows[f"within_{kind}_limit"].sum(), human.plural(rows["n"].sum(), "trial")
         below = f"{within} of {n} took less than {limit:.3g} s, the published limit of a fast file system{scaled}."
-        yield answer and answer | {"note": _together(answer["note"], below)}
+        share = rows["not_storage"][0] if rows.height == 1 else None
+        rest = f"{human.percent(share)} of the time is not due to the storage: it starts processes." if share else ""
+        yield answer and answer | {"note": _together(answer["note"], below, rest)}
 
 
 def _together(*notes: str) -> str:

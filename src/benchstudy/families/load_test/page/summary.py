@@ -62,8 +62,8 @@ class LoadSummary:
             lines = [self._mix_line(reading) for reading in self.mix.readings if reading.group == group]
             if lines:
                 note = (
-                    f"Like for like means as if both versions called the {LABELS[group]}s in the same shares; raw, as "
-                    "each version called them."
+                    f"Like for like means as if both versions called the {LABELS[group]}s in the same shares. "
+                    "As called is the change of the plain mean, which also changes if a version makes other calls."
                 )
                 found.append(
                     {
@@ -74,6 +74,12 @@ class LoadSummary:
                 )
         return found
 
+    def _name(self, contrast: Contrast) -> str:
+        """The contrast, and what its load is."""
+        users = self.load.load(contrast.load).get("users")
+        load = f"{users} users" if users else "users are added until an alert"
+        return f"{self.load.title(contrast)} ({load})" if self.load.load(contrast.load) else self.load.title(contrast)
+
     def _users_line(self, contrast: Contrast) -> dict[str, str]:
         made = self.users.outcomes[contrast]
         ratio = self.users.ratio(contrast, made)
@@ -82,7 +88,7 @@ class LoadSummary:
         both = self.users.both(contrast)
         if not both:
             why = "; ".join(f"{version}: {text}" for version, text in self.users.unsettled(contrast).items())
-            return {"name": self.load.title(contrast), "value": "–", "evidence": failure or why or made.why}
+            return {"name": self._name(contrast), "value": "–", "evidence": failure or why or made.why}
         if ratio is None:
             value, parts = both, ["no verdict", made.why]
         elif made.low is not None and made.high is not None:
@@ -90,14 +96,14 @@ class LoadSummary:
             parts = [both, percent_interval(made.low, made.high), made.verdict]
         else:  # a relative change from so few trials would look like a result
             n = self.load.n(contrast)
-            value, parts = both, [f"{'one trial' if n == 1 else human.plural(n, 'trial')} per arm: no verdict"]
+            value, parts = both, [f"only {human.plural(n, 'trial')} per version, so there is no verdict"]
         parts += [failure] if failure else []
-        return {"name": self.load.title(contrast), "value": value, "evidence": "; ".join(parts)}
+        return {"name": self._name(contrast), "value": value, "evidence": "; ".join(parts)}
 
     def _band_note(self) -> str:
         bands = {self.load.place(c): band for c in self.users.outcomes if (band := self.users.band(c)) is not None}
         told = (
-            f" {place}: equal versions differ by up to {human.percent(band.widest)} here "
+            f" {place}: the supported users of equal versions differ by up to {human.percent(band.widest)} here "
             f"({human.plural(band.n, 'pair')}, {band.source})."
             for place, band in bands.items()
         )
@@ -111,15 +117,15 @@ class LoadSummary:
         if like.ratio is not None and like.low is not None and like.high is not None:
             value = signed_percent(like.ratio, like.low, like.high)
             relative = signed_percent(shift.new_mean / shift.base_mean)
-            over_calls = f"over all calls {signed(shift.within, 's')}, raw {signed(shift.change, 's')} ({relative})"
-            parts = [percent_interval(like.low, like.high), reading.verdict, over_calls, *labels]
+            called = f"as called {relative} ({signed(shift.change, 's')})"
+            parts = [percent_interval(like.low, like.high), reading.verdict, called, *labels]
         else:
             # With few trials both values are shown: a change alone would look like a result.
             value = human.from_to(shift.base_mean, shift.base_mean + shift.within, "s")
             apart = human.from_to(shift.base_mean, shift.new_mean, "s")
-            few = f"{human.plural(self.load.n(reading.contrast), 'trial')} per arm"
-            parts = [reading.verdict, f"raw {signed(shift.change, 's')}: {apart}", *labels, few]
-        return {"name": self.load.title(reading.contrast), "value": value, "evidence": "; ".join(parts)}
+            few = f"only {human.plural(self.load.n(reading.contrast), 'trial')} per version, so there is no verdict"
+            parts = [few, f"as called {apart}", *labels]
+        return {"name": self._name(reading.contrast), "value": value, "evidence": "; ".join(parts)}
 
     # -- comments ----------------------------------------------------------------------------------------------------
 

@@ -218,9 +218,8 @@ class LogWrite(SweepResults):
         }
         if metric.startswith(("integrate", "queue")):
             refused = sum(self._share(part, sweep, point) or 0.0 for part in _LOST)
-            reasons[f"{_percent(refused)} of its leaves were not accepted, so its times are not compared"] = (
-                refused > 1 - ACHIEVED
-            )
+            why = f"{_percent(refused)} of its leaves were not sent or not accepted, so its times are not compared"
+            reasons[why] = refused > 1 - ACHIEVED
         return next((reason for reason, holds in reasons.items() if holds), "")
 
     def settled(self, metric: str, *cases: tuple[str, str]) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 import polars as pl
 
 from benchstudy.families.log_write.page.limits import NOTHING
-from benchstudy.families.log_write.page.load import AGREEMENT, LogWrite, Point, Sweep
+from benchstudy.families.log_write.page.load import AGREEMENT, CLIENT_LIMITED, LogWrite, Point, Sweep
 from benchstudy.families.log_write.page.problems import told
 from benchstudy.families.log_write.problems import Problem, Rule
 from benchstudy.families.shared.levels import UNLIMITED
@@ -24,6 +24,8 @@ _OWN_PROBLEMS = {
     Rule.ERRORS: "errors",
     Rule.DIED: "servers that died in the capacity search",
 }
+# What a mark means beside a capacity.
+_OF_A_CAPACITY = {CLIENT_LIMITED: "client-limited: the load generator was the limit, so the log may take more"}
 
 
 class LogSummary:
@@ -64,7 +66,7 @@ class LogSummary:
             *self._fails(sweep, point, passed.summary.median),
             human.evidence(passed.summary, "1/s"),
             *self._limit(sweep, point),
-            *self.load.marks(sweep, point),
+            *(_OF_A_CAPACITY.get(mark, mark) for mark in self.load.marks(sweep, point)),
             *self._lost(sweep),
         ]
         value = human.median(passed.summary, "1/s")
@@ -81,7 +83,7 @@ class LogSummary:
             counted = f" in {failing} of {trials} trials" if failing < trials else ""
             yield f"fails at {human.quantity(fails.summary.median, '1/s')}{counted}"
         if inverted is not None:
-            yield f"not monotonic: {inverted.failed.told('failed')}, {inverted.passed.told('passed')}"
+            yield f"searches differ: {inverted.failed.told('failed')}, {inverted.passed.told('passed')}"
 
     def _most(self, sweep: Sweep) -> dict[str, str]:
         best = self.load.best(sweep)
@@ -128,8 +130,8 @@ class LogSummary:
             return ""
         several = " in a row" if said["windows"] > 1 else ""
         return (
-            "Each trial is one search. A rate passes if it meets the objective in "
-            f"{human.plural(said['windows'], 'window')} of {said['window']:g} s{several}: at least "
+            "Each trial is one search, and a figure is the median of the searches. A rate passes if it meets the "
+            f"objective in {human.plural(said['windows'], 'window')} of {said['window']:g} s{several}: at least "
             f"{human.percent(said['min_achieved'])} of the offered leaves are integrated, at most "
             f"{human.percent(said['max_errors'])} fail, no accepted leaf is missing, and 99 % of the leaves are "
             f"integrated within {said['max_integrate_p99']:g} s. The search ends when the lowest rate "
