@@ -366,6 +366,15 @@ def test_the_first_screen_has_the_first_answers_of_each_page(facts, tmp_path):
     assert [first.count(f"Reads of {size}") for size in range(5)] == [1, 1, 1, 0, 0]
 
 
+@pytest.mark.parametrize("drifting", [[], [["here", "backend=local"]]])
+def test_the_first_screen_explains_a_missing_steady_state_only_if_a_case_misses_it(facts, drifting):
+    steady = {"looked_at": 1, "drifting": len(drifting), "cases": drifting, "unseen": [], "rule": "a trend"}
+    marked = copy.copy(facts)
+    marked.families = [replace(family, notes={"steady": {family.name: steady}}) for family in facts.families]
+    told = "Not steady means that the trials of a case still changed or varied"
+    assert (told in shown_first(first_page(marked, lambda row: True))) is bool(drifting)
+
+
 def test_the_first_screen_says_how_far_equal_cases_differ_and_which_checks_are_open(facts):
     told = "A/A: 9.9 and 9.9-again are the same case under two names."
     family = replace(facts.families[0], notes={"calibration": {"a": {"said": [told], "withheld": [], "cases": []}}})

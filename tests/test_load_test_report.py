@@ -463,7 +463,7 @@ def test_one_trial_an_arm_has_both_values_for_a_headline_and_no_per_cent(tmp_pat
     for line in [line for answer in summary.answers() for line in answer["lines"]]:
         assert " → " in line["value"] and "%" not in line["value"], line
     (users,) = summary.answers()[0]["lines"]
-    assert (users["value"], users["evidence"]) == ("93 → 22", "one trial per arm: no verdict")
+    assert (users["value"], users["evidence"]) == ("93 → 22", "only 1 trial per version, so there is no verdict")
     assert said(row(summary.users.table(), "unbounded")["Delta"]).startswith("93 → 22")
     comments = " ".join(text for _, texts in summary.comments() for text in texts)
     assert "Supported users: 93 → 22, from one trial per arm, so without a verdict." in comments
