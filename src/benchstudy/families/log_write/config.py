@@ -213,7 +213,10 @@ class CapacitySearch(Strict):
     window: DurationField = Field(30.0, description="length of each window; raised to whole publish steps")
     warm_up: DurationField = Field(3.0, description="load before the first window of each rate")
     min_achieved: float = Field(
-        0.99, gt=0, le=1, description="smallest share of the offered leaves that must be integrated"
+        0.99,
+        gt=0,
+        le=1,
+        description="the log must accept this share of the due leaves, and grow at this share of the rate",
     )
     max_errors: float = Field(
         0.001,

@@ -7,7 +7,6 @@ If no comparison has an interval, it is the page's first answer. One sentence ab
 lowest and the highest ratio and all verdicts follow, by what is compared with what.
 """
 
-import json
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -17,13 +16,12 @@ from typing import Any
 
 from benchstudy.model.grouping import grouped
 from benchstudy.report import human
-from benchstudy.report.exhibits.exhibitfiles import ANSWER
 from benchstudy.report.study.studyfacts import FamilyFacts
 from benchstudy.report.tables.tables import anchor
 from benchstudy.statistics.comparisons import Refusal, Verdict
 
 _RATES = ("1/s", "B/s")
-_MOST_ANSWERS = 2  # side by side, if nothing has a verdict
+_MOST_FIRSTS = 2  # answers side by side, if nothing has a verdict
 _LONG_EVIDENCE = 100  # characters; an answer with longer evidence stands beside no other
 _LONGEST_WHY = 240  # characters
 _NO_FIGURE = "–"
@@ -78,7 +76,7 @@ def headline(family: FamilyFacts) -> Headline:
         of_kind = [(name, f) for name, f in judged if f["verdict"] in wanted and None not in (f["low"], f["high"])]
         if of_kind:
             name, most_telling = max(of_kind, key=lambda one: how_telling(one[1]))
-            chosen = f"This is {several if len(of_kind) > 1 else single} of {counted}" if len(judged) > 1 else counted
+            chosen = f"Chosen as {several if len(of_kind) > 1 else single} of {counted}" if len(judged) > 1 else counted
             return _with_ratios(family, _compared(family, name, most_telling, chosen), [f for _, f in judged])
     return _with_ratios(family, _absolute(family, counted), [f for _, f in judged])
 
@@ -86,11 +84,13 @@ def headline(family: FamilyFacts) -> Headline:
 def _with_ratios(family: FamilyFacts, made: Headline, judged: Sequence[Mapping[str, Any]]) -> Headline:
     """The headline with a line for each pair of levels, those with most verdicts first.
 
-    If there is only one comparison, the headline has told all of it.
+    It has no lines if there is only one comparison, which it has told, nor if the page noted only some of them.
     """
+    if len(judged) < 2 or any(calls.get("others") for calls in family.notes.get("findings", {}).values()):
+        return made
     of_pair = grouped(((f["level"], f["against"], f["basis"], human.noun(f["title"])), f) for f in judged)
     known = {pair: [one for one in found if _is_known(one)] for pair, found in of_pair.items()}
-    shown = sorted(known, key=lambda pair: -len(known[pair])) if len(judged) > 1 else []
+    shown = sorted(known, key=lambda pair: -len(known[pair]))
     several = len({metric for *_, metric in of_pair}) > 1
     lines = []
     for pair in shown[:_MOST_PAIRS]:
@@ -137,8 +137,9 @@ _CHOICE: Sequence[tuple[Sequence[Verdict], tuple[str, str], Callable[[Mapping[st
 _MEANINGS: Sequence[tuple[Sequence[Verdict], str]] = (
     (
         (Verdict.BETTER, Verdict.WORSE),
-        "Better and worse mean that the whole 95 % interval lies beyond the margin, which the study declared. The "
-        "clearest difference is the largest one relative to the smallest that its trials could have shown.",
+        "Better and worse mean that the whole 95 % interval lies beyond the margin, which the study declared, even if "
+        "the comparisons of one table are judged together. The clearest difference is the largest one relative to the "
+        "smallest that its trials could have shown.",
     ),
     (
         (Verdict.EQUIVALENT,),
@@ -147,7 +148,7 @@ _MEANINGS: Sequence[tuple[Sequence[Verdict], str]] = (
     ),
     (
         (Verdict.INCONCLUSIVE,),
-        "Inconclusive means that the trials show neither a difference beyond the margin nor its absence.",
+        "Inconclusive means that the trials show neither such a difference nor its absence.",
     ),
     (
         (Verdict.NONE,),
@@ -161,7 +162,9 @@ def meanings(families: Sequence[FamilyFacts]) -> list[str]:
     judged, asides = ({v for family in families for v in _verdicts(family, aside=aside)} for aside in (False, True))
     ratios = "A ratio comes from the ratios of single trials, so it can differ from the ratio of the medians."
     told = [text for verdicts, text in _MEANINGS if (judged | asides) & set(verdicts)]
-    return ["n is the number of trials, or of pairs of trials.", *([ratios] if judged else []), *told]
+    units = " or ".join(dict.fromkeys(f"{family.shown.unit}s" for family in families))
+    count = [f"n is the number of {units}, or of pairs of them."] if families else []
+    return [*count, *([ratios] if judged - {Verdict.NONE} else []), *told]
 
 
 def compared_on(family: FamilyFacts) -> Iterator[tuple[str, bool, Mapping[str, Any]]]:
@@ -211,15 +214,15 @@ def _excluded(found: Mapping[str, Any]) -> str:
     if ends_below is ends_above:
         return ""
     worse = ends_below is (found["better"] == "lower")
-    return f"The interval excludes that it is {'worse' if worse else 'better'} by more than the margin. "
+    by = f"{'worse' if worse else 'better'} by more than the margin"
+    return f"The interval excludes that {found['level']} is {by}. "
 
 
 def _absolute(family: FamilyFacts, counted: str) -> Headline:
     """The page's first answers in its own words: figure, n, interval."""
-    path = family.exports / ANSWER
-    answers = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else []
-    known = [(answer["what"], line) for answer in answers for line in answer["lines"] if line["value"] != _NO_FIGURE]
-    firsts = list({what: (what, line) for what, line in reversed(known)}.values())[::-1][:_MOST_ANSWERS]
+    lines = [(answer["what"], line) for answer in family.answers for line in answer["lines"]]
+    known = [(what, line) for what, line in lines if line["value"] != _NO_FIGURE]
+    firsts = list({what: (what, line) for what, line in reversed(known)}.values())[::-1][:_MOST_FIRSTS]
     short = [first for first in firsts if len(first[1]["evidence"]) < _LONG_EVIDENCE]
     firsts = short if short[:1] == firsts[:1] else firsts[:1]
     said = [(f"{what}, {line['name']}: ", line["value"], f" ({line['evidence']})") for what, line in firsts]

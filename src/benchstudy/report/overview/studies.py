@@ -1,7 +1,7 @@
 """All studies with reports in one folder, each with its dates of measurement, its state and its findings."""
 
 import json
-from dataclasses import asdict, fields, replace
+from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,9 @@ from benchstudy.report.overview.headlines import Headline
 from benchstudy.report.overview.studyindex import StudyIndex
 from benchstudy.report.tables.tables import link
 
+# What the list tells of a finding: its sentence, without the ratios below it.
+_TOLD = [field.name for field in fields(Headline) if field.default is MISSING]
+
 
 def write_summary(folder: Path, study: Study, page: StudyIndex) -> None:
     """Write a study's entry for the list of studies into its `folder` of reports. `page`: its first page."""
@@ -21,7 +24,7 @@ def write_summary(folder: Path, study: Study, page: StudyIndex) -> None:
         "question": study.question,
         "measured": page.measured,
         "state": page.state,
-        "headlines": [asdict(found) for found in page.headlines],
+        "headlines": [{name: getattr(found, name) for name in _TOLD} for found in page.headlines],
     }
     write_atomically(folder / STUDY_SUMMARY, json.dumps(told, ensure_ascii=False, indent=1) + "\n")
 
@@ -43,8 +46,7 @@ def comparisons(reports: Path) -> list[dict[str, str]]:
 def _listed(summary: Path) -> dict[str, Any]:
     told = json.loads(summary.read_text(encoding="utf-8"))
     here = link(f"{summary.parent.name}/")
-    # A study whose pages an older or newer version made may tell less or more of each finding.
-    known = {field.name for field in fields(Headline)}
-    each = [Headline(**{key: value for key, value in found.items() if key in known}) for found in told["headlines"]]
-    headlines = [replace(found, href=here + found.href.removeprefix("./")) for found in each]
+    # Another version may have made this study's pages, and may tell its findings in another way.
+    whole = [found for found in told["headlines"] if found.keys() >= {*_TOLD}]
+    headlines = [{**found, "href": here + found["href"].removeprefix("./")} for found in whole]
     return {**told, "headlines": headlines, "href": f"{here}index.html"}

@@ -15,7 +15,6 @@ from benchstudy.model import registry
 from benchstudy.model.interference import Disturbance
 from benchstudy.report import human
 from benchstudy.report.checklist.checklist import Answer, answered
-from benchstudy.report.exhibits.exhibitfiles import ANSWER
 from benchstudy.report.figures.vega import FIGURE_FORMATS
 from benchstudy.report.overview import fleet, primarytable
 from benchstudy.report.overview.headlines import Headline, headline, meanings
@@ -25,12 +24,13 @@ from benchstudy.report.scrutiny import disturbed, evidence, many_targets
 from benchstudy.report.study.studyfacts import FamilyFacts, StudyFacts
 from benchstudy.report.study.studypages import STUDY_PAGES
 from benchstudy.report.tables.tables import TABLE_FORMATS, anchor
+from benchstudy.report.texts import unbroken
 from benchstudy.statistics.comparisons import Tested, Verdict, share, standing
 
 Markup = markupsafe.Markup
 # The first page takes five minutes to read; the linked pages have everything.
 _MOST_LINES, _LONGEST_POINT, _LONGEST_TEXT = 6, 150, 240
-_MOST_ANSWERS, _FEWEST_ANSWERS = 6, 2  # the most of all families together, and the fewest per family
+_MOST_ANSWERS, _FEWEST_ANSWERS = 6, 2  # that all families share, but each has the fewest at least
 _NO_CAUSE = "no cause recorded"
 _DISCARDED = pl.col("discarded_why").is_not_null()
 _REPEATED = ~_DISCARDED & (pl.col("set_aside").is_not_null() | (pl.col("status") == "aborted"))
@@ -127,9 +127,7 @@ class StudyIndex:
 
     def _detail(self, family: FamilyFacts) -> dict[str, Any]:
         """What stands beside a family's sentence: the page's answers, and how far equal cases differ."""
-        path = family.exports / ANSWER
-        answers = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else []
-        answers = [self._answer(answer) for answer in answers]
+        answers = [self._answer(answer) for answer in family.answers]
         shown = max(_MOST_ANSWERS // len(self._facts.families), _FEWEST_ANSWERS)
         return {
             "answers": answers[:shown],
@@ -200,10 +198,14 @@ class StudyIndex:
         )
 
     def _answer(self, found: Mapping[str, Any]) -> dict[str, Any]:
-        """One card. Long texts are shortened: the whole log of a server that died is shown with its trial."""
-        lines = [line | {"evidence": self._shortened(line["evidence"])} for line in found["lines"][:_MOST_LINES]]
-        more = len(found["lines"]) - len(lines)
-        notes = [found["note"], *([f"{human.plural(more, 'more line')} on its page."] if more else [])]
+        """One card: both ends of its lines, of which the last ones may be cases that failed.
+
+        Long texts are shortened: the whole log of a server that died is shown with its trial.
+        """
+        lines = [line | {"evidence": unbroken(self._shortened(line["evidence"]))} for line in found["lines"]]
+        more = len(lines) - 2 * _MOST_LINES
+        lines = lines if more <= 0 else lines[:_MOST_LINES] + lines[-_MOST_LINES:]
+        notes = [found["note"], *([f"{human.plural(more, 'line')} in between, on its page."] if more > 0 else [])]
         return {**found, "lines": lines, "note": " ".join(filter(None, notes))}
 
     def _comparison(self, family: FamilyFacts, name: str, found: Mapping[str, Any]) -> dict[str, Any]:

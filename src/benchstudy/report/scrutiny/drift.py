@@ -30,7 +30,7 @@ class Drift:
     unseen: tuple[Key, ...]
 
 
-NOT_STEADY = "not steady over the trials"
+NOT_STEADY = "not steady"
 
 
 def mark(results: Results, metric: str, key: Key) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ import polars as pl
 from benchstudy.model import registry
 from benchstudy.model.metrics import Tells
 from benchstudy.model.study import Study
-from benchstudy.report.exhibits.exhibitfiles import HEADLINE, NOTES
+from benchstudy.report.exhibits.exhibitfiles import ANSWER, HEADLINE, NOTES
 from benchstudy.report.results.over_targets import as_shown
 from benchstudy.report.results.results import Results
 from benchstudy.report.study.studypages import STUDY_PAGES
@@ -44,6 +44,12 @@ class FamilyFacts:
     def noted(self, kind: str) -> Any:
         """The page's note about the family as a whole; None if there is none."""
         return self.notes.get(kind, {}).get(self.name)
+
+    @cached_property
+    def answers(self) -> list[Mapping[str, Any]]:
+        """The answers of the family's page, as `Page.show_answers` got them; [] if it gave none."""
+        path = self.exports / ANSWER
+        return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else []
 
     @property
     def comparisons(self) -> list[Mapping[str, Any]]:

@@ -12,7 +12,7 @@ from benchstudy.report.published import published
 from benchstudy.report.results.results import Results
 
 _RATES_OF = "Benchmarking with fio: text"
-_OPS = {"read": ("reads", "read"), "write": ("writes", "written")}
+_DONE = {"read": "read", "write": "written"}
 
 
 def answered(results: Results, judged: pl.DataFrame, published_csv: Path) -> list[dict[str, Any]]:
@@ -23,29 +23,36 @@ def answered(results: Results, judged: pl.DataFrame, published_csv: Path) -> lis
 
 def _rates(results: Results, published_csv: Path) -> Iterator[dict[str, Any] | None]:
     """The rates of the page's own command."""
-    for op, (ops, _) in _OPS.items():
+    for op in _DONE:
         where = {"test": "fio", "job": "gitlab"}
-        answer = answers.answer(results, f"Random {ops}", f"{op}_iops", where, "directory")
-        examples = published.references(published_csv, op, section=_RATES_OF)
-        yield answer and answer | {"note": _together(answer["note"], *(f"{one.label}." for one in examples))}
+        answer = answers.answer(results, f"Random {op}s", f"{op}_iops", where, "directory")
+        labels = [example.label for example in published.references(published_csv, op, section=_RATES_OF)]
+        examples = (f"{label[0].upper()}{label[1:]}." for label in labels)
+        yield answer and answer | {"note": _together(answer["note"], *examples)}
 
 
 def _small_files(results: Results, judged: pl.DataFrame) -> Iterator[dict[str, Any] | None]:
     """The times of 1001 small files, with the number of trials below the page's limit."""
     for (job, op), rows in judged.group_by("job", "op", maintain_order=True):
         where = {"test": "small-files", "job": str(job)}
-        label = f"1001 small files {_OPS[str(op)][1]}, {job}"
+        label = f"1001 small files {_DONE[str(op)]}, {job}"
         answer = answers.answer(results, label, f"{op}_time", where, "directory")
-        kind, scaled = "page", ""
-        if rows["strict_limit_s"][0] is not None:
-            kind, scaled = "strict", ", scaled to a loop without forks"
-        limit = rows[f"{kind}_limit_s"][0]
-        within, n = rows[f"within_{kind}_limit"].sum(), human.plural(rows["n"].sum(), "trial")
-        below = f"{within} of {n} took less than {limit:.3g} s, the published limit of a fast file system{scaled}."
-        share = rows["not_storage"][0] if rows.height == 1 else None
-        rest = f"{human.percent(share)} of the time is not due to the storage: it starts processes." if share else ""
-        yield answer and answer | {"note": _together(answer["note"], below, rest)}
+        notes = [_below(results, part) for _, part in rows.group_by("directory", maintain_order=True)]
+        yield answer and answer | {"note": _together(answer["note"], *notes)}
+
+
+def _below(results: Results, rows: pl.DataFrame) -> str:
+    """How many trials of one directory were below the limit. `rows`: those of one job and operation, by target."""
+    kind, scaled = "page", ""
+    if rows["strict_limit_s"][0] is not None:
+        kind, scaled = "strict", ", scaled to a loop without forks"
+    limit = human.quantity(rows[f"{kind}_limit_s"][0], "s")
+    within, n = rows[f"within_{kind}_limit"].sum(), human.plural(rows["n"].sum(), results.unit)
+    share = rows["not_storage"][0] if rows.height == 1 else None
+    rest = f" {human.percent(share)} of the time is not due to the storage: the loop starts processes." if share else ""
+    below = f"{within} of {n} took less than {limit}, the published limit of a fast file system{scaled}.{rest}"
+    return f"{rows['directory'][0]}: {below}"
 
 
 def _together(*notes: str) -> str:
-    return " ".join(note[0].upper() + note[1:] for note in notes if note)
+    return " ".join(filter(None, notes))

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from benchstudy.families.shared.levels import UNLIMITED
+from benchstudy.model.family import UNKNOWN
 from benchstudy.report import human
 
 
@@ -16,5 +17,6 @@ def setting(levels: Mapping[str, Any]) -> str:
         load = f"with {levels['concurrency']} connections{by}"
     limits = ""
     if "limits" in levels:
-        limits = ", without limits" if levels["limits"] == UNLIMITED else f", limited to {levels['limits']}"
+        known = {UNLIMITED: ", without limits", UNKNOWN: ", limits unknown"}
+        limits = known.get(levels["limits"], f", limited to {levels['limits']}")
     return " ".join(filter(None, (f"for {levels.get('endpoint', 'all requests')}{server}", load))) + limits

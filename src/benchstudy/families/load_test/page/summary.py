@@ -95,10 +95,15 @@ class LoadSummary:
             value = signed_percent(ratio, made.low, made.high)
             parts = [both, percent_interval(made.low, made.high), made.verdict]
         else:  # a relative change from so few trials would look like a result
-            n = self.load.n(contrast)
-            value, parts = both, [f"only {human.plural(n, 'trial')} per version, so there is no verdict"]
+            value, parts = both, [self._without(contrast, made)]
         parts += [failure] if failure else []
         return {"name": self._name(contrast), "value": value, "evidence": "; ".join(parts)}
+
+    def _without(self, contrast: Contrast, made: Comparison) -> str:
+        """Why there is no verdict."""
+        n = self.load.n(contrast)
+        few = f"only {human.plural(n, 'trial')} per version, so there is no verdict"
+        return few if n < FEWEST else f"no verdict: {made.why}"
 
     def _band_note(self) -> str:
         bands = {self.load.place(c): band for c in self.users.outcomes if (band := self.users.band(c)) is not None}
@@ -107,13 +112,14 @@ class LoadSummary:
             f"({human.plural(band.n, 'pair')}, {band.source})."
             for place, band in bands.items()
         )
+        ruled = any(self.load.load(contrast.load).get("rule") for contrast in self.users.outcomes)
         rule = "Users are added until an alert of the study's rule holds, and the rule then settles at a number."
-        return "".join([rule, *told])
+        return "".join([*([rule] if ruled else []), *told]).strip()
 
     def _mix_line(self, reading: Reading) -> dict[str, str]:
         shift, like = reading.shift, reading.like
         named = ", ".join(part.label for part in reading.named)
-        labels = [f"mostly {named}"] if named else []
+        labels = [f"{'mostly' if reading.named == reading.drivers else 'with'} {named}"] if named else []
         if like.ratio is not None and like.low is not None and like.high is not None:
             value = signed_percent(like.ratio, like.low, like.high)
             relative = signed_percent(shift.new_mean / shift.base_mean)
@@ -123,8 +129,8 @@ class LoadSummary:
             # With few trials both values are shown: a change alone would look like a result.
             value = human.from_to(shift.base_mean, shift.base_mean + shift.within, "s")
             apart = human.from_to(shift.base_mean, shift.new_mean, "s")
-            few = f"only {human.plural(self.load.n(reading.contrast), 'trial')} per version, so there is no verdict"
-            parts = [few, f"as called {apart}", *labels]
+            said = reading.verdict.removeprefix("no verdict: ")
+            parts = [self._without(reading.contrast, like), said, f"as called {apart}", *labels]
         return {"name": self._name(reading.contrast), "value": value, "evidence": "; ".join(parts)}
 
     # -- comments ----------------------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from typing import Any
 
 
 def setting(levels: Mapping[str, Any]) -> str:
-    """ "with 40 users on postgres", and "under the unbounded load on postgres" without a number of `users`."""
+    """ "under the bounded load of 40 users on postgres", without the number if it is not fixed."""
     database = f" on {levels['database']}" if "database" in levels else ""
-    load = f"with {levels['users']} users" if levels.get("users") else f"under the {levels.get('load', 'same')} load"
-    return load + database
+    users = f" of {levels['users']} users" if levels.get("users") else ""
+    return f"under the {levels.get('load', 'same')} load{users}{database}"

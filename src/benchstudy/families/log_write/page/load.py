@@ -205,6 +205,10 @@ class LogWrite(SweepResults):
         parts = dict.fromkeys((part, "accepted", "pushback", "errors"))
         return count / sum(self.total(one, sweep, point) for one in parts)
 
+    def refused(self, sweep: Sweep, point: Point) -> float:
+        """Share of the leaves that were due and not sent, pushed back or failed."""
+        return sum(self._share(part, sweep, point) or 0.0 for part in _LOST)
+
     def unfit(self, metric: str, target: str, case: str) -> str:
         """Why a figure of a case does not describe its log, so that logs are not compared by it; "" if it does."""
         if (target, case) not in self._by_case:
@@ -216,9 +220,10 @@ class LogWrite(SweepResults):
             "other processes used the host's CPUs": self.others_busy(sweep, point),
             "it lost accepted leaves": self.lost_trials(sweep, point),
         }
-        if metric.startswith(("integrate", "queue")):
-            refused = sum(self._share(part, sweep, point) or 0.0 for part in _LOST)
-            why = f"{_percent(refused)} of its leaves were not sent or not accepted, so its times are not compared"
+        if metric.startswith(("integrate", "queue", "capacity")):
+            refused = self.refused(sweep, point)
+            what = "capacity is too high" if metric.startswith("capacity") else "times are not compared"
+            why = f"{_percent(refused)} of its leaves were not sent or not accepted, so its {what}"
             reasons[why] = refused > 1 - ACHIEVED
         return next((reason for reason, holds in reasons.items() if holds), "")
 
@@ -257,14 +262,13 @@ class LogWrite(SweepResults):
             found.append("writers-bound")
         if self.others_busy(sweep, point):
             found.append("host busy")
-        whole = " in all windows of the search" if point.rate is None else ""
         for part, name in _LOST.items():
             share = self._share(part, sweep, point)
             if share is None:
                 found.append(f"{name}: {human.number(self.total(part, sweep, point))}")
             elif share:
-                found.append(f"{name} {_percent(share)}{whole}")
-        if point.rate is not None and (self.median("achieved_share", sweep, point) or 0.0) > BACKLOG:
+                found.append(f"{name} {_percent(share)}")
+        if (self.median("achieved_share", sweep, point) or 0.0) > BACKLOG:
             found.append("backlog")
         if self.emulated(sweep):
             found.append("emulated")

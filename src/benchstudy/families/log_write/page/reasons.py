@@ -18,13 +18,19 @@ def told(row: Mapping[str, Any]) -> str:
     return f"client-limited, the generator used {human.percent(busy)} of its CPU: {why}" if busy else why
 
 
+def _not_taken(row: Mapping[str, Any]) -> str:
+    extra = [f"{row[name]} {words}" for name, words in _EXTRA.items() if row[name]]
+    return f" ({', '.join(extra)})" if extra else ""
+
+
 def _missed(row: Mapping[str, Any]) -> str:
     seen, bound = row["seen"], row["bound"]
     match Missed(row["missed"]):
         case Missed.ACHIEVED:
-            extra = [f"{row[name]} {words}" for name, words in _EXTRA.items() if row[name]]
-            shown = f" ({', '.join(extra)})" if extra else ""
-            return f"achieved {human.percent(seen)} of the offered rate, not {human.percent(bound)}{shown}"
+            return f"achieved {human.percent(seen)} of the offered rate, not {human.percent(bound)}{_not_taken(row)}"
+        case Missed.TAKEN:
+            share = f"{human.percent(seen)} of the leaves, not {human.percent(bound)}"
+            return f"took {share}, although the tree grew fast enough{_not_taken(row)}"
         case Missed.ERRORS:
             share, most = human.percent(seen), human.percent(bound)
             return f"{human.plural(row['errors'], 'error')}, {share} of the leaves; the bound is {most}"

@@ -13,6 +13,7 @@ from benchstudy.families.log_write.page.load import AGREEMENT, CLIENT_LIMITED, L
 from benchstudy.families.log_write.page.problems import told
 from benchstudy.families.log_write.problems import Problem, Rule
 from benchstudy.families.shared.levels import UNLIMITED
+from benchstudy.model.criteria import ACHIEVED
 from benchstudy.report import human
 
 # Problems that the parser of a generator finds and that no table shows.
@@ -25,7 +26,7 @@ _OWN_PROBLEMS = {
     Rule.DIED: "servers that died in the capacity search",
 }
 # What a mark means beside a capacity.
-_OF_A_CAPACITY = {CLIENT_LIMITED: "client-limited: the load generator was the limit, so the log may take more"}
+_OF_A_CAPACITY = {CLIENT_LIMITED: "client-limited, so the log may take more"}
 
 
 class LogSummary:
@@ -62,12 +63,14 @@ class LogSummary:
         passed = self.load.estimate("capacity_pass", sweep, point)
         if passed is None or passed.summary.median is None:
             return {"name": name, "value": "–", "evidence": passed.failure if passed else "nothing was measured"}
+        refused = self.load.refused(sweep, point)
         parts = [
+            *self._lost(sweep),
+            *([f"too high: {human.percent(refused)} of the leaves were not taken"] if refused > 1 - ACHIEVED else []),
             *self._fails(sweep, point, passed.summary.median),
             human.evidence(passed.summary, "1/s"),
             *self._limit(sweep, point),
             *(_OF_A_CAPACITY.get(mark, mark) for mark in self.load.marks(sweep, point)),
-            *self._lost(sweep),
         ]
         value = human.median(passed.summary, "1/s")
         return {"name": name, "value": value, "evidence": "; ".join(parts)}
@@ -83,7 +86,7 @@ class LogSummary:
             counted = f" in {failing} of {trials} trials" if failing < trials else ""
             yield f"fails at {human.quantity(fails.summary.median, '1/s')}{counted}"
         if inverted is not None:
-            yield f"searches differ: {inverted.failed.told('failed')}, {inverted.passed.told('passed')}"
+            yield f"not monotonic: {inverted.failed.told('failed')}, {inverted.passed.told('passed')}"
 
     def _most(self, sweep: Sweep) -> dict[str, str]:
         best = self.load.best(sweep)
@@ -132,7 +135,7 @@ class LogSummary:
         return (
             "Each trial is one search, and a figure is the median of the searches. A rate passes if it meets the "
             f"objective in {human.plural(said['windows'], 'window')} of {said['window']:g} s{several}: at least "
-            f"{human.percent(said['min_achieved'])} of the offered leaves are integrated, at most "
+            f"{human.percent(said['min_achieved'])} of the due leaves are accepted and the tree grows as fast, at most "
             f"{human.percent(said['max_errors'])} fail, no accepted leaf is missing, and 99 % of the leaves are "
             f"integrated within {said['max_integrate_p99']:g} s. The search ends when the lowest rate "
             f"that failed is at most {human.percent(said['within'])} above the highest rate that passed."
