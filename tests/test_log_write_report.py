@@ -189,6 +189,24 @@ def test_a_rate_that_fails_below_one_that_passes_is_no_end_of_a_bracket(tmp_path
     assert marks == (("not monotonic",) if "not monotonic" in answer else ())
 
 
+@pytest.mark.parametrize(("pushback", "too_high"), [(0.0, False), (0.12, True)])
+def test_a_capacity_that_the_log_did_not_take_in_full_is_called_too_high_and_compared_with_none(
+    tmp_path, pushback, too_high
+):
+    """Searches of earlier versions passed such rates, because the tree grew by leaves of the warm-up."""
+    tables = LogTables(tmp_path)
+    for block in range(1, 7):
+        for backend, refused in (("posix", 0.0), ("mariadb", pushback)):
+            levels = levels_of(backend, "no", "open", "search")
+            tables.opened(levels, block, 1000.0, 1000.0, search=(1000.0, 1050.0), pushback=refused)
+    searched = load_of(tables.write())
+    (found,) = LogSummary(searched).answers()
+    told = {line["name"]: "too high: 12 % of the leaves were not taken" in line["evidence"] for line in found["lines"]}
+    assert sorted(told.values()) == [False, too_high]
+    made = Comparisons(searched.results, [], ["capacity_pass"], factor="backend", unfit=searched.unfit)
+    assert ["capacity is too high" in one.outcome.why for one in made.rows] == [too_high]
+
+
 def test_only_cases_at_their_limit_have_one(load):
     table = Drawn(load).limits()
     assert not [r for r in table.rows if "250/s" in r[0].lines[0]]
