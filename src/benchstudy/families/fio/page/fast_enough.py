@@ -47,7 +47,7 @@ def _below(results: Results, rows: pl.DataFrame) -> str:
     if rows["strict_limit_s"][0] is not None:
         kind, scaled = "strict", ", scaled to a loop without forks"
     limit = human.quantity(rows[f"{kind}_limit_s"][0], "s")
-    within, n = rows[f"within_{kind}_limit"].sum(), human.plural(rows["n"].sum(), results.unit)
+    within, n = rows[f"within_{kind}_limit"].sum(), human.plural(int(rows["n"].sum()), results.unit)
     share = rows["not_storage"][0] if rows.height == 1 else None
     rest = f" {human.percent(share)} of the time is not due to the storage: the loop starts processes." if share else ""
     below = f"{within} of {n} took less than {limit}, the published limit of a fast file system{scaled}.{rest}"

@@ -129,16 +129,19 @@ class LogSummary:
     def objective(self) -> str:
         """The declared objective of the capacity search, in words; "" without a search."""
         said: Mapping[str, Any] = self.load.declared.get("search") or {}
-        if not said or not any(sweep.search for sweep in self.load.sweeps):
+        searches = [(sweep, sweep.search) for sweep in self.load.sweeps if sweep.search is not None]
+        if not said or not searches:
             return ""
         several = " in a row" if said["windows"] > 1 else ""
+        is_old = any(self.load.refused(sweep, point) > 1 - ACHIEVED for sweep, point in searches)
+        old = " An earlier version of the search did not ask whether the leaves were sent and accepted." if is_old else ""
         return (
             "Each trial is one search, and a figure is the median of the searches. A rate passes if it meets the "
             f"objective in {human.plural(said['windows'], 'window')} of {said['window']:g} s{several}: at least "
             f"{human.percent(said['min_achieved'])} of the due leaves are accepted and the tree grows as fast, at most "
             f"{human.percent(said['max_errors'])} fail, no accepted leaf is missing, and 99 % of the leaves are "
             f"integrated within {said['max_integrate_p99']:g} s. The search ends when the lowest rate "
-            f"that failed is at most {human.percent(said['within'])} above the highest rate that passed."
+            f"that failed is at most {human.percent(said['within'])} above the highest rate that passed.{old}"
         )
 
     # -- what is weak ----------------------------------------------------------------------------------------------
