@@ -24,7 +24,6 @@ from benchstudy.report.scrutiny import disturbed, evidence, many_targets
 from benchstudy.report.study.studyfacts import FamilyFacts, StudyFacts
 from benchstudy.report.study.studypages import STUDY_PAGES
 from benchstudy.report.tables.tables import TABLE_FORMATS, anchor
-from benchstudy.report.texts import unbroken
 from benchstudy.statistics.comparisons import Tested, Verdict, share, standing
 
 Markup = markupsafe.Markup
@@ -128,10 +127,12 @@ class StudyIndex:
     def _detail(self, family: FamilyFacts) -> dict[str, Any]:
         """What stands beside a family's sentence: the page's answers, and how far equal cases differ."""
         answers = [self._answer(answer) for answer in family.answers]
-        shown = max(_MOST_ANSWERS // len(self._facts.families), _FEWEST_ANSWERS)
+        most = max(_MOST_ANSWERS // len(self._facts.families), _FEWEST_ANSWERS)
+        shown = answers[:most]
         return {
-            "answers": answers[:shown],
-            "more_answers": max(len(answers) - shown, 0),
+            "answers": shown,
+            "cards": Markup(evidence.answers(shown)),
+            "more_answers": len(answers) - len(shown),
             "href": family.page,
             "calibrations": [s for found in family.notes.get("calibration", {}).values() for s in found["said"]],
         }
@@ -202,7 +203,7 @@ class StudyIndex:
 
         Long texts are shortened: the whole log of a server that died is shown with its trial.
         """
-        lines = [line | {"evidence": unbroken(self._shortened(line["evidence"]))} for line in found["lines"]]
+        lines = [line | {"evidence": self._shortened(line["evidence"])} for line in found["lines"]]
         more = len(lines) - 2 * _MOST_LINES
         lines = lines if more <= 0 else lines[:_MOST_LINES] + lines[-_MOST_LINES:]
         notes = [found["note"], *([f"{human.plural(more, 'line')} in between, on its page."] if more > 0 else [])]

@@ -11,7 +11,9 @@ from benchstudy.report.comparisons import answers
 from benchstudy.report.published import published
 from benchstudy.report.results.results import Results
 
-_RATES_OF = "Benchmarking with fio: text"
+# The cases of the page's own command, and where the page gives examples of their rates.
+OF_PAGE = {"test": "fio", "job": "gitlab"}
+EXAMPLES = "Benchmarking with fio: text"
 _DONE = {"read": "read", "write": "written"}
 
 
@@ -24,9 +26,8 @@ def answered(results: Results, judged: pl.DataFrame, published_csv: Path) -> lis
 def _rates(results: Results, published_csv: Path) -> Iterator[dict[str, Any] | None]:
     """The rates of the page's own command."""
     for op in _DONE:
-        where = {"test": "fio", "job": "gitlab"}
-        answer = answers.answer(results, f"Random {op}s", f"{op}_iops", where, "directory")
-        labels = [example.label for example in published.references(published_csv, op, section=_RATES_OF)]
+        answer = answers.answer(results, f"Random {op}s", f"{op}_iops", OF_PAGE, "directory")
+        labels = [example.label for example in published.references(published_csv, op, section=EXAMPLES)]
         examples = (f"{label[0].upper()}{label[1:]}." for label in labels)
         yield answer and answer | {"note": _together(answer["note"], *examples)}
 

@@ -76,9 +76,9 @@ class LoadSummary:
 
     def _name(self, contrast: Contrast) -> str:
         """The contrast, and what its load is."""
-        users = self.load.load(contrast.load).get("users")
-        load = f"{users} users" if users else "users are added until an alert"
-        return f"{self.load.title(contrast)} ({load})" if self.load.load(contrast.load) else self.load.title(contrast)
+        title, load = self.load.title(contrast), self.load.load(contrast.load)
+        users = f"{load['users']} users" if load.get("users") else "users are added until an alert"
+        return f"{title} ({users})" if load else title
 
     def _users_line(self, contrast: Contrast) -> dict[str, str]:
         made = self.users.outcomes[contrast]
