@@ -14,8 +14,10 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+import paramiko
 import pytest
 from sshd_hosts import SshdHost, make_key
+from waiting import until
 
 from benchstudy.hosts import ssh_transport
 from benchstudy.hosts.remote import (
@@ -202,6 +204,23 @@ class TestConnecting:
             back.start()
             remote.reconnect()
             back.join()
+            assert remote.run(["echo", "again"]).text == "again\n"
+
+    def test_a_connection_that_ends_while_a_command_is_being_started_is_known_to_be_lost(self, tmp_path, monkeypatch):
+        with SshdHost(tmp_path) as server, Remote("box", server.host) as remote:
+            finish = paramiko.Channel._set_transport
+
+            def finish_late(channel, transport):
+                monkeypatch.undo()
+                server.stop()
+                until(lambda: not (transport.active and transport.is_alive()))
+                finish(channel, transport)
+
+            monkeypatch.setattr(paramiko.Channel, "_set_transport", finish_late)
+            with pytest.raises(ConnectionLost):
+                remote.run(["true"])
+            server.start()
+            remote.reconnect()
             assert remote.run(["echo", "again"]).text == "again\n"
 
 

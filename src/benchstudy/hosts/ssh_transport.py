@@ -81,6 +81,17 @@ class Line:
             self.ask_for_sign_of_life()
 
 
+class Channels(paramiko.transport.ChannelMap):
+    """The channels of a transport. A channel has no transport yet while it is being made.
+
+    If a connection ends just then, paramiko's reading thread would trip over it, and never say that the connection
+    ended. Whoever is making the channel then asks whether the connection is up, so it may be left out.
+    """
+
+    def values(self) -> list[paramiko.Channel]:
+        return [channel for channel in super().values() if channel.transport is not None]
+
+
 class Transport(paramiko.Transport):
     """One SSH connection. Messages sent during a key exchange are queued, and their senders do not wait.
 
@@ -93,6 +104,7 @@ class Transport(paramiko.Transport):
         self._line = Line(sock)
         # Its manual asks for a "socket-like object".
         super().__init__(self._line, disabled_algorithms=_BY_SHA1)  # type: ignore[arg-type]
+        self._channels = Channels()
         self._waiting: deque[tuple[paramiko.Channel | None, paramiko.Message]] = deque()
         self._sender = threading.local()  # `channel`: the one this thread is sending for
         security = self.get_security_options()
