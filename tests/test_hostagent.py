@@ -698,6 +698,18 @@ def test_a_lost_lock_stops_the_session(deploy):
             agent.execute(SESSION, Command(["true"]))
 
 
+def test_a_lock_is_not_confirmed_while_nobody_answers_for_it(deploy):
+    agent = deploy(lease_s=3.0)
+    with agent.lock(SESSION, OWNER) as lock:
+        answering = lock._process.pid
+        os.kill(answering, signal.SIGSTOP)
+        try:
+            with pytest.raises(LockLost, match="lease expired"):
+                lock.confirm()
+        finally:
+            os.kill(answering, signal.SIGCONT)
+
+
 @pytest.mark.parametrize("noticed", [False, True])
 @pytest.mark.fault(35)
 def test_what_a_killed_keeper_would_have_removed_is_removed_without_it(deploy, tmp_path, noticed):

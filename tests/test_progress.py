@@ -128,6 +128,7 @@ def test_what_finds_no_room_is_cut_and_then_left_out():
         ["fio on a", "backend=disk,op=read,size=100KB,cache=cold", "trial 1/9"],
         ["file_size on b", "connecting", "trial 10/90"],
     ]
+    assert fitted([], 100, keep=(2, 0, 1), shrink=1) == []
     assert fitted(rows, 100, keep=(2, 0, 1), shrink=1) == [
         "fio on a        backend=disk,op=read,size=100KB,cache=cold  trial 1/9",
         "file_size on b  connecting                                  trial 10/90",

@@ -19,7 +19,7 @@ import pytest
 from sshd_hosts import SshdHost, make_key
 from waiting import until
 
-from benchstudy.hosts import ssh_transport
+from benchstudy.hosts import ssh_transport, user_keys
 from benchstudy.hosts.remote import (
     AuthenticationFailed,
     CommandEnded,
@@ -223,6 +223,61 @@ class TestConnecting:
             remote.reconnect()
             assert remote.run(["echo", "again"]).text == "again\n"
 
+    def test_a_command_whose_connection_ends_while_it_is_asked_for_does_not_wait_for_ever(self, tmp_path, monkeypatch):
+        forget = paramiko.Channel._event_pending
+
+        def forget_late(channel):
+            server.stop()
+            until(lambda: channel.closed)
+            forget(channel)
+
+        ended = []
+        with SshdHost(tmp_path) as server, Remote("box", server.host) as remote:
+            monkeypatch.setattr(paramiko.Channel, "_event_pending", forget_late)
+
+            def run() -> None:
+                with pytest.raises(ConnectionLost):
+                    remote.run(["true"])
+                ended.append(True)
+
+            asking = threading.Thread(target=run, daemon=True)
+            asking.start()
+            asking.join(20)
+            assert ended
+
+    def test_a_connection_that_a_command_could_not_be_started_on_is_replaced(self, server, monkeypatch):
+        """The host stalls for longer than a command waits, and goes on before it counts as silent."""
+        monkeypatch.setattr(ssh_transport, "SILENCE_LIMIT_S", 2.0)
+        monkeypatch.setattr(ssh_transport, "PROBE_AFTER_S", 60.0)
+        with Remote("box", server.host) as remote:
+            remote.connect_timeout_s = 1.0
+            connection, stalled = remote.run(["sh", "-c", "echo $PPID"]).text, server.session_pids()
+            for pid in stalled:
+                os.kill(pid, signal.SIGSTOP)
+            with pytest.raises(ConnectionLost):
+                remote.run(["true"])
+            for pid in stalled:
+                os.kill(pid, signal.SIGCONT)
+            remote.connect_timeout_s = 15.0
+            remote.reconnect()
+            assert remote.run(["sh", "-c", "echo $PPID"]).text != connection
+
+    def test_a_login_that_takes_too_long_is_tried_again_and_refuses_no_key(self, tmp_path):
+        slow = ["AuthorizedKeysCommand /bin/sleep 30", "AuthorizedKeysCommandUser root"]
+        with SshdHost(tmp_path, options=slow) as server:
+            (tmp_path / "authorized_keys").write_text("")
+            with pytest.raises(Unreachable, match="during login"):
+                Remote("box", server.host, connect_timeout_s=2.0).connect()
+
+    def test_a_key_agent_that_never_answers_is_done_without(self, server, tmp_path, monkeypatch):
+        monkeypatch.setattr(user_keys, "_AGENT_S", 0.5)
+        with socket.socket(socket.AF_UNIX) as deaf:
+            deaf.bind(str(tmp_path / "agent"))
+            deaf.listen()
+            monkeypatch.setenv("SSH_AUTH_SOCK", str(tmp_path / "agent"))
+            with Remote("box", server.host) as remote:
+                assert remote.run(["echo", "in"]).text == "in\n"
+
 
 class TestClientConfiguration:
     @pytest.fixture
@@ -303,6 +358,29 @@ class TestClientConfiguration:
         )
         with Remote("box", self.behind(bridge, server, home)) as remote:
             assert remote.run(["echo", "through"]).text == "through\n"
+
+    def test_a_packet_that_was_altered_on_its_way_is_a_lost_connection(self, server, home, tmp_path):
+        bridge = (
+            "import os, pathlib, socket, sys, threading\n"
+            "far = socket.create_connection((sys.argv[1], int(sys.argv[2])))\n"
+            "alter = pathlib.Path(sys.argv[3])\n"
+            "def outward():\n"
+            "    while data := os.read(0, 65536): far.sendall(data)\n"
+            "threading.Thread(target=outward, daemon=True).start()\n"
+            "while data := far.recv(65536):\n"
+            "    if alter.exists():\n"
+            "        alter.unlink()\n"
+            "        data = data[:-1] + bytes([data[-1] ^ 1])\n"
+            "    os.write(1, data)\n"
+        )
+        with Remote("box", self.behind(bridge, server, home, tmp_path / "alter")) as remote:
+            assert remote.run(["echo", "whole"]).text == "whole\n"
+            (tmp_path / "alter").touch()
+            with pytest.raises(ConnectionLost):
+                remote.run(["echo", "altered"])
+            assert not (tmp_path / "alter").exists()
+            remote.reconnect()
+            assert remote.run(["echo", "whole"]).text == "whole\n"
 
     @pytest.mark.parametrize("direction", ["put", "get"])
     def test_a_line_that_breaks_one_way_only_is_replaced(self, server, home, tmp_path, direction):
@@ -471,6 +549,23 @@ class TestCommands:
             finally:
                 for pid in stopped:
                     os.kill(pid, signal.SIGKILL)
+
+    def test_a_host_is_not_silent_because_this_process_was_stopped(self, monkeypatch):
+        monkeypatch.setattr(ssh_transport, "PROBE_AFTER_S", 0.2)
+        monkeypatch.setattr(ssh_transport, "SILENCE_LIMIT_S", 0.5)
+        ours, its = socket.socketpair()
+        with ours, its:
+            ours.settimeout(0.05)
+            line, asked = ssh_transport.Line(ours), []
+            line.ask_for_sign_of_life = lambda: asked.append(time.monotonic())
+            time.sleep(0.6)  # nobody reads meanwhile
+            with pytest.raises(TimeoutError):
+                line.recv(1)
+            with pytest.raises(EOFError, match="silent"):
+                while True:
+                    with contextlib.suppress(TimeoutError):
+                        line.recv(1)
+            assert time.monotonic() - asked[0] > 0.2
 
     def test_home(self, remote):
         assert remote.home == remote.run(["sh", "-c", "cd && pwd"]).text.strip()

@@ -42,6 +42,7 @@ LONGEST_LINE = 32 << 20  # of an answer; endless output must not fill this machi
 STDERR_KEPT = 64 << 10
 # How long a process that was told to end may take before it is killed.
 TERM_GRACE_S = 2.0
+_END_S = 30.0  # and how much longer a loaded host may take to say so
 # The first line of every command's output, so that it can be ended by its process id later.
 PID_LINE = re.compile(rb"benchstudy-pid (\d{1,10})\n")
 LAUNCHER = 'echo "benchstudy-pid $$"; exec "$@"'
@@ -214,7 +215,8 @@ class RemoteProcess:
         """End its whole process group: TERM, then KILL after TERM_GRACE_S."""
         if self.pid is not None:
             argv = ["sh", "-c", END_GROUP, "sh", str(self.pid), str(int(TERM_GRACE_S * 10))]
-            self._remote.run(argv, check=False, timeout_s=None)
+            with self._remote.open(argv) as ending:
+                ending.read_output(TERM_GRACE_S + _END_S)  # if not even this ends, the lease will end everything
 
     def close(self) -> None:
         # A lost connection needs no close, and a caller that closes after an error already has that error.

@@ -140,12 +140,13 @@ class AgentLine:
 
     def retrying(self, attempt: Callable[[], T]) -> T:
         """`attempt()`, repeated after a lost connection or a killed agent. Raises its error if that keeps happening."""
-        for _ in range(MOST_ATTEMPTS - 1):
+        for number in range(MOST_ATTEMPTS - 1):
             generation = self.generation
             try:
                 return attempt()
             except ConnectionLost as error:
                 self.reconnect(error, generation)
+                pause(0.1 * 4**number)  # a host without a free process may have one in a moment
             except AgentKilled as error:
                 self.on_event(f"{error}; it is asked again")
         return attempt()
@@ -170,6 +171,11 @@ class AgentLine:
                 raise
             self.generation += 1
             self.on_event(f"{self.remote.name}: connected again after {time.monotonic() - begun:.1f} s")
+
+    @property
+    def is_reconnecting(self) -> bool:
+        """Whether a thread is restoring the connection."""
+        return self._reconnecting.locked()
 
     # --- clock and messages ------------------------------------------------------------------------------------
 

@@ -14,6 +14,7 @@ from benchstudy.hosts.line import AgentLine
 from benchstudy.hosts.remote import ConnectionFailed, ConnectionLost, RemoteProcess
 from benchstudy.model.causes import Cause
 
+_HOLD_S = 30.0
 _RELEASE_S = 120.0
 
 
@@ -64,7 +65,7 @@ class HostLock:
         """Release: ends and removes what the session left on the host, then releases the lock."""
         self._ending.set()
         self._hurry.set()
-        self._thread.join(5.0)
+        self._thread.join(5.0 if self._agent.is_reconnecting else self._agent.lease_s)
         # Not while the thread is still restoring a lost connection: the lease has the same effect there.
         if self._problem is None and not self._thread.is_alive():
             try:
@@ -92,6 +93,8 @@ class HostLock:
                 self._hurry.set()
                 with interruptible():
                     self._answered.wait(0.1)
+            if self._answer < wanted and self._problem is None:
+                self._problem = self._lost({})
         self.check()
 
     def _acquire(self, keeper: RemoteProcess) -> None:
@@ -133,13 +136,22 @@ class HostLock:
             return self._process
         generation = self._agent.generation
         self._process = keeper = self._agent.remote.open(self._agent.argv("hold", self._folder))
-        answer = self._read(keeper, 30.0) or {}
+        answer = self._read(keeper, _HOLD_S)
+        if answer is None:
+            raise ConnectionLost(f"{self._agent.remote.name}: its agent did not answer for {_HOLD_S:g} s")
         if answer.get("state") != "held":
             raise self._lost(answer)
         self._generation = generation
         return keeper
 
     def _beat(self) -> None:
+        try:
+            self._ask()
+        except ConnectionLost:
+            if not self._ending.is_set():  # the session's end closes the keeper
+                raise
+
+    def _ask(self) -> None:
         keeper = self._attached()
         keeper.write_line(self._beats.question())
         # Without an answer, it is asked again: a dead line raises ConnectionLost by itself.

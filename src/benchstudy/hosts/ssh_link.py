@@ -56,7 +56,6 @@ class Link:
     def close(self) -> None:
         for transport in reversed(self._transports):
             transport.close()
-        self._transports.clear()
         if self._proxy is not None:
             self._proxy.kill()
             self._proxy.wait()

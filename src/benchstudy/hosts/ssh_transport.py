@@ -68,13 +68,15 @@ class Line:
                 if time.monotonic() - begun > SILENCE_LIMIT_S:
                     self.broken = True
                     raise EOFError(f"the host accepted nothing for {SILENCE_LIMIT_S:.0f} s") from None
-            except OSError:
+            except (OSError, EOFError):
                 self.broken = True
                 raise
 
     def _on_silence(self) -> None:
         now = time.monotonic()
-        if now - self._heard > SILENCE_LIMIT_S:
+        # This process may have been stopped meanwhile, so the host must have had time to answer a question.
+        had_time = self.ask_for_sign_of_life is None or self._heard < self._asked < now - PROBE_AFTER_S
+        if now - self._heard > SILENCE_LIMIT_S and had_time:
             raise EOFError(f"the host was silent for {SILENCE_LIMIT_S:.0f} s")
         if self.ask_for_sign_of_life and min(now - self._heard, now - self._asked) > PROBE_AFTER_S:
             self._asked = now
@@ -82,13 +84,19 @@ class Line:
 
 
 class Channels(paramiko.transport.ChannelMap):
-    """The channels of a transport. A channel has no transport yet while it is being made.
+    """The channels of a transport, whose values only the end of a connection asks for, before it closes them.
 
-    If a connection ends just then, paramiko's reading thread would trip over it, and never say that the connection
-    ended. Whoever is making the channel then asks whether the connection is up, so it may be left out.
+    A channel has no transport yet while it is being made. If a connection ends just then, paramiko's reading thread
+    would trip over it, and never say that the connection ended. Whoever is making the channel then asks whether the
+    connection is up, so it may be left out.
     """
 
+    def __init__(self, line: Line):
+        super().__init__()
+        self._line = line
+
     def values(self) -> list[paramiko.Channel]:
+        self._line.broken = True  # before anybody learns from a closed channel that something ended
         return [channel for channel in super().values() if channel.transport is not None]
 
 
@@ -104,7 +112,7 @@ class Transport(paramiko.Transport):
         self._line = Line(sock)
         # Its manual asks for a "socket-like object".
         super().__init__(self._line, disabled_algorithms=_BY_SHA1)  # type: ignore[arg-type]
-        self._channels = Channels()
+        self._channels = Channels(self._line)
         self._waiting: deque[tuple[paramiko.Channel | None, paramiko.Message]] = deque()
         self._sender = threading.local()  # `channel`: the one this thread is sending for
         security = self.get_security_options()
@@ -135,10 +143,22 @@ class Transport(paramiko.Transport):
         self._line.ask_for_sign_of_life = self._ask_for_sign_of_life
 
     def open_for_command(self, timeout_s: float) -> paramiko.Channel:
-        """A channel with room for large packets."""
-        channel = self.open_channel(
-            "session", window_size=WINDOW_FROM_HOST, max_packet_size=PACKET_FROM_HOST, timeout=timeout_s
-        )
+        """A channel with room for large packets, whose sends may take `timeout_s`.
+
+        A silent host ends the connection before this stops to wait.
+        """
+        try:
+            channel = self.open_channel(
+                "session",
+                window_size=WINDOW_FROM_HOST,
+                max_packet_size=PACKET_FROM_HOST,
+                timeout=2 * SILENCE_LIMIT_S,
+            )
+        except paramiko.ChannelException:
+            raise
+        except paramiko.SSHException:
+            self._line.broken = True  # a reconnect would keep it, and nobody would close what the host opens later
+            raise
         channel.settimeout(timeout_s)
         return channel
 
@@ -180,8 +200,18 @@ class Transport(paramiko.Transport):
         # In a separate thread, because the calling one must read the answer. Even "unknown request" will do.
         threading.Thread(target=ask, daemon=True).start()
 
+    def get_exception(self) -> Exception | None:
+        """What ended the connection, for paramiko, which raises it in whoever waits: always one of its usual errors."""
+        error = super().get_exception()
+        if error is None or isinstance(error, (paramiko.SSHException, EOFError, OSError)):
+            return error
+        return paramiko.SSHException(f"{type(error).__name__}: {error}")  # such as a packet that was altered on its way
+
     def _send_user_message(self, data: paramiko.Message) -> None:
+        """Raises EOFError after the end of the connection: its sender would wait for an answer for ever."""
         with self.clear_to_send_lock:
+            if not self.usable:
+                raise EOFError("the connection has ended")
             self._waiting.append((getattr(self._sender, "channel", None), data))
             if self.clear_to_send.is_set():
                 self._send_waiting()

@@ -7,6 +7,7 @@ import base64
 import os
 import socket
 import stat
+import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -24,6 +25,8 @@ from benchstudy.hosts.ssh_transport import Transport
 
 # OpenSSH's MaxAuthTries: with one more key the server disconnects, which looks like a network fault.
 MOST_KEYS_TRIED = 6
+# A forwarded agent whose machine sleeps takes questions and never answers. A person may have to touch a key.
+_AGENT_S = 30.0
 
 
 def authenticate(where: str, endpoint: Endpoint, transport: Transport) -> None:
@@ -36,6 +39,7 @@ def authenticate(where: str, endpoint: Endpoint, transport: Transport) -> None:
         if sum("refused" in attempt for attempt in tried) == MOST_KEYS_TRIED:
             tried.append("further keys not tried: name the right one with identity_file")
             break
+        begun = time.monotonic()
         try:
             also = transport.auth_publickey(endpoint.user, key)
         except paramiko.BadAuthenticationType as error:
@@ -43,7 +47,8 @@ def authenticate(where: str, endpoint: Endpoint, transport: Transport) -> None:
                 f"{where}: {endpoint} accepts no keys, only {', '.join(error.allowed_types)}; benchstudy uses keys only"
             ) from error
         except (paramiko.SSHException, EOFError, OSError) as error:
-            if not transport.is_active():  # the library calls this a refusal, too
+            # The library calls a lost connection and a host without an answer refusals, too.
+            if not transport.is_active() or time.monotonic() - begun >= transport.auth_timeout:
                 refused = f", after it refused {len(tried)}: {'; '.join(tried)}" if tried else ""
                 raise Unreachable(
                     f"{where}: the connection to {endpoint} was lost during login, with {label} "
@@ -149,6 +154,7 @@ def _agent_keys(address: Path | None) -> list[paramiko.AgentKey]:
     if address is None:
         return []
     agent, sock = paramiko.agent.AgentSSH(), socket.socket(socket.AF_UNIX)
+    sock.settimeout(_AGENT_S)
     try:
         sock.connect(str(address))
         agent._connect(sock)  # type: ignore[attr-defined]  # its own class for this reads only one variable

@@ -83,6 +83,8 @@ def fitted(rows: Sequence[Sequence[str]], width: int, keep: Sequence[int], shrin
     keep: indexes of the cells, the most important first; cells without room are left out of all lines.
     shrink: index of the cell that is cut to the remaining room.
     """
+    if not rows:
+        return []
     widths = [max(map(cell_len, column)) for column in zip(*rows, strict=True)]
     shown: list[int] = []
     for index in keep:
