@@ -21,8 +21,8 @@ NOT_RUN = "not run"
 _ENTRY = re.compile(r"\[`(?P<name>[\w:]+)`\]\(\.\./(?P<file>tests/\w+\.py)\) \| (?P<result>.*) \|$", re.MULTILINE)
 _INTRO = """# Faults it survives
 
-This page lists what can go wrong, what benchstudy promises for it, and the tests that do it to real processes, disks
-and networks. It says how each test ended last, on which day, and with which commit (`+`: with uncommitted changes).
+This page lists what can go wrong, what benchstudy promises for it, and the tests that cause it in real processes, disks
+and networks. It gives the last result of each test with its date and commit (`+`: with uncommitted changes).
 `make faults` runs the tests and writes this page. Nothing on it is written by hand.
 
 **Nothing lost** means: no finished trial is lost, altered or measured twice; the host is left clean; the next run

@@ -15,7 +15,7 @@ from benchstudy.commands.cli import command_parser
 from benchstudy.commands.completion import parsers
 
 GLOSSARY = """
-study host target role family case block trial session adopted disturbed
+study host target role family case block trial session controller lease adopted disturbed
 observation edition crate lint verdict margin
 """
 

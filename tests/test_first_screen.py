@@ -137,7 +137,7 @@ def test_the_strongest_difference_is_told_before_any_equivalence_and_no_aside(fa
     sentence, made = said(facts, fsync=[weaker, equal], backends=[found()], aside=[aside])
     assert sentence.startswith("sshfs takes")
     counted = f"3 comparisons by primary metrics: 2 worse and 1 equivalent. {ASIDE}"
-    assert made.detail.endswith(f" Chosen as the clearest difference of {counted}")
+    assert made.detail.endswith(f" Chosen as the most certain difference of {counted}")
     assert "Chosen as the only difference of 2 comp" in said(facts, backends=[found(), equal])[1].detail
     assert said(facts, fsync=[equal], aside=[aside])[0].startswith("nfs and local are equal")
 

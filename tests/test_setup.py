@@ -128,7 +128,7 @@ def test_the_readme_is_one_screen_and_tells_the_times_that_were_seen():
     [part] = re.findall(r"```yaml\n(.*?)```", readme, re.DOTALL)
     template = yaml.safe_load((init.templates()["command"]).read_text())
     targets = {plan.target for plan in parse_study(template | yaml.safe_load(part)).sessions()}
-    assert targets == {"disk-of-db1", "disk-of-db2"}
+    assert targets == {"on-db1", "on-db2"}
 
 
 def _document(name: str) -> str:

@@ -170,7 +170,7 @@ def _type(annotation: Any, metadata: Any = ()) -> str:
     if origin is dict:
         return f"{_type(parts[0])}: {_type(parts[1])}"
     if annotation is FamilyConfig:
-        return "[its block](#every-family)"
+        return "[its section](#every-family)"
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return f"[{annotation.__name__}](#{annotation.__name__.lower()})"
     return _PLAIN[annotation]

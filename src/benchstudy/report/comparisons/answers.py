@@ -51,7 +51,7 @@ def _marks(results: Results, estimate: Estimate, where: Where, series: str) -> t
     The level of the series is left out, because the line is named after it.
     """
     others = [
-        str(estimate.levels[factor])
+        f"{factor.replace('_', ' ')}: {estimate.levels[factor]}"
         for factor, levels in where.items()
         if factor != series and not isinstance(levels, str) and estimate.levels.get(factor) in levels[1:]
     ]

@@ -27,7 +27,11 @@ def of(found: Comparisons, words: Wording, *, aside: bool) -> dict[str, Any]:
 
 
 def _of_row(row: Row, factor: str, shared: Sequence[str], words: Wording) -> dict[str, Any]:
-    where = words.setting({other: row.other[other] for other in shared if row.other[other] is not None})
+    known = [one for one in shared if row.other[one] is not None]
+    where = words.setting({one: row.other[one] for one in known if row.other[one] == row.base[one]})
+    for one in known:
+        if row.other[one] != row.base[one]:  # a counterpart
+            where += f", {one.replace('_', ' ')}: {human.level(row.other[one])} against {human.level(row.base[one])}"
     names = words.name(factor, row.level), words.name(factor, row.against)
     made = finding(row.metric, row.title, row.unit, names, where, (row.other, row.base), row.outcome)
     return made | {"base_level": human.level(row.against)}

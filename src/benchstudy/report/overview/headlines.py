@@ -129,8 +129,8 @@ def _precision(found: Mapping[str, Any]) -> float:
 # The verdicts in the order in which they are looked for: the words for the choice among several and for a single one,
 # and what makes a comparison telling.
 _CHOICE: Sequence[tuple[Sequence[Verdict], tuple[str, str], Callable[[Mapping[str, Any]], float]]] = (
-    ((Verdict.BETTER, Verdict.WORSE), ("the clearest difference", "the only difference"), _strength),
-    ((Verdict.EQUIVALENT,), ("the clearest equivalence", "the only equivalence"), _strength),
+    ((Verdict.BETTER, Verdict.WORSE), ("the most certain difference", "the only difference"), _strength),
+    ((Verdict.EQUIVALENT,), ("the most certain equivalence", "the only equivalence"), _strength),
     ((Verdict.INCONCLUSIVE,), ("the most precise", "the only one with an interval"), _precision),
 )
 # What the words of headlines mean, each with the verdicts that make it necessary.
@@ -138,13 +138,13 @@ _MEANINGS: Sequence[tuple[Sequence[Verdict], str]] = (
     (
         (Verdict.BETTER, Verdict.WORSE),
         "Better and worse mean that the whole 95 % interval lies beyond the margin, which the study declared, even if "
-        "the comparisons of one table are judged together. The clearest difference is the largest one relative to the "
-        "smallest that its trials could have shown.",
+        "the comparisons of one table are judged together. The most certain difference is the largest one relative to "
+        "the smallest that its trials could have shown.",
     ),
     (
         (Verdict.EQUIVALENT,),
-        "Equivalent means that the 90 % interval lies within the margin, which the study declared. The clearest "
-        "equivalence has the narrowest interval relative to its margin.",
+        "Equivalent means that the 90 % interval lies within the margin, which the study declared. The most "
+        "certain equivalence has the narrowest interval relative to its margin.",
     ),
     (
         (Verdict.INCONCLUSIVE,),

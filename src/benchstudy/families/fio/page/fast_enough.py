@@ -46,13 +46,14 @@ def _below(results: Results, rows: pl.DataFrame) -> str:
     """How many trials of one directory were below the limit. `rows`: those of one job and operation, by target."""
     kind, scaled = "page", ""
     if rows["strict_limit_s"][0] is not None:
-        kind, scaled = "strict", ", scaled to a loop without forks"
+        kind, scaled = "strict", ", scaled to a loop without forks,"
     limit = human.quantity(rows[f"{kind}_limit_s"][0], "s")
-    within, n = rows[f"within_{kind}_limit"].sum(), human.plural(int(rows["n"].sum()), results.unit)
+    within, n = int(rows[f"within_{kind}_limit"].sum()), int(rows["n"].sum())
+    speed = {0: "slow", n: "fast"}.get(within, "neither clearly fast nor clearly slow")
     share = rows["not_storage"][0] if rows.height == 1 else None
     rest = f" {human.percent(share)} of the time is not due to the storage: the loop starts processes." if share else ""
-    below = f"{within} of {n} took less than {limit}, the published limit of a fast file system{scaled}.{rest}"
-    return f"{rows['directory'][0]}: {below}"
+    below = f"{within} of {human.plural(n, results.unit)} took less than {limit}."
+    return f"{rows['directory'][0]} is {speed} by the published limit{scaled}: {below}{rest}"
 
 
 def _together(*notes: str) -> str:

@@ -339,7 +339,7 @@ class HttpLoad(SweepResults):
         several = len({sweep.generator for sweep in self.sweeps(is_open=False)}) > 1
         return [
             {
-                "what": f"Successful responses per second {setting({'endpoint': endpoint, 'limits': limits})}",
+                "what": f"Highest rate of successful responses {setting({'endpoint': endpoint, 'limits': limits})}",
                 "lines": [self._answer(s, several) for s in sweeps],
                 "note": "",
             }
