@@ -361,12 +361,12 @@ def test_the_first_screen_has_the_first_answers_of_each_page(facts, tmp_path):
     alone = copy.copy(facts)
     alone.families = [family]
     first = shown_first(first_page(alone, lambda row: True))
-    assert [first.count(f"Reads of {size}") for size in range(9)] == [1] * 6 + [0] * 3
-    assert "3 more answers" in first and "reads of 1, local" not in first, "a sentence would repeat answers"
+    assert [first.count(f"Reads of {size}") for size in range(9)] == [1] * 8 + [0]
+    assert "1 more answer " in first and "reads of 1, local" not in first, "a sentence would repeat answers"
     assert headline(family).before == "Reads of 0, local: ", "for places without room for answers"
     alone.families = [family, *facts.families[1:]]
     first = shown_first(first_page(alone, lambda row: True))
-    assert [first.count(f"Reads of {size}") for size in range(5)] == [1, 1, 1, 0, 0]
+    assert [first.count(f"Reads of {size}") for size in range(6)] == [1, 1, 1, 1, 0, 0]
 
 
 @pytest.mark.parametrize("drifting", [0, 1])

@@ -46,7 +46,7 @@ def _below(results: Results, rows: pl.DataFrame) -> str:
     """How many trials of one directory were below the limit. `rows`: those of one job and operation, by target."""
     kind, scaled = "page", ""
     if rows["strict_limit_s"][0] is not None:
-        kind, scaled = "strict", ", scaled to a loop without forks,"
+        kind, scaled = "strict", " (scaled to a loop without forks)"
     limit = human.quantity(rows[f"{kind}_limit_s"][0], "s")
     within, n = int(rows[f"within_{kind}_limit"].sum()), int(rows["n"].sum())
     speed = {0: "slow", n: "fast"}.get(within, "neither clearly fast nor clearly slow")

@@ -67,8 +67,8 @@ class LogSummary:
         parts = [
             *self._lost(sweep),
             *([f"too high: {human.percent(refused)} of the leaves were not taken"] if refused > 1 - ACHIEVED else []),
-            *self._fails(sweep, point, passed.summary.median),
             human.evidence(passed.summary, "1/s"),
+            *self._fails(sweep, point, passed.summary.median),
             *self._limit(sweep, point),
             *(_OF_A_CAPACITY.get(mark, mark) for mark in self.load.marks(sweep, point)),
         ]
