@@ -460,7 +460,8 @@ def test_the_first_page_explains_the_words_for_the_verdicts_that_it_has(facts, v
     legend = " ".join(meanings([noted])).lower()
     explained = {word for word in Verdict if word.counted in legend}
     assert explained == ({Verdict.BETTER, Verdict.WORSE} if verdict.is_difference else {verdict})
-    assert meanings([replace(noted, notes={})]) == ["n is the number of trials, or of pairs of them."]
+    (count,) = meanings([replace(noted, notes={})])
+    assert count.startswith("n is the number of trials, or of pairs of them, and 95 % means the interval")
 
 
 # -- what is folded ----------------------------------------------------------------------------------------------------

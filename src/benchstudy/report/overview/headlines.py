@@ -148,7 +148,8 @@ _MEANINGS: Sequence[tuple[Sequence[Verdict], str]] = (
     ),
     (
         (Verdict.INCONCLUSIVE,),
-        "Inconclusive means that the trials show neither such a difference nor its absence.",
+        "Inconclusive means that the trials show neither a difference beyond the margin nor its absence. The interval "
+        "may still exclude a ratio of 1.",
     ),
     (
         (Verdict.NONE,),
@@ -163,8 +164,8 @@ def meanings(families: Sequence[FamilyFacts]) -> list[str]:
     ratios = "A ratio comes from the ratios of single trials, so it can differ from the ratio of the medians."
     told = [text for verdicts, text in _MEANINGS if (judged | asides) & set(verdicts)]
     units = " or ".join(dict.fromkeys(f"{family.shown.unit}s" for family in families))
-    count = [f"n is the number of {units}, or of pairs of them."] if families else []
-    return [*count, *([ratios] if judged - {Verdict.NONE} else []), *told]
+    count = f"n is the number of {units}, or of pairs of them, and 95 % means the interval of the median or ratio."
+    return [*([count] if families else []), *([ratios] if judged - {Verdict.NONE} else []), *told]
 
 
 def compared_on(family: FamilyFacts) -> Iterator[tuple[str, bool, Mapping[str, Any]]]:
