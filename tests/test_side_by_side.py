@@ -239,6 +239,21 @@ def test_it_works_only_in_its_own_folder_and_as_a_whole(project, tmp_path):
     assert done.returncode == 1 and "--cores 0: without a core" in done.stdout + done.stderr
 
 
+def test_plain_snakemake_says_in_words_why_a_study_cannot_be_read(project):
+    """Its own last lines are a traceback, or name no place in the file."""
+    (project.root / "tab.yaml").write_text("study: x\n\tblocks: 6\n")
+    (project.root / "twice.yaml").write_text("study: x\nstudy: y\n")
+    for file, said in {
+        "nope.yaml": "nope.yaml: there is no such study file; known: config/config.yaml, ",
+        "notebooks": "notebooks: cannot be read as a study: Is a directory",
+        "tab.yaml": "tab.yaml: not valid YAML: line 2, column 1: found a tab character that violates indentation",
+        "twice.yaml": "twice.yaml: line 2: the key 'study' occurs twice",
+    }.items():
+        done = project.snakemake("-n", "--configfile", file, check=False)
+        told = done.stdout + done.stderr
+        assert done.returncode == 1 and said in told and "Traceback" not in told, told
+
+
 def test_what_is_used_of_snakemake_beyond_its_manual_is_there():
     import snakemake.api  # noqa: F401  first, because Snakemake's modules import each other
     from snakemake import modules
@@ -247,6 +262,7 @@ def test_what_is_used_of_snakemake_beyond_its_manual_is_there():
     from snakemake.logging import LoggerManager
     from snakemake.persistence import FileBackupMixin
     from snakemake.scheduling import job_scheduler
+    from snakemake.settings.types import ConfigSettings
     from snakemake.workflow import Workflow
 
     names = {
@@ -261,6 +277,7 @@ def test_what_is_used_of_snakemake_beyond_its_manual_is_there():
         job_scheduler: ("if self.job_rate_limiter is None:", "signal.signal(signal.SIGTERM, self.exit_gracefully)"),
         LoggerManager: ('stream_handler.name = "DefaultStreamHandler"',),
         FileBackupMixin: ('return self.path / "backups"',),
+        ConfigSettings: ("update_config(overwrite_config, load_configfile(f))",),
     }
     missing = [f"{of.__name__}.{name}" for of, wanted in names.items() for name in wanted if not hasattr(of, name)]
     missing += [

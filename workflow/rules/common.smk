@@ -17,7 +17,7 @@ from benchstudy.model import groups, hints, paths, registry
 from benchstudy.model.errors import BenchstudyError
 from benchstudy.model.names import nearest
 from benchstudy.model.needs import programs_by_host
-from benchstudy.model.study import is_stored, parse_study, read_study, with_systems
+from benchstudy.model.study import is_stored, parse_study, with_systems
 from benchstudy.provisioning.target import (
     asked_of_targets,
     facts_problems,
@@ -31,13 +31,6 @@ snakemake_adapter.check_place(workflow)
 snakemake_adapter.end_with_ctrl_c(workflow)
 snakemake_adapter.print_short_lines(workflow)
 snakemake_adapter.end_in_words_on_errors()
-
-# Before Snakemake reads the default one: it names no place in a file, and keeps the last one of repeated keys.
-try:
-    for file in workflow.configfiles or [hints.EMBEDDED]:
-        read_study(Path(file))
-except BenchstudyError as error:
-    raise WorkflowError(str(error))
 
 # A configfile directive would be merged, key by key, with the command line's: a mix of two studies.
 if not snakemake_adapter.names_study(workflow):

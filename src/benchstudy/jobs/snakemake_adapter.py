@@ -19,6 +19,7 @@ from typing import Any, NoReturn, TextIO
 from benchstudy.hosts.controller import end_jobs_elsewhere
 from benchstudy.model.errors import BenchstudyError
 from benchstudy.model.files import disk_trouble
+from benchstudy.model.study import read_study
 
 
 def check_place(workflow: Any) -> None:
@@ -46,6 +47,28 @@ def asked_pages(workflow: Any) -> list[str]:
 def names_study(workflow: Any) -> bool:
     """Whether the command line names one with --configfile."""
     return bool(workflow.overwrite_configfiles)
+
+
+def tell_what_is_wrong_in_a_study() -> None:
+    """Called by the profile, before Snakemake reads the file of --configfile.
+
+    Alone, Snakemake prints a traceback for a file that it cannot open, names no place in a file that is not valid YAML,
+    and keeps the last of repeated keys.
+    """
+    from snakemake.common import configfile
+    from snakemake.exceptions import WorkflowError
+    from snakemake.settings import types
+
+    load = configfile.load_configfile
+
+    def loaded(path: str | Path) -> Any:
+        try:
+            read_study(Path(path))
+        except BenchstudyError as error:
+            raise WorkflowError(str(error)) from None
+        return load(path)
+
+    configfile.load_configfile = types.load_configfile = loaded
 
 
 def limit_resources(workflow: Any, limits: Mapping[str, int]) -> None:
