@@ -395,6 +395,18 @@ def test_a_lock_whose_file_system_is_full_is_told_before_the_session_begins(tmp_
     assert not (tmp_path / "sessions").exists()
 
 
+@pytest.mark.fault(14)
+def test_a_folder_whose_marker_has_no_room_is_told_and_does_not_stay(tmp_path):
+    """Nothing would ever remove it."""
+    script = (
+        "mount -t tmpfs -o size=64k none /mnt && mkdir /mnt/runs && cat /dev/zero > /mnt/fill 2> /dev/null;"
+        f" echo '{json.dumps(spec('true'))}' | '{sys.executable}' -I '{AGENT}' run /mnt/runs/u-1; ls -A /mnt/runs"
+    )
+    done = subprocess.run(["unshare", "-rm", "sh", "-c", script], capture_output=True, text=True, timeout=60)
+    (said,) = done.stdout.splitlines()
+    assert json.loads(said) == {"error": "run: [Errno 28] No space left on device: '/mnt/runs/u-1/.benchstudy'"}
+
+
 # --- removal -----------------------------------------------------------------------------------------------------
 
 

@@ -785,8 +785,11 @@ def test_sweeping_ends_and_removes_what_a_lost_keeper_left_and_nothing_else(agen
         runs = tmp_path / "work" / "runs"
         (runs / "not-ours").mkdir()
         # As if a process had been killed after it made a folder, or after it removed its marker.
-        unmarked = runs / str(uuid4())
-        unmarked.mkdir()
+        unmarked = [runs / name for name in sorted([str(uuid4()), str(uuid4())])]
+        for folder in unmarked:
+            folder.mkdir()
+        # Or before it had written anything into the marker.
+        (unmarked[0] / ".benchstudy").touch()
         (runs / str(uuid4()) / "of somebody").mkdir(parents=True)
         info = os.stat(lock)
         marks = {"BENCHSTUDY_RUN": "x", "BENCHSTUDY_LOCK": f"{lock}:{info.st_dev}:{info.st_ino}"}
@@ -799,8 +802,9 @@ def test_sweeping_ends_and_removes_what_a_lost_keeper_left_and_nothing_else(agen
             assert mine.poll() is None
             mine.kill()
         assert swept["ended"] == [f"sleep ({old.pid})"]
-        assert swept["removed"] == [orphan.run_dir, str(unmarked)]
-        assert (runs / "not-ours").exists() and [*runs.glob("*/of somebody")] and not unmarked.exists()
+        assert [swept["removed"][0], *sorted(swept["removed"][1:])] == [orphan.run_dir, *map(str, unmarked)]
+        assert (runs / "not-ours").exists() and [*runs.glob("*/of somebody")]
+        assert not any(folder.exists() for folder in unmarked)
 
 
 def test_a_folder_that_a_killed_controller_was_copying_is_swept_a_day_later(agent, sshd, tmp_path):

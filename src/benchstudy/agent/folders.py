@@ -1,7 +1,8 @@
 """Marked folders: the only folders that are ever deleted.
 
 A folder of ours holds a file `.benchstudy`, a JSON object with `uuid`, `session`, `kind` and `lock`. If a process is
-killed as it makes or removes one, the folder has no marker. Then it is empty, and only its name tells that it is ours.
+killed as it makes or removes one, the folder has no marker, or an empty one, and nothing else. Then only its name tells
+that it is ours.
 """
 
 from __future__ import annotations
@@ -23,11 +24,19 @@ SCRATCH = "benchstudy-"  # prefix of our folders that lie among those of others
 
 
 def create(path: str, uuid: str, session: str, kind: str, lock: str = "") -> None:
-    """Make `path`, which must not exist, with its marker in it. Raises FileExistsError."""
+    """Make `path`, which must not exist, with its marker in it. Raises OSError, such as FileExistsError."""
     os.mkdir(path, 0o700)
-    marker = {"uuid": uuid, "session": session, "kind": kind, "lock": lock}
-    with open(os.path.join(path, MARKER), "x", encoding="ascii") as file:
-        json.dump(marker, file)
+    place = os.path.join(path, MARKER)
+    marker = json.dumps({"uuid": uuid, "session": session, "kind": kind, "lock": lock})
+    try:
+        with open(place, "x", encoding="ascii") as file:
+            file.write(marker)
+    except OSError as error:  # a folder with half a marker would stay for ever
+        with suppress(OSError):
+            os.unlink(place)
+        with suppress(OSError):
+            os.rmdir(path)
+        raise OSError(error.errno, error.strerror, place) from error
 
 
 def uuid_of_scratch(path: str) -> str:
@@ -142,18 +151,24 @@ def _check_removable(path: str, folder: int, uuid: str, owner: int) -> None:
 
 
 def remove_unmarked(parent: str) -> list[str]:
-    """Remove the empty folders directly below `parent` that have a UUID as their name. Returns their paths."""
+    """Remove the folders directly below `parent` with a UUID as their name and nothing in them but an empty marker.
+
+    Returns their paths.
+    """
     names = os.listdir(parent) if os.path.isdir(parent) else []
     ours = [os.path.join(parent, name) for name in names if len(name) == _UUID and name.count("-") == 4]
     return [path for path in ours if _removed_if_empty(path)]
 
 
 def _removed_if_empty(path: str) -> bool:
-    try:
+    """Remove a folder in which nothing is, or only an empty marker. Returns whether it is gone."""
+    with suppress(OSError, wire.AgentError):
+        with _opened(path) as folder:
+            if os.listdir(folder) == [MARKER] and os.stat(MARKER, dir_fd=folder, follow_symlinks=False).st_size == 0:
+                os.unlink(MARKER, dir_fd=folder)
         os.rmdir(path)
-    except OSError:
-        return False
-    return True
+        return True
+    return False
 
 
 def remove(path: str, uuid: str, owner: int | None = None) -> None:
