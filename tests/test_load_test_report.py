@@ -127,7 +127,7 @@ def test_an_answer_has_the_estimate_of_its_interval_which_one_slow_trial_does_no
             tables.run(levels_of(version), block, calls={"api": api, "store": store_calls(new=False)}, same=True)
     load = load_of(tables.write())
     answers = {answer["what"]: answer["lines"] for answer in LoadSummary(load).answers()}
-    (line,) = answers["API times, new against base, like for like"]
+    (line,) = answers[f"API times, {NEW} against {BASE}, like for like"]
     low, high = map(
         _share, re.match(r"95 %: (\S+) % to (\S+) %; no change of 5 % or more; ", line["evidence"]).groups()
     )
@@ -151,7 +151,7 @@ def test_a_label_that_is_no_longer_called_is_no_regression_and_is_named_without_
     assert f"Without {DRIVER} (no longer called) the mean is −0.0" in text
     assert "both in the same bucket" in text, "14.7 ms within a bucket of 50 ms are an interpolation"
     answers = {a["what"]: a["lines"] for a in LoadSummary(load).answers()}
-    line = answers["Store times, new against base, like for like"][0]
+    line = answers[f"Store times, {NEW} against {BASE}, like for like"][0]
     assert "mix-driven, no regression" in line["evidence"] and f"mostly {DRIVER}" in line["evidence"]
     actions = LoadSummary(load).actions()
     assert not any("store times" in text for text in actions), "nobody need look at it"

@@ -167,14 +167,17 @@ def test_the_capacity_is_a_bracket_for_each_trial(load):
     assert verdicts == {"passed", "achieved 91 % of the offered rate, not 99 % (120 not sent)"}
 
 
+INVERTED = "not monotonic, a lower rate failed and a higher one passed: "
+
+
 @pytest.mark.parametrize(
     ("ends", "value", "told"),
     [
         # The median of what passed is far above the only failure, whose trial has its bracket below it.
         (((1000, 1100), (8000, None), (8000, None)),
-         "8,000/s", "not monotonic: 1,100/s failed in 1 of 1 trial, 8,000/s passed in 2 of 2 trials"),
+         "8,000/s", f"{INVERTED}1,100/s failed in 1 of 1 trial, 8,000/s passed in 2 of 2 trials"),
         (((1000, 1200), (1300, 1400), (1300, 1400)),
-         "1,300/s", "fails at 1,400/s; not monotonic: 1,200/s failed in 1 of 1 trial, 1,300/s passed in 2 of 2 trials"),
+         "1,300/s", f"fails at 1,400/s; {INVERTED}1,200/s failed in 1 of 1 trial, 1,300/s passed in 2 of 2 trials"),
         (((1000, 1100), (1000, None), (1000, None)), "1,000/s", "fails at 1,100/s in 1 of 3 trials"),
     ],
 )  # fmt: skip

@@ -45,9 +45,10 @@ def _small_files(results: Results, judged: pl.DataFrame) -> Iterator[dict[str, A
 def _below(results: Results, rows: pl.DataFrame) -> str:
     """How many trials of one directory were below the limit. `rows`: those of one job and operation, by target."""
     kind, scaled = "page", ""
+    published_limit = limit = human.quantity(rows["page_limit_s"][0], "s")
     if rows["strict_limit_s"][0] is not None:
-        kind, scaled = "strict", " (scaled to a loop without forks)"
-    limit = human.quantity(rows[f"{kind}_limit_s"][0], "s")
+        kind, limit = "strict", human.quantity(rows["strict_limit_s"][0], "s")
+        scaled = f" ({published_limit}, scaled by how much faster the published loop without forks was)"
     within, n = int(rows[f"within_{kind}_limit"].sum()), int(rows["n"].sum())
     speed = {0: "slow", n: "fast"}.get(within, "neither clearly fast nor clearly slow")
     share = rows["not_storage"][0] if rows.height == 1 else None

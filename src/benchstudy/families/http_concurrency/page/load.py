@@ -354,7 +354,7 @@ class HttpLoad(SweepResults):
         point, estimate = best
         evidence = f"at {human.plural(int(point.number), 'connection')}; {human.evidence(estimate.summary, '1/s')}"
         if self.client_limit(sweep, point).reasons:
-            evidence += "; client-limited"
+            evidence += "; client-limited, so the server may be faster"
         return {"name": name, "value": human.median(estimate.summary, "1/s"), "evidence": evidence}
 
     def _against_little(self) -> Iterator[str]:

@@ -117,10 +117,13 @@ class Reading:
             return f"{like}, {'mostly' if mostly else 'in part'} by the mix" if shift.alarm else like
         if self._raw_moved:
             return f"{raw} in the mean, not shown like for like"
-        both = self.tested and self.raw.verdict is self.like.verdict is Verdict.EQUIVALENT
-        if both:
-            return f"no change of {human.percent(self.margin)} or more"
-        return "no change shown" if self.tested else f"within {human.percent(self.margin)}"
+        margin = human.percent(self.margin)
+        if not self.tested:
+            return f"within {margin}"
+        if self.like.verdict is not Verdict.EQUIVALENT:
+            return str(Verdict.INCONCLUSIVE)
+        same = self.raw.verdict is Verdict.EQUIVALENT
+        return f"no change of {margin} or more{'' if same else ' like for like'}"
 
 
 def _slower(made: Comparison, tested: bool, change: float) -> bool:

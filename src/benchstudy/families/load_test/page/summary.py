@@ -1,13 +1,13 @@
 """Summary texts of the load test page: answers, comments, what to look at, and weaknesses."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from benchstudy.families.load_test.page.cells import percent_interval, signed, signed_percent
 from benchstudy.families.load_test.page.labels import LoadLabels
 from benchstudy.families.load_test.page.load import FEWEST, GROUPS, LABELS, PAGE_BAND, Contrast, LoadTest
-from benchstudy.families.load_test.page.mix import LoadMix, Reading
+from benchstudy.families.load_test.page.mix import MIX_DRIVEN, LoadMix, Reading
 from benchstudy.families.load_test.page.panels import LoadPanels
 from benchstudy.families.load_test.page.users import METRIC, LoadUsers, alert_word
 from benchstudy.families.load_test.page.wording import setting
@@ -57,19 +57,17 @@ class LoadSummary:
         found = []
         lines = [self._users_line(contrast) for contrast in self.users.outcomes]
         if lines:
-            found.append({"what": "Supported users, new against base", "lines": lines, "note": self._band_note()})
+            what = f"Supported users, {_versions(self.users.outcomes)}"
+            found.append({"what": what, "lines": lines, "note": self._band_note()})
         for group, title in GROUPS.items():
-            lines = [self._mix_line(reading) for reading in self.mix.readings if reading.group == group]
-            if lines:
-                note = (
-                    f"Like for like means as if both versions called the {LABELS[group]}s in the same shares. "
-                    "As called is the change of the plain mean, which also changes if a version makes other calls."
-                )
+            readings = [reading for reading in self.mix.readings if reading.group == group]
+            if readings:
+                versions = _versions(reading.contrast for reading in readings)
                 found.append(
                     {
-                        "what": f"{title[0].upper()}{title[1:]} times, new against base, like for like",
-                        "lines": lines,
-                        "note": note,
+                        "what": f"{title[0].upper()}{title[1:]} times, {versions}, like for like",
+                        "lines": [self._mix_line(reading) for reading in readings],
+                        "note": _terms(readings, LABELS[group]),
                     }
                 )
         return found
@@ -118,8 +116,7 @@ class LoadSummary:
 
     def _mix_line(self, reading: Reading) -> dict[str, str]:
         shift, like = reading.shift, reading.like
-        named = ", ".join(part.label for part in reading.named)
-        labels = [f"{'mostly' if reading.named == reading.drivers else 'with'} {named}"] if named else []
+        labels = [_named(reading)] if reading.named else []
         if like.ratio is not None and like.low is not None and like.high is not None:
             value = signed_percent(like.ratio, like.low, like.high)
             relative = signed_percent(shift.new_mean / shift.base_mean)
@@ -298,3 +295,31 @@ class LoadSummary:
                     f"{self.load.title(contrast)}: all windows of one version are before all of the other, so changes "
                     "over time cannot be told from changes between the versions."
                 )
+
+
+def _versions(contrasts: Iterable[Contrast]) -> str:
+    """What is compared: the names of the versions, unless there are several pairs of them, which the lines name."""
+    pairs = {(contrast.new, contrast.base) for contrast in contrasts}
+    new, base = pairs.pop() if len(pairs) == 1 else ("new", "base")
+    return f"{new} against {base}"
+
+
+def _terms(readings: Iterable[Reading], label: str) -> str:
+    """What the terms of these readings mean; a `label` is a store method or an API handler."""
+    told = (
+        f"Like for like means as if both versions called the {label}s in the same shares. As called is the change of "
+        "the plain mean, which also changes if a version makes other calls."
+    )
+    if any(reading.mix_driven and reading.tested for reading in readings):
+        told += f" {MIX_DRIVEN.capitalize()} means that only the plain mean changed, because other calls were made."
+    return told
+
+
+def _named(reading: Reading) -> str:
+    """The labels that matter most for the change as called."""
+    names = ", ".join(part.label for part in reading.named)
+    if reading.named == reading.drivers:
+        return f"mostly {names}"
+    only = {"entered": reading.contrast.new, "left": reading.contrast.base}
+    versions = {only[part.state] for part in reading.named}
+    return f"this includes {names}, which only {versions.pop() if len(versions) == 1 else 'one of the two'} calls"

@@ -86,7 +86,8 @@ class LogSummary:
             counted = f" in {failing} of {trials} trials" if failing < trials else ""
             yield f"fails at {human.quantity(fails.summary.median, '1/s')}{counted}"
         if inverted is not None:
-            yield f"not monotonic: {inverted.failed.told('failed')}, {inverted.passed.told('passed')}"
+            failed, passed = inverted.failed.told("failed"), inverted.passed.told("passed")
+            yield f"not monotonic, a lower rate failed and a higher one passed: {failed}, {passed}"
 
     def _most(self, sweep: Sweep) -> dict[str, str]:
         best = self.load.best(sweep)
