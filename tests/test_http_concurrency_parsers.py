@@ -3,6 +3,7 @@
 import csv
 import gzip
 import json
+import math
 import re
 import shlex
 import subprocess
@@ -666,6 +667,11 @@ def test_littles_law_is_kept_by_wrk_within_a_twentieth(under_way: float, told: b
         (lambda line: line.update(requests=0), "wrk completed no request in 1.10 s"),
         (lambda line: line.update(duration_us=0), "wrk says that its run took no time"),
         (lambda line: line.update(format=2), "our script's JSON has format 2, and only 1 is known"),
+        (lambda line: line.update(latency_us=None), "wrk does not keep the times of answers as our script knows it"),
+        (
+            lambda line: (line.update(latency_us=None), line["errors"].update(timeout=46_751)),
+            "each of 46751 answers came after wrk's timeout, so wrk recorded no time",
+        ),
         (lambda line: line.pop("wrong"), "our script's JSON in wrk's output is damaged"),
         (lambda line: line["latency_us"].update(bins=[[1, 2]]), "our script's JSON in wrk's output is damaged"),
     ],
@@ -823,8 +829,10 @@ def test_k6_summaries_with_odd_values_raise_nothing_else():
 class _Recorder(ThreadingHTTPServer):
     daemon_threads = True
 
-    def __init__(self) -> None:
+    def __init__(self, answers: float = math.inf) -> None:
+        """After `answers`, requests wait until the server ends."""
         self.seen: list[tuple[str, str, str | None]] = []
+        self.ends = threading.Event()
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
@@ -832,6 +840,8 @@ class _Recorder(ThreadingHTTPServer):
 
             def do_GET(self) -> None:
                 self.server.seen.append((self.command, self.path, self.headers.get("X-Token")))
+                if len(self.server.seen) > answers:
+                    self.server.ends.wait()
                 body = b"welcome" if self.headers.get("X-Token") == "se: cret" else b"please log in"
                 self.send_response(200)
                 self.send_header("Content-Length", str(len(body)))
@@ -850,13 +860,14 @@ class _Recorder(ThreadingHTTPServer):
 
 
 @contextmanager
-def recorder() -> Iterator[_Recorder]:
-    with _Recorder() as server:
+def recorder(answers: float = math.inf) -> Iterator[_Recorder]:
+    with _Recorder(answers) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
         try:
             yield server
         finally:
+            server.ends.set()
             server.shutdown()
             thread.join()
 
@@ -901,6 +912,13 @@ def test_wrk_tells_a_login_page_from_the_page():
 def test_wrk_without_one_answer_is_a_failure_and_not_a_rate_of_nothing():
     with _Recorder() as server, pytest.raises(ParseError, match=r"wrk completed no request in 1\.\d+ s"):
         run_wrk(server, 2, 1)  # accepts connections, and never answers
+
+
+def test_fewer_answers_than_connections_have_their_times_all_the_same():
+    """wrk then adds none for stalled connections, so there is nothing to take out."""
+    with recorder(answers=3) as server:
+        result = run_wrk(server, 5, 1)
+    assert result.requests == result.latency.count == result.good == 3 and result.connections == 5
 
 
 def test_k6_asks_at_a_rate_for_numbers_of_their_own(tmp_path: Path):

@@ -106,11 +106,11 @@ end
 
 -- wrk keeps how many answers took each number of microseconds, and before it reports adds answers that it thinks a
 -- stalled connection would have had ("correction" for coordinated omission). That is undone here, exactly, from the
--- longest time down: each count was added at all whole intervals below it. Returns counts by microsecond, or nil
--- where wrk does not keep them as version 4 does.
+-- longest time down: each count was added at all whole intervals below it. Without an interval, wrk added none. Returns
+-- counts by microsecond, or nil where wrk does not keep them as version 4 does.
 local function recorded(latency, interval)
    local has_ffi, ffi = pcall(require, "ffi")
-   if not has_ffi or not interval then return nil end
+   if not has_ffi then return nil end
    local held = ffi.cast("uint64_t **", ffi.cast("void *", latency))[0]
    local shortest, longest = tonumber(held[2]), tonumber(held[3])
    if shortest ~= latency.min or longest ~= latency.max or tonumber(held[1]) <= longest then return nil end
@@ -121,6 +121,7 @@ local function recorded(latency, interval)
       total = total + count
    end
    if total ~= tonumber(held[0]) then return nil end
+   if not interval then return counts, shortest, longest end
    -- Added ones can lie below the shortest, where wrk itself overlooks them.
    for us = longest, interval * 2, -1 do
       local count = counts[us] or 0
@@ -191,7 +192,7 @@ function done(summary, latency)
    local shown = {}
    for status, count in pairs(by_status) do shown[#shown + 1] = string.format('"%d":%d', status, count) end
    table.sort(shown)
-   -- The interval that wrk corrected with, by its own whole-number arithmetic.
+   -- The interval that wrk corrected with, by its own whole-number arithmetic; none with fewer answers than connections.
    local each = math.floor(summary.requests / connections)
    local interval = each > 0 and math.floor(summary.duration / each) or nil
    local own, counts, shortest, longest = "null", nil, nil, nil

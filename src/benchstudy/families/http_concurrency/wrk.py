@@ -110,6 +110,8 @@ def parse_wrk(text: str) -> WrkResult:
         line = _our_line(text)
         if not line["requests"]:
             raise ParseError(f"wrk completed no request in {rounding.shown(line['duration_us'] * _US)} s")
+        if line["latency_us"] is None:
+            raise ParseError(_why_no_times(int(line["errors"]["timeout"]), int(line["requests"])))
         result = _result(line, int(shape[2]))
     if result.duration <= 0:
         raise ParseError("wrk says that its run took no time")
@@ -132,6 +134,12 @@ def _our_line(text: str) -> Mapping[str, Any]:
     if line.get("format") != 1:
         raise ParseError(f"our script's JSON has format {line.get('format')!r}, and only 1 is known")
     return line
+
+
+def _why_no_times(late: int, requests: int) -> str:
+    if late >= requests:
+        return f"each of {requests} answers came after wrk's timeout, so wrk recorded no time"
+    return "wrk does not keep the times of answers as our script knows it from wrk 4 with LuaJIT"
 
 
 def _result(line: Mapping[str, Any], connections: int) -> WrkResult:
