@@ -288,6 +288,9 @@ def test_the_page_of_files_needs_neither_reads_nor_writes(bare_project, monkeypa
     page = "".join(shown)
     assert f"The study measures no {missing}." in page
     assert f"Time of one file: {op.capitalize()}, " in page
+    state = {"write": "without fsync", "read": "with a cold cache"}[op]
+    answers = {f"{op.capitalize()} {size} {state}" for size in ("100 KB", "100 MB")}
+    assert answers <= set(re.findall(r">([^<]+)<", page)), "in the words of the family, at the ends of the sizes"
 
 
 def page_of(tables):

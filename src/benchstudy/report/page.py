@@ -65,6 +65,12 @@ class Page(PageTables, PageFigures):
         variants = self.results.variants(factor, shared, where)
         return {f"{title}, {factor} {levels[0]}": {**where, factor: levels} for levels in variants}
 
+    def named(self, where: Where) -> str:
+        """A choice of cases in the words of the family, by the first of several levels: "Write 100 MB with fsync"."""
+        first = {factor: levels if isinstance(levels, str) else levels[0] for factor, levels in where.items()}
+        text = wording.of(self.family).setting(first).removeprefix("to ").removeprefix("for ")
+        return text[:1].upper() + text[1:]
+
     @staticmethod
     def slug(title: str) -> str:
         """`title` as a name for files: lower case, with hyphens."""
