@@ -1,23 +1,72 @@
 """Secrets are removed from what tools wrote, whatever its size."""
 
+import os
 import tracemalloc
+from contextlib import ExitStack, suppress
 
+import pytest
+
+from benchstudy.measuring import state as state_module
+from benchstudy.measuring.sessionrecord import SessionRecord, keep_interrupted
 from benchstudy.measuring.state import SessionState
 from benchstudy.model.study import parse_study
 
 MIB = 1 << 20
+STUDY = {
+    "study": "s",
+    "hosts": {"alpha": {"address": "nobody@192.0.2.1"}},
+    "targets": {"here": {"roles": {"sut": "alpha"}}},
+    "families": {"fio": {}},
+}
+
+
+class Printing:
+    """A service whose log has the secret, and what happens as it is stopped."""
+
+    def __init__(self, happens):
+        self.happens = happens
+
+    def stop(self, into):
+        into.mkdir(parents=True)
+        (into / "stdout").write_text("key: hunter2\n")
+        self.happens()
+
+
+def interrupt():
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("ends", ["well", "Ctrl-C as a service stops", "no space for the file without it", "killed"])
+def test_no_record_is_sealed_with_a_secret_in_the_log_of_a_service(tmp_path, monkeypatch, ends):
+    plan = parse_study(STUDY).session("here", "fio")
+    record = SessionRecord(tmp_path, "0a1b2c3d-session", plan, "instrument")
+    record.begin({})
+    state = SessionState("session", plan, {}, record.folder, record.event)
+    monkeypatch.setenv("KEY", "hunter2")
+    state.secret("KEY")
+    stops = interrupt if ends in ("Ctrl-C as a service stops", "killed") else lambda: None
+    monkeypatch.setattr(state, "_services", {"database": Printing(stops), "web": Printing(lambda: None)})
+    if ends.startswith("no space"):
+
+        def full(*_):
+            raise OSError(28, os.strerror(28))
+
+        monkeypatch.setattr(state_module, "_write_redacted", full)
+    with suppress(KeyboardInterrupt, OSError), ExitStack() as stack:
+        if ends != "killed":
+            stack.callback(record.end, {})
+        stack.callback(state.close)
+    if ends == "killed":
+        assert keep_interrupted(record.folder)
+    kept = tmp_path / "sessions" / "0a1b2c3d"
+    assert (kept / "session.json").is_file() and not (kept / ".unredacted").exists()
+    assert not any("hunter2" in path.read_text() for path in kept.rglob("*") if path.is_file())
+    logs = {path.parent.name for path in kept.glob("services/*/stdout")}
+    assert logs == {"well": {"database", "web"}, "no space for the file without it": set()}.get(ends, {"web"})
 
 
 def test_secrets_are_removed_from_a_file_without_reading_it_whole(tmp_path, monkeypatch):
-    study = parse_study(
-        {
-            "study": "s",
-            "hosts": {"alpha": {"address": "nobody@192.0.2.1"}},
-            "targets": {"here": {"roles": {"sut": "alpha"}}},
-            "families": {"fio": {}},
-        }
-    )
-    state = SessionState("session", study.session("here", "fio"), {}, tmp_path / "session", print)
+    state = SessionState("session", parse_study(STUDY).session("here", "fio"), {}, tmp_path / "session", print)
     monkeypatch.setenv("KEY", 'one"key')
     monkeypatch.setenv("LONGER", 'one"key-and-more')
     state.secret("KEY"), state.secret("LONGER")

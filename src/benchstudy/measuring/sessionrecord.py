@@ -4,6 +4,7 @@ It is on disk from the first trial on. A killed controller leaves it too, so no 
 """
 
 import os
+import shutil
 import socket
 import threading
 from collections.abc import Mapping
@@ -17,6 +18,8 @@ from benchstudy.model.differences import environment_diff
 from benchstudy.model.files import as_json, json_of, now, write_atomically
 from benchstudy.model.study import SessionPlan
 
+# Files of a record from which secrets have not been removed. They are never sealed.
+UNREDACTED = ".unredacted"
 _KILLED = "its controller was killed: what follows is not known"
 
 
@@ -84,7 +87,7 @@ class SessionRecord:
         self.save()
         with self._writing:
             self._is_final = True
-        seal(self.folder)
+        _seal(self.folder)
         self.folder.rename(self._final)
 
 
@@ -103,6 +106,12 @@ def keep_interrupted(partial: Path) -> bool:
     for unfinished in partial.glob(f".{paths.SESSION_INDEX}.*"):
         unfinished.unlink()
     write_atomically(record, as_json(content))
-    seal(partial)
+    _seal(partial)
     os.rename(partial, kept)
     return True
+
+
+def _seal(record: Path) -> None:
+    if (record / UNREDACTED).exists():
+        shutil.rmtree(record / UNREDACTED)
+    seal(record)

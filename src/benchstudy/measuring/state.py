@@ -14,6 +14,7 @@ from benchstudy.hosts import shipping
 from benchstudy.hosts.agent import HostAgent, RunningService, ServiceFailed
 from benchstudy.hosts.remote import Remote
 from benchstudy.measuring.raw import ToolRecord
+from benchstudy.measuring.sessionrecord import UNREDACTED
 from benchstudy.model.causes import Cause
 from benchstudy.model.clients import role_of_service
 from benchstudy.model.errors import BenchstudyError, TrialFailed
@@ -226,10 +227,16 @@ class SessionState:
             except BenchstudyError as error:  # the host's lease removes what it still reaches
                 self.event(f"{host.remote.name}: folders of the session could not be removed: {error}")
         for name, running in reversed(self._services.items()):
+            # If this is interrupted, the record is sealed without what still may hold secrets.
+            logs, kept = self.folder / UNREDACTED / name, self.folder / "services" / name
             try:
-                running.stop(self.folder / "services" / name)
+                running.stop(logs)
             except BenchstudyError as error:  # the host's lease ends it anyway
                 self.event(f"service {name} could not be stopped cleanly: {error}")
+            if logs.exists():
+                self.redact_files(logs)
+                kept.parent.mkdir(exist_ok=True)
+                logs.rename(kept)
         self.redact_files(self.folder)
 
 
