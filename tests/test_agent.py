@@ -407,6 +407,32 @@ def test_a_folder_whose_marker_has_no_room_is_told_and_does_not_stay(tmp_path):
     assert json.loads(said) == {"error": "run: [Errno 28] No space left on device: '/mnt/runs/u-1/.benchstudy'"}
 
 
+IN_THE_BOOKS = """
+import os, resource, sys
+sys.path.insert(0, sys.argv[1])
+from accounts import Accounts
+session = sys.argv[2]
+books = Accounts(session)
+books.open()
+books.join(os.getpid())
+for change in (lambda: Accounts(session).join(os.getpid()), lambda: Accounts(session).leave()):
+    if os.fork() == 0:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
+        change()
+        os._exit(0)
+    os.wait()
+    print(os.getpid() in Accounts(session).roots()[0])
+"""
+
+
+@pytest.mark.fault(14)
+def test_a_full_disk_makes_no_process_of_ours_one_of_others(tmp_path):
+    """An entry or a sum that was half-written would hide all of them."""
+    argv = [sys.executable, "-I", "-c", IN_THE_BOOKS, AGENT, tmp_path]
+    done = subprocess.run(argv, capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.split() == ["True", "True"]
+
+
 # --- removal -----------------------------------------------------------------------------------------------------
 
 

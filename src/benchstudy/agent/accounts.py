@@ -16,6 +16,7 @@ import kernel
 import record
 
 _ENDED = "ended"
+_SIZE = 1024  # of its text, always written whole and over the same blocks: a full disk cannot empty it
 
 
 class Accounts:
@@ -30,10 +31,14 @@ class Accounts:
 
     def join(self, pid: int, run_folder: str = "", alone: bool = False) -> None:
         """Count `pid` as ours, with its descendants unless `alone`. `run_folder`: of the command that it supervises."""
+        place, unfinished = (os.path.join(self.folder, name) for name in (str(pid), f".{pid}"))
         with suppress(OSError, IndexError):
+            if os.path.exists(place):
+                return
             started = kernel.stat(pid)[19]
-            with open(os.path.join(self.folder, str(pid)), "x", encoding="ascii") as file:
+            with open(unfinished, "w", encoding="ascii") as file:
                 json.dump({"started": int(started), "run": run_folder, "alone": alone}, file)
+            os.rename(unfinished, place)
 
     def leave(self) -> None:
         """Record what this process, and those it waited for, used; called before it ends."""
@@ -41,17 +46,14 @@ class Accounts:
         used = {"cpu_s": sum(r.ru_utime + r.ru_stime for r in mine), **(kernel.io(os.getpid()) or {})}
         with suppress(OSError, ValueError), self._ended("r+") as file:
             before = json.load(file)
-            file.seek(0)
-            file.truncate()
-            json.dump({name: before.get(name, 0) + used.get(name, 0) for name in {*before, *used}}, file)
-            file.flush()
+            _write(file, {name: before.get(name, 0) + used.get(name, 0) for name in {*before, *used}})
             os.unlink(os.path.join(self.folder, str(os.getpid())))
 
     def open(self) -> None:
         """Make the books of a new session."""
         os.mkdir(self.folder, 0o700)
         with open(os.path.join(self.folder, _ENDED), "x", encoding="ascii") as file:
-            file.write("{}")
+            _write(file, {})
 
     def roots(self) -> tuple[dict, dict]:
         """The live ones, by pid, and what the ended ones used."""
@@ -76,6 +78,10 @@ class Accounts:
         file = open(os.path.join(self.folder, _ENDED), mode, encoding="ascii")  # noqa: SIM115 the caller closes it
         fcntl.flock(file, fcntl.LOCK_EX)  # a process that leaves must be counted exactly once
         return file
+
+
+def _write(file, used: dict) -> None:
+    os.pwrite(file.fileno(), json.dumps(used).encode("ascii").ljust(_SIZE), 0)
 
 
 def of_run(run_folder: str, session: str) -> Accounts:
