@@ -65,6 +65,16 @@ def test_its_folder_may_have_a_percent_sign(tmp_path):
         assert remote.run(["echo", "in"]).text == "in\n"
 
 
+@pytest.mark.fault(14)
+@pytest.mark.parametrize("emptied", ["host_key", "host_key.pub", "user_key", "user_key.pub"])
+def test_keys_that_a_full_disk_left_empty_are_made_again(state, emptied):
+    with loopback.running(state):
+        pass
+    (state / emptied).write_text("")
+    with Remote("here", Host(loopback=True), loopback_state=state) as remote:
+        assert remote.run(["echo", "in"]).text == "in\n"
+
+
 def test_nothing_of_the_users_own_is_read_or_written(state, tmp_path, monkeypatch):
     home = tmp_path / "home"
     (home / ".ssh").mkdir(parents=True)

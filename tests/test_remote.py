@@ -4,7 +4,9 @@ import contextlib
 import hashlib
 import io
 import os
+import re
 import shlex
+import shutil
 import signal
 import socket
 import subprocess
@@ -621,6 +623,24 @@ class TestFiles:
             assert list(small.iterdir()) == []
         finally:
             subprocess.run(["umount", str(small)], check=True)
+
+    def test_a_folder_gets_its_name_when_its_content_is_on_the_disk(self, tmp_path):
+        """Else a power cut could leave the name, and files without content in it, for ever."""
+        programs, order, source = tmp_path / "bin", tmp_path / "order", tmp_path / "source"
+        programs.mkdir()
+        source.mkdir()
+        (source / "library").write_text("content")
+        for name in ("sync", "mv"):
+            recorder = f'#!/bin/sh\necho "{name} $*" >> "{order}"\nexec {shutil.which(name)} "$@"\n'
+            (programs / name).write_text(recorder)
+            (programs / name).chmod(0o755)
+        path = f"{programs}:{os.environ['PATH']}"
+        with SshdHost(tmp_path / "sshd", environment={"PATH": path}) as own, Remote("box", own.host) as remote:
+            remote.put_folder(source, str(tmp_path / "there"))
+        synced, moved = order.read_text().splitlines()
+        (arriving,) = re.findall(re.escape(str(tmp_path / "there")) + r"\.part-\w+", synced)
+        assert synced == f"sync -f -- {arriving}" and moved == f"mv -T -- {arriving} {tmp_path / 'there'}"
+        assert (tmp_path / "there" / "library").read_text() == "content"
 
     @pytest.mark.parametrize("direction", ["put", "get"])
     @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP], ids=["dropped", "silent"])

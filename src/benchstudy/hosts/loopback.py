@@ -86,8 +86,10 @@ def _exclusive(file: Path) -> Iterator[None]:
 
 def _ensure_keys(state: Path) -> None:
     for name in ("host_key", "user_key"):
-        if not (state / name).is_file() or not (state / f"{name}.pub").is_file():
-            for leftover in (state / name, state / f"{name}.pub"):
+        pair = (state / name, state / f"{name}.pub")
+        # ssh-keygen leaves an empty file if the disk is full.
+        if not all(file.is_file() and file.stat().st_size for file in pair):
+            for leftover in pair:
                 leftover.unlink(missing_ok=True)
             made = ["-t", "ed25519", "-N", "", "-C", "benchstudy"]
             _run([_program("ssh-keygen"), "-q", *made, "-f", str(state / name)])

@@ -23,6 +23,10 @@ from benchstudy.hosts.ssh_errors import (  # noqa: F401  others import it from h
 )
 
 
+_SYNC = 'sync -f -- "$1" 2> /dev/null || sync'  # of this file system alone, where sync knows how
+_SYNC_S = 600.0  # a slow disk with much to write
+
+
 class Remote(Connection):
     """One SSH connection to one host, with file transfer in both directions; a context manager. Thread-safe."""
 
@@ -32,10 +36,14 @@ class Remote(Connection):
     get_tree = transfer.get_tree
 
     def put_folder(self, local: Path, remote: str) -> None:
-        """Copy the folder `local`. It gets the name `remote` once it is complete, unless another session was faster."""
+        """Copy the folder `local`. It gets the name `remote` once it is complete, unless another session was faster.
+
+        Complete on the disk: after a power cut, a file system may have kept the name of a file and lost its content.
+        """
         arriving = f"{remote}.part-{token_hex(4)}"
         try:
             self.put_tree(local, arriving)
+            self.run(["sh", "-c", _SYNC, "sh", arriving], timeout_s=_SYNC_S)
             arrived = self.run(["mv", "-T", "--", arriving, remote], check=False).exit_status == 0
         except BaseException:
             with suppress(RemoteError):
