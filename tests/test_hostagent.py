@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -790,6 +790,17 @@ def test_sweeping_ends_and_removes_what_a_lost_keeper_left_and_nothing_else(agen
             folder.mkdir()
         # Or before it had written anything into the marker.
         (unmarked[0] / ".benchstudy").touch()
+        # As a power cut may leave it; and as another process may just be making it.
+        emptied, young = (runs / str(uuid4()) for _ in range(2))
+        for folder in (emptied, young):
+            (folder / "files").mkdir(parents=True)
+            (folder / "files" / "data").write_text("measured")
+            (folder / ".benchstudy").touch()
+        os.utime(emptied / ".benchstudy", (time.time() - 7200,) * 2)
+        unmarked = sorted([*unmarked, emptied])
+        # What another host that shares the work folder does there.
+        elsewhere = Path(agent.execute("session-b", Command(["true"])).run_dir) / ".benchstudy"
+        elsewhere.write_text(json.dumps({**json.loads(elsewhere.read_text()), "session": "old", "host": "other"}))
         (runs / str(uuid4()) / "of somebody").mkdir(parents=True)
         info = os.stat(lock)
         marks = {"BENCHSTUDY_RUN": "x", "BENCHSTUDY_LOCK": f"{lock}:{info.st_dev}:{info.st_ino}"}
@@ -805,6 +816,48 @@ def test_sweeping_ends_and_removes_what_a_lost_keeper_left_and_nothing_else(agen
         assert [swept["removed"][0], *sorted(swept["removed"][1:])] == [orphan.run_dir, *map(str, unmarked)]
         assert (runs / "not-ours").exists() and [*runs.glob("*/of somebody")]
         assert not any(folder.exists() for folder in unmarked)
+        assert (young / "files" / "data").exists() and elsewhere.exists()
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="mounts file systems")
+@pytest.mark.parametrize("why", ["is a mount point", "is not mounted"])
+@pytest.mark.fault(35)
+def test_a_scratch_folder_that_cannot_be_removed_yet_is_not_forgotten(deploy, tmp_path, events, why):
+    """Another file system may be mounted in it, or its own may not be mounted yet after a restart of the host."""
+    agent = deploy()
+    disk, data = tmp_path / "disk", tmp_path / "data"
+    disk.mkdir()
+    data.mkdir()
+    with ExitStack() as mounts:
+        mounts.enter_context(bound(disk, data))
+        with agent.lock(SESSION, OWNER):
+            scratch = Path(agent.scratch(SESSION, str(data)))
+            (scratch / "inner").mkdir()
+            if why == "is a mount point":
+                mounts.enter_context(bound(disk, scratch / "inner"))
+            else:
+                mounts.close()
+        with agent.lock("second", OWNER):
+            assert [reason for reason in agent.sweep()["kept"] if str(scratch) in reason and why in reason]
+        assert any(why in event for event in events)
+        if why == "is a mount point":
+            subprocess.run(["umount", scratch / "inner"], check=True)
+        else:
+            mounts.enter_context(bound(disk, data))
+            assert scratch.exists()
+        with agent.lock("third", OWNER):
+            assert str(scratch) in agent.sweep()["removed"]
+        assert not scratch.exists() and not list((tmp_path / "work" / "sessions").iterdir())
+
+
+@contextmanager
+def bound(source: Path, point: Path) -> Iterator[None]:
+    """`source` mounted at `point`."""
+    subprocess.run(["mount", "--bind", source, point], check=True)
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", point], check=False, capture_output=True)
 
 
 def test_a_folder_that_a_killed_controller_was_copying_is_swept_a_day_later(agent, sshd, tmp_path):

@@ -1,8 +1,8 @@
 """Marked folders: the only folders that are ever deleted.
 
-A folder of ours holds a file `.benchstudy`, a JSON object with `uuid`, `session`, `kind` and `lock`. If a process is
-killed as it makes or removes one, the folder has no marker, or an empty one, and nothing else. Then only its name tells
-that it is ours.
+A folder of ours holds a file `.benchstudy`, a JSON object with `uuid`, `session`, `kind`, `lock` and `host`, because
+hosts may share the folder in which it lies. If a process is killed as it makes or removes one, the folder has no
+marker, or an empty one, and nothing else. Then only its name tells that it is ours.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import stat
+import time
 from contextlib import contextmanager, suppress
 
 import wire
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 MARKER = ".benchstudy"
 _UUID = 36  # characters
+_YOUNG_S = 3600.0
 SCRATCH = "benchstudy-"  # prefix of our folders that lie among those of others
 
 
@@ -27,7 +29,7 @@ def create(path: str, uuid: str, session: str, kind: str, lock: str = "") -> Non
     """Make `path`, which must not exist, with its marker in it. Raises OSError, such as FileExistsError."""
     os.mkdir(path, 0o700)
     place = os.path.join(path, MARKER)
-    marker = json.dumps({"uuid": uuid, "session": session, "kind": kind, "lock": lock})
+    marker = json.dumps({"uuid": uuid, "session": session, "kind": kind, "lock": lock, "host": host()})
     try:
         with open(place, "x", encoding="ascii") as file:
             file.write(marker)
@@ -39,15 +41,29 @@ def create(path: str, uuid: str, session: str, kind: str, lock: str = "") -> Non
         raise OSError(error.errno, error.strerror, place) from error
 
 
+def host() -> str:
+    return os.uname().nodename
+
+
 def uuid_of_scratch(path: str) -> str:
     return os.path.basename(path)[len(SCRATCH) :]
 
 
-def registered_scratch(entry: str) -> tuple[str, int]:
-    """Path and owner of the scratch folder that the file `entry` registers. Without an owner in it, it is our user."""
+def register_scratch(entry: str, path: str, owner: str, mount: str) -> None:
+    """Write the file `entry`, whole and on the disk: without it nobody would know of the folder after a power cut."""
+    unfinished = f"{os.path.dirname(entry)}.new"
+    with open(unfinished, "w", encoding="utf-8") as file:
+        file.write("\0".join((path, owner, mount)))
+        file.flush()
+        os.fsync(file.fileno())
+    os.rename(unfinished, entry)
+
+
+def registered_scratch(entry: str) -> tuple[str, int, str]:
+    """Path, owner and mount point of the scratch folder that `entry` registers. Without an owner, it is our user."""
     with open(entry, encoding="utf-8") as file:
-        path, _, owner = file.read().partition("\0")
-    return path, int(owner or os.geteuid())
+        path, owner, mount = (*file.read().split("\0"), "", "")[:3]
+    return path, int(owner or os.geteuid()), mount
 
 
 def marker_of(path: str, owner: int | None = None) -> dict | None:
@@ -151,13 +167,13 @@ def _check_removable(path: str, folder: int, uuid: str, owner: int) -> None:
 
 
 def remove_unmarked(parent: str) -> list[str]:
-    """Remove the folders directly below `parent` with a UUID as their name and nothing in them but an empty marker.
+    """Remove the folders directly below `parent` with a UUID as their name that are ours, but not marked as such.
 
     Returns their paths.
     """
     names = os.listdir(parent) if os.path.isdir(parent) else []
     ours = [os.path.join(parent, name) for name in names if len(name) == _UUID and name.count("-") == 4]
-    return [path for path in ours if _removed_if_empty(path)]
+    return [path for path in ours if _removed_if_empty(path) or _removed_if_marker_was_lost(path)]
 
 
 def _removed_if_empty(path: str) -> bool:
@@ -166,6 +182,25 @@ def _removed_if_empty(path: str) -> bool:
         with _opened(path) as folder:
             if os.listdir(folder) == [MARKER] and os.stat(MARKER, dir_fd=folder, follow_symlinks=False).st_size == 0:
                 os.unlink(MARKER, dir_fd=folder)
+        os.rmdir(path)
+        return True
+    return False
+
+
+def _removed_if_marker_was_lost(path: str) -> bool:
+    """Remove a folder whose marker a power cut emptied, as file systems may do. Returns whether it is gone.
+
+    Not a young one: between making and marking a folder, its marker is empty, too.
+    """
+    with suppress(OSError, wire.AgentError):
+        with _opened(path) as folder:
+            marker = os.stat(MARKER, dir_fd=folder, follow_symlinks=False)
+            ours = os.fstat(folder).st_uid == marker.st_uid == os.geteuid()
+            young = time.time() - marker.st_mtime < _YOUNG_S
+            if not stat.S_ISREG(marker.st_mode) or marker.st_size or not ours or young or mounts_below(path):
+                return False
+            _empty(folder)
+            os.unlink(MARKER, dir_fd=folder)
         os.rmdir(path)
         return True
     return False

@@ -80,7 +80,11 @@ def lock(arguments: list[str]) -> None:
         where = f"free space on the file system of {os.path.dirname(path)}"
         raise wire.AgentError(f"cannot write the lock file {path}: {error.strerror}; {where}") from error
     os.makedirs(os.path.dirname(folder), mode=0o700, exist_ok=True)
-    folders.create(folder, spec["session"], spec["session"], "session", path)
+    try:
+        folders.create(folder, spec["session"], spec["session"], "session", path)
+    except FileExistsError as error:
+        why = "another host of this target uses the same work folder; give each its own work_dir"
+        raise wire.AgentError(f"{folder} exists: {why}") from error
     os.mkdir(os.path.join(folder, "scratch"))
     accounts = Accounts(folder)
     accounts.open()
@@ -291,10 +295,13 @@ def scratch(arguments: list[str]) -> None:
         raise wire.AgentError(f"{parent!r} must be an absolute path without '..'")
     parent = os.path.realpath(parent)  # a user may name a mount by a symbolic link
     entry = os.path.join(session_dir, "scratch", record.safe_name(parent))
-    if not os.path.exists(entry):
-        with open(entry, "w", encoding="utf-8") as file:
-            file.write(os.path.join(parent, folders.SCRATCH + os.urandom(16).hex()))
-    path, owner = folders.registered_scratch(entry)
+    mount = (folders.mount_of(parent) or {"point": "/"})["point"]
+    try:
+        if not os.path.exists(entry):
+            folders.register_scratch(entry, os.path.join(parent, folders.SCRATCH + os.urandom(16).hex()), "", mount)
+    except OSError as error:
+        raise wire.AgentError(f"cannot register a folder in {parent}: {error}") from error
+    path, owner, _ = folders.registered_scratch(entry)
     try:
         refusal = exposure.refusal(parent)
         if refusal:
@@ -302,8 +309,7 @@ def scratch(arguments: list[str]) -> None:
         folders.create(path, folders.uuid_of_scratch(path), session, "scratch", marker["lock"])
         owner = os.lstat(path).st_uid
         if owner != os.geteuid():
-            with open(entry, "a", encoding="utf-8") as file:
-                file.write(f"\0{owner}")
+            folders.register_scratch(entry, path, str(owner), mount)
     except FileExistsError as error:  # made by an earlier call
         if (folders.marker_of(path, owner) or {}).get("uuid") != folders.uuid_of_scratch(path):
             raise wire.AgentError(f"{path} exists and is not ours") from error

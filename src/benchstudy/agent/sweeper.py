@@ -17,6 +17,7 @@ import wire
 _KINDS = ("runs", "services", "sessions")
 _SUPERVISOR_S = 60.0  # a supervisor's own end: stop command, grace, cleanup steps
 _SCRATCH_S = 300.0
+_STAYING = ".staying"  # suffix of the folder of an ended session whose scratch folders could not be removed
 
 
 def sweep(arguments: list[str]) -> None:
@@ -34,7 +35,8 @@ def remove_scratch(arguments: list[str]) -> None:
     Prints {"removed": [folder …]}.
     """
     (session_dir,) = arguments
-    wire.emit({"removed": _remove_scratch(session_dir)})
+    removed, _ = _remove_scratch(session_dir)
+    wire.emit({"removed": removed})
 
 
 def end_session(work_dir: str, session: str, lock: str) -> None:
@@ -44,15 +46,18 @@ def end_session(work_dir: str, session: str, lock: str) -> None:
 
 def _clear(work_dir: str, lock: str, concerned: Callable[[str], bool]) -> dict[str, list[str]]:
     """Supervisors first, since they clean up themselves; then processes that outlived them; then folders."""
+    here = folders.host()
     left = [
         (path, marker)
         for kind in _KINDS
         for path, marker in folders.listing(os.path.join(work_dir, kind))
-        if marker["lock"] == lock and concerned(marker["session"])
+        # With a shared work folder, what another host's sessions have there may be in use.
+        if marker["lock"] == lock and marker.get("host", here) == here and concerned(marker["session"])
     ]
     _stop_all(left, "run")
     # Before the services end: one of them may be the mount that holds a scratch folder.
-    removed = [path for session_dir, _ in _of_kind(left, "session") for path in _remove_scratch(session_dir)]
+    sessions = [path for path, _ in _of_kind(left, "session")]
+    removed = [path for session_dir in sessions for path in _remove_scratch(session_dir)[0]]
     _stop_all(left, "service")
     own_mark = processes.lock_mark(lock)
     ended = processes.end(
@@ -62,6 +67,14 @@ def _clear(work_dir: str, lock: str, concerned: Callable[[str], bool]) -> dict[s
     )
     kept = []
     for path, marker in left:
+        # Once more: what used a scratch folder may have ended by now.
+        gone, stay = _remove_scratch(path) if path in sessions else ([], [])
+        removed += gone
+        kept += stay
+        if stay:  # the next sweep tries again: the session's folder says where they are
+            if not path.endswith(_STAYING):
+                os.rename(path, path + _STAYING)  # under its own name, the session would count as not ended
+            continue
         try:
             _unmount_below(path)
             problem = cgroups.remove_left(path)
@@ -100,21 +113,26 @@ def stop_daemon(folder: str) -> bool:
         renewal.close()
 
 
-def _remove_scratch(session_dir: str) -> list[str]:
-    """Remove the scratch folders that the session registered."""
+def _remove_scratch(session_dir: str) -> tuple[list[str], list[str]]:
+    """Remove the scratch folders that the session registered. Returns their paths, and why others stay."""
     register = os.path.join(session_dir, "scratch")
-    removed = []
+    removed, kept = [], []
     for name in os.listdir(register) if os.path.isdir(register) else ():
-        path, owner = folders.registered_scratch(os.path.join(register, name))
+        path, owner, mount = folders.registered_scratch(os.path.join(register, name))
+        if mount and mount not in folders.mount_points() and os.path.isdir(mount):
+            kept.append(f"{path!r} is not removed: {mount!r} is not mounted")
+            continue
         # In a separate process: on a mount whose server is gone it would hang, and block the host's lock.
         agent = os.path.dirname(os.path.abspath(__file__))
         argv = [sys.executable, "-I", agent, "remove", folders.uuid_of_scratch(path), path, str(owner)]
         try:
             done = subprocess.run(argv, timeout=_SCRATCH_S, capture_output=True)
-            removed += json.loads(done.stdout).get("removed", [])
+            answer = json.loads(done.stdout)
+            removed += answer.get("removed", [])
+            kept += [answer["error"]] if "error" in answer else []
         except (subprocess.TimeoutExpired, ValueError):
-            continue  # it stays where it is, marked
-    return removed
+            kept.append(f"{path!r} is not removed: its file system does not answer")
+    return removed, kept
 
 
 def _unmount_below(folder: str) -> None:

@@ -172,6 +172,8 @@ class HostAgent(AgentLine):
             for what in ("ended", "removed"):
                 if swept[what]:
                     self.on_event(f"{self.remote.name}: {what} what an earlier session left: {', '.join(swept[what])}")
+            for why in swept["kept"]:
+                self.on_event(f"{self.remote.name}: an earlier session left something: {why}")
         return swept
 
     def join_accounts(self, session: str) -> str | None:

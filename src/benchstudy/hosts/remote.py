@@ -22,7 +22,6 @@ from benchstudy.hosts.ssh_errors import (  # noqa: F401  others import it from h
     Unreachable,
 )
 
-
 _SYNC = 'sync -f -- "$1" 2> /dev/null || sync'  # of this file system alone, where sync knows how
 _SYNC_S = 600.0  # a slow disk with much to write
 
