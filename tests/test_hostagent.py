@@ -26,7 +26,7 @@ from benchstudy.hosts import connection, heartbeats, line, transfer
 from benchstudy.hosts.agent import Command, HostAgent
 from benchstudy.hosts.errors import AgentKilled, HostBusy, HostRefused, LockLost, ServiceFailed
 from benchstudy.hosts.heartbeats import Heartbeats
-from benchstudy.hosts.remote import CommandTimeout, ContentRefused, Remote, TransferFailed, Unreachable
+from benchstudy.hosts.remote import CommandTimeout, ConnectionLost, ContentRefused, Remote, TransferFailed, Unreachable
 from benchstudy.measuring.execution import TrialExecution
 from benchstudy.measuring.hostcheck import HostCheck
 from benchstudy.measuring.neighbours import Neighbours
@@ -904,6 +904,27 @@ def test_scratch_is_made_once_and_gone_with_the_lock(agent, tmp_path):
 # --- services ----------------------------------------------------------------------------------------------------
 
 WEB = ["python3", "-m", "http.server", "-b", "127.0.0.1", "-d", "{{dir}}/site", "{{port.web}}"]
+
+
+@pytest.mark.fault(9)
+def test_a_service_whose_start_lost_its_connection_does_not_run_beside_the_next_one(agent, tmp_path, monkeypatch):
+    """Heartbeats of the session would keep it running beside all trials."""
+    ask, asked = agent.ask, []
+
+    def loses_the_first_answer(command, *arguments, **given):
+        answer = ask(command, *arguments, **given)
+        asked.append((command, *arguments))
+        if command == "start-service" and len(asked) == 1:
+            raise ConnectionLost("alpha: gone")
+        return answer
+
+    monkeypatch.setattr(agent, "ask", loses_the_first_answer)
+    with agent.lock(SESSION, OWNER):
+        running = agent.start_service(SESSION, "sleeper", Service(argv=["sleep", "300"], ready={"mount": "/proc"}))
+        _, lost = asked[0]
+        assert [str(path) for path in (tmp_path / "work" / "services").iterdir()] == [running.folder] != [lost]
+        assert not runs(lost) and running.status()["state"] == "running"
+        running.stop()
 
 
 def test_a_service_is_ready_filled_in_kept_alive_and_stopped_with_its_log(deploy, tmp_path):

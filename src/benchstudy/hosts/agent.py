@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from secrets import token_hex
 from typing import Any
@@ -12,7 +13,7 @@ from benchstudy.hosts.errors import HostRefused, ServiceFailed, understood
 from benchstudy.hosts.line import AgentLine
 from benchstudy.hosts.lock import HostLock
 from benchstudy.hosts.remote import TransferFailed
-from benchstudy.hosts.services import RunningService, check_addresses, fetch_logs, not_ready, with_log
+from benchstudy.hosts.services import STOP_S, RunningService, check_addresses, fetch_logs, not_ready, with_log
 from benchstudy.model.services import Confinement, Service
 
 _SETUP_S = 1200.0
@@ -99,9 +100,17 @@ class HostAgent(AgentLine):
         secrets = {**given, **{secret: given.get(secret) or token_hex(16) for secret in service.secrets}}
         check_addresses(self.remote.name, service, bind, needed)
 
+        attempts: list[tuple[str, str]] = []
+
         def attempt() -> tuple[str, str, dict]:
-            uuid = str(uuid4())  # a lost connection leaves an attempt that the lease ends; a new one must not meet it
+            # A lost connection may leave a service that nobody knows, and heartbeats of the session would keep it.
+            for lost, its_folder in attempts:
+                with suppress(HostRefused):  # it may not even have begun
+                    self.ask("stop-service", its_folder, timeout_s=STOP_S)
+                self.ask("remove", lost, its_folder)
+            uuid = str(uuid4())
             folder = f"{self.work_dir}/services/{uuid}"
+            attempts.append((uuid, folder))
             spec = {
                 "uuid": uuid,
                 "session": session,

@@ -11,6 +11,8 @@ from benchstudy.hosts.line import AgentLine
 from benchstudy.model.causes import Cause, Failure, failure_of, ran_out_of_memory
 from benchstudy.model.services import PLACEHOLDER, Service
 
+STOP_S = 120.0  # for an agent that ends a service
+
 
 @dataclass(eq=False)
 class RunningService:
@@ -51,7 +53,7 @@ class RunningService:
 
     def stop(self, into: Path | None = None) -> Mapping[str, Any]:
         """End it, copy its logs into the folder `into`, and remove its folder from the host. Returns its `record`."""
-        answer = self._line.call("stop-service", self.folder, timeout_s=120.0)
+        answer = self._line.call("stop-service", self.folder, timeout_s=STOP_S)
         with understood(self.host):
             self.record = record = {key: value for key, value in answer.items() if key != "logs"}
             fetch_logs(self._line, self.folder, answer["logs"], into)
