@@ -1,13 +1,17 @@
 """Provisioning if nothing has to be installed; test_two_hosts.py has a bare host."""
 
 import json
+import os
+import subprocess
 
 import pytest
 from sshd_hosts import SshdHost
+from waiting import until
 
 from benchstudy.measuring.session import hold_session
 from benchstudy.model import registry
 from benchstudy.model.study import parse_study
+from benchstudy.provisioning import deploy
 from benchstudy.provisioning.target import ProvisionFailed, deploy_files, facts_problems, provision_target
 
 HOSTILE = "/tmp/benchstudy-$(touch pwned); `touch pwned` '\" \\"
@@ -192,3 +196,34 @@ def test_a_family_of_another_package_brings_its_own_deploy(here, tmp_path, broug
     assert provision_target(parse_study(declared), "bench", here / "facts.json").problems == []
     assert (here / "seen").read_text() == "brought"
     assert deploy_files(here, ["brought"]) == [here / "envs" / "common.py", here / "envs" / "brought.py"]
+
+
+@pytest.mark.fault(35)
+def test_a_killed_installation_leaves_no_rule_against_services_of_others(tmp_path):
+    programs, policy, answered, go = (tmp_path / name for name in ("bin", "policy-rc.d", "answered", "go"))
+    programs.mkdir()
+    for name, text in {
+        "apt-get": f'sh "{policy}"; echo $? > "{answered}"; until [ -e "{go}" ]; do sleep 0.02; done',
+        "systemctl": "",
+    }.items():
+        (programs / name).write_text(f"#!/bin/sh\n{text}\n")
+        (programs / name).chmod(0o755)
+    script = deploy.INSTALL_IDLE.format(packages="nginx", units="nginx").replace("/usr/sbin/policy-rc.d", str(policy))
+    argv, environment = ["sh", "-c", script], {**os.environ, "PATH": f"{programs}:{os.environ['PATH']}"}
+
+    def installing() -> subprocess.Popen:
+        answered.unlink(missing_ok=True)
+        process = subprocess.Popen(argv, env=environment)
+        until(lambda: answered.exists() and answered.read_text() == "101\n")
+        return process
+
+    for asks in (["sh", policy], argv):  # the installer of another package; or ours, again
+        go.unlink(missing_ok=True)
+        with installing() as shell:
+            shell.kill()
+        go.touch()
+        assert policy.exists()
+        assert subprocess.run(asks, env=environment).returncode == 0 and not policy.exists()
+    policy.write_text("#!/bin/sh\nexit 101\n")
+    subprocess.run(argv, env=environment, check=True)
+    assert policy.read_text() == "#!/bin/sh\nexit 101\n", "that of an administrator"

@@ -33,12 +33,20 @@ from benchstudy.model.errors import BenchstudyError
 GO_REQUIREMENTS = "envs/go-requirements.txt"
 
 # Debian starts a service as soon as its package is installed, unless this file forbids it. Afterwards our file is
-# always removed; one that existed before is left alone.
-_INSTALL_IDLE = """policy=/usr/sbin/policy-rc.d
+# always removed; one that existed before is left alone. If this shell is killed, our file forbids nothing any more, and
+# whoever asks it removes it.
+INSTALL_IDLE = """policy=/usr/sbin/policy-rc.d
+grep -q '^# benchstudy' "$policy" 2> /dev/null && sh "$policy"
 if [ ! -e "$policy" ]; then
     trap 'rm -f "$policy"' EXIT
     trap 'exit 1' HUP INT TERM
-    printf '#!/bin/sh\\n# benchstudy, while it installs packages\\nexit 101\\n' > "$policy"
+    cat > "$policy" << END
+#!/bin/sh
+# benchstudy, while process $$ installs packages
+[ "\\$(cut -d ' ' -f 22 /proc/$$/stat 2> /dev/null)" = "$(cut -d ' ' -f 22 /proc/$$/stat)" ] && exit 101
+rm -f "$policy"
+exit 0
+END
     chmod 755 "$policy"
 fi
 DEBIAN_FRONTEND=noninteractive apt-get -y --no-install-recommends -o DPkg::Lock::Timeout=600 install {packages} || exit
@@ -72,7 +80,7 @@ def install(
     if idle and _has("apt-get"):
         missing = [name for name in wanted if name not in host.get_fact(DebPackages)]
         if missing:
-            script = _INSTALL_IDLE.format(packages=shlex.join(missing), units=shlex.join(idle))
+            script = INSTALL_IDLE.format(packages=shlex.join(missing), units=shlex.join(idle))
             server.shell(name=why, commands=[script])
         return
     server.packages(name=why, packages=wanted)
