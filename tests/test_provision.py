@@ -11,7 +11,7 @@ from waiting import until
 from benchstudy.measuring.session import hold_session
 from benchstudy.model import registry
 from benchstudy.model.study import parse_study
-from benchstudy.provisioning import deploy
+from benchstudy.provisioning.deploy import INSTALL_IDLE
 from benchstudy.provisioning.target import ProvisionFailed, deploy_files, facts_problems, provision_target
 
 HOSTILE = "/tmp/benchstudy-$(touch pwned); `touch pwned` '\" \\"
@@ -208,7 +208,7 @@ def test_a_killed_installation_leaves_no_rule_against_services_of_others(tmp_pat
     }.items():
         (programs / name).write_text(f"#!/bin/sh\n{text}\n")
         (programs / name).chmod(0o755)
-    script = deploy.INSTALL_IDLE.format(packages="nginx", units="nginx").replace("/usr/sbin/policy-rc.d", str(policy))
+    script = INSTALL_IDLE.format(packages="nginx", units="nginx").replace("/usr/sbin/policy-rc.d", str(policy))
     argv, environment = ["sh", "-c", script], {**os.environ, "PATH": f"{programs}:{os.environ['PATH']}"}
 
     def installing() -> subprocess.Popen:

@@ -43,13 +43,15 @@ def open_lock(path: str) -> int:
         try:
             fd = os.open(path, flags)
         except FileNotFoundError:
+            mask = os.umask(0)  # with a mode that is changed later, a killed process would shut out other users
             try:
                 fd = os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o666)
-                os.fchmod(fd, 0o666)
             except FileExistsError:
                 continue
             except OSError as error:
                 raise wire.AgentError(f"cannot make the lock file {path}: {error.strerror}") from error
+            finally:
+                os.umask(mask)
         except OSError as error:
             raise wire.AgentError(f"cannot open the lock file {path}: {error.strerror}; remove it") from error
         info = os.fstat(fd)

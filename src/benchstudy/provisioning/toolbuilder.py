@@ -194,6 +194,7 @@ def link(path, target):
     new = path.with_name(f".{path.name}-{os.getpid()}")
     if path.is_dir() and not path.is_symlink():  # an old build, from before there was a store
         shutil.rmtree(path)
+    new.unlink(missing_ok=True)  # of a process that was killed here, with the number that this one has now
     os.symlink(target, new)
     os.replace(new, path)
     return True
