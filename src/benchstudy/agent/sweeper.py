@@ -56,8 +56,11 @@ def _clear(work_dir: str, lock: str, concerned: Callable[[str], bool]) -> dict[s
     ]
     _stop_all(left, "run")
     # Before the services end: one of them may be the mount that holds a scratch folder.
-    sessions = [path for path, _ in _of_kind(left, "session")]
-    removed = [path for session_dir in sessions for path in _remove_scratch(session_dir)[0]]
+    removed, staying = [], set()
+    for session_dir, _ in _of_kind(left, "session"):
+        gone, stay = _remove_scratch(session_dir)
+        removed += gone
+        staying |= {session_dir} if stay else set()
     _stop_all(left, "service")
     own_mark = processes.lock_mark(lock)
     ended = processes.end(
@@ -67,8 +70,8 @@ def _clear(work_dir: str, lock: str, concerned: Callable[[str], bool]) -> dict[s
     )
     kept = []
     for path, marker in left:
-        # Once more: what used a scratch folder may have ended by now.
-        gone, stay = _remove_scratch(path) if path in sessions else ([], [])
+        # What used a scratch folder may have ended by now.
+        gone, stay = _remove_scratch(path) if path in staying else ([], [])
         removed += gone
         kept += stay
         if stay:  # the next sweep tries again: the session's folder says where they are
