@@ -32,6 +32,7 @@ from benchstudy.model.family import ParseError
 from benchstudy.model.host import Host
 from benchstudy.model.study import SessionPlan, Study, parse_study
 from benchstudy.report.page import Page
+from benchstudy.report.results.results import Results
 
 DATA = Path(__file__).parent / "data" / "fio"
 PROJECT = Path(__file__).parents[1]
@@ -422,6 +423,21 @@ def test_the_pages_limit_and_the_stricter_one():
     assert loop["not_storage"] == pytest.approx(1 - 0.3 / 3.1)
     slow = found["slow", "shell-loop", "write"]
     assert (slow["n"], slow["failed"], slow["within_page_limit"], slow["not_storage"]) == (2, 1, 1, None)
+
+
+def test_a_directory_whose_trials_all_failed_is_neither_fast_nor_slow(bare_project):
+    tables = Tables(bare_project, "embedded", "fio")
+    of_page = {"test": "small-files", "job": "shell-loop"}
+    for block in range(1, 4):
+        tables.add({"directory": "good"} | of_page, block, {f"{op}_time": (0.2, "s") for op in ("write", "read")})
+        tables.add({"directory": "bad"} | of_page, block, {}, status="failed", cause="disk full")
+    folder = tables.write()
+    results = Results(folder, study="embedded", family="fio")
+    judged = judge(results.observed, results.cases, PUBLISHED)
+    found = {answer["what"]: answer for answer in fast_enough.answered(results, judged, PUBLISHED)}
+    written = found["1001 small files written, shell-loop"]
+    assert {line["name"]: line["value"] for line in written["lines"]} == {"good": "200 ms", "bad": "–"}
+    assert written["note"] == "good is fast by the published limit: 3 of 3 trials took less than 10.0 s."
 
 
 def test_the_page_judges_no_trial_that_was_measured_again(bare_project):

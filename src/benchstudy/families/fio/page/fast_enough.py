@@ -50,6 +50,8 @@ def _below(results: Results, rows: pl.DataFrame) -> str:
         kind, limit = "strict", human.quantity(rows["strict_limit_s"][0], "s")
         scaled = f" ({published_limit}, scaled by how much faster the published loop without forks was)"
     within, n = int(rows[f"within_{kind}_limit"].sum()), int(rows["n"].sum())
+    if not n:  # every trial failed, which the answer's line says
+        return ""
     speed = {0: "slow", n: "fast"}.get(within, "neither clearly fast nor clearly slow")
     share = rows["not_storage"][0] if rows.height == 1 else None
     rest = f" {human.percent(share)} of the time is not due to the storage: the loop starts processes." if share else ""
