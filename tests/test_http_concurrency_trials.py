@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchstudy.families.http_concurrency.ab import parse_ab
+from benchstudy.families.http_concurrency.ab import parse_ab, parse_ab_percentiles
 from benchstudy.families.http_concurrency.command import Load
 from benchstudy.families.http_concurrency.config import Expect, Generator
 from benchstudy.families.http_concurrency.k6 import parse_k6_summary
@@ -704,6 +704,19 @@ def test_bodies_that_nobody_checked_are_not_counted_as_right(tmp_path):
     unchecked = parse_load("wrk", tmp_path / "unchecked").values
     assert unchecked["errors_length"] == (None, "1") and unchecked["errors_status"] == (0, "1")
     assert ab_load(parse_ab(text("ab-vary-l.txt")), None, None).values["errors_length"] == (None, "1")
+
+
+@pytest.mark.parametrize("requests", [1, 10, 50])
+def test_percentiles_of_few_requests_are_none_that_ab_read_beyond_its_times(requests: int):
+    """p99 was 0.257 ms where the longest of ten requests took 59.769 ms."""
+    result, read = parse_ab(text(f"ab-n{requests}.txt")), parse_ab_percentiles(text(f"ab-n{requests}.csv"))
+    assert [seconds for _, seconds in read] != sorted(seconds for _, seconds in read), "the capture has ab's fault"
+    load = ab_load(result, read, None)
+    rising = [row["latency_s"] for row in load.percentiles]
+    assert rising == sorted(rising) and rising[:50] == [seconds for _, seconds in read][:50]
+    assert load.values["latency_p99"] == load.values["latency_max"] == (read[100][1], "s")
+    assert abs((load.values["latency_mean"][0] or 0.0) - result.times["total"].mean) <= 0.0005
+    assert not load.problems
 
 
 def test_two_summaries_in_one_text_are_refused():

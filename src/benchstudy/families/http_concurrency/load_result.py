@@ -55,6 +55,8 @@ def parse_load(tool: str, folder: Path, *, clients: int = 1, from_sending: bool 
 
 
 def ab_load(result: AbResult, percentiles: list[tuple[float, float]] | None, requests: Path | None) -> LoadResult:
+    if percentiles:
+        percentiles = _within(result.complete, percentiles)
     errors, total = result.errors(), result.times["total"]
     known = dict(percentiles) if percentiles else {float(p): seconds for p, seconds in result.percentiles.items()}
     values: dict[str, tuple[float | None, str]] = {
@@ -84,6 +86,13 @@ def ab_load(result: AbResult, percentiles: list[tuple[float, float]] | None, req
     rows = [{"percent": percent, "latency_s": seconds} for percent, seconds in sorted(known.items())]
     problems, lasted_s = result.problems(percentiles=percentiles), result.duration
     return LoadResult(values, rows, histogram, result.good, lasted_s, lasted_s, problems, result.concurrency)
+
+
+def _within(complete: int, percentiles: list[tuple[float, float]]) -> list[tuple[float, float]]:
+    """Return the percentiles of -e, of which ab reads the highest beyond its times if these are 50 or fewer."""
+    longest = percentiles[-1][1]
+    # ab prints its time number int(0.5 + complete * percent / 100), and counts from 0.
+    return [(p, longest if int(0.5 + complete * p / 100) >= complete else seconds) for p, seconds in percentiles]
 
 
 def _ab_mean(printed: float, percentiles: list[tuple[float, float]] | None, resolution: float) -> float:
