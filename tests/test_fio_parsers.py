@@ -701,6 +701,25 @@ def test_a_run_that_went_over_its_file_again_and_ended_early_was_cut_short(asked
     assert run.interrupted == (f"it ran for 8 s of {asked:g} s" if cut else None)
 
 
+@pytest.mark.parametrize(("name", "lasted_s"), [("steadystate", 1.874), ("latency-target", 0.503)])
+def test_a_job_that_ends_when_it_has_found_what_it_looks_for_is_whole(name, lasted_s):
+    """Both had gone over their file again, in a tenth of the time that was their limit."""
+    run = parse_fio_json(text(f"fio-3.33-{name}.json"))
+    (job,) = run.jobs
+    assert (run.failure, job.directions["read"].runtime, job.options["time_based"]) == (None, lasted_s, "1")
+    assert job.directions["read"].bytes > 2 * fio_printed.amount(job.options["size"])
+
+
+@pytest.mark.parametrize("option", ["io_size", "io_limit", "loops", "number_ios", "verify"])
+def test_a_job_that_does_another_amount_than_its_size_may_end_before_its_limit_of_time(option):
+    document = json.loads("{" + text("fio-3.33-interrupted.json").partition("{")[2])
+    told = document["jobs"][0]["job options"]
+    cut = "fio was interrupted: it ran for 1.245 s of 3 s"
+    for further, failure in (({}, cut), ({option: "7"}, None), ({option: "7", "time_based": "1"}, cut)):
+        document["jobs"][0]["job options"] = told | further
+        assert parse_fio_json(json.dumps(document)).failure == failure
+
+
 @pytest.mark.parametrize(("later_s", "of_the_same"), [(-0.4, True), (0.17, True), (0.19, False), (20, False)])
 def test_a_later_document_is_of_the_same_run_when_it_began_before_the_first_was_written(later_s, of_the_same):
     def at(written: float, runtime_ms: int) -> str:

@@ -29,6 +29,10 @@ _SURELY_BEFORE_S = 0.5
 # fio counts in 64 bits.
 _LARGEST = 2.0**64
 _SHORT, _MORE_THAN_ONCE = 0.9, 1.01
+# Options that end a job when it has found what it looks for, and those that tell how much it does in place of `size`.
+# fio takes the latter for a limit unless it is `time_based`, which the document may not tell.
+_ENDS_WHEN_FOUND = frozenset({"steadystate", "ss", "latency_target"})
+_OTHER_AMOUNT = frozenset({"io_size", "io_limit", "loops", "number_ios", "verify"})
 
 
 @damaged("fio's JSON is damaged")
@@ -115,6 +119,8 @@ def _goes_on(before: FioRun, after: FioRun) -> bool:
 def _cut_short(run: FioRun) -> str | None:
     """Why a run that should loop over its file for a time ended early. fio says so only outside of the document."""
     for job in run.jobs:
+        if job.options.keys() & (_ENDS_WHEN_FOUND if "time_based" in job.options else _ENDS_WHEN_FOUND | _OTHER_AMOUNT):
+            continue
         asked, size = seconds(job.options.get("runtime", "")), amount(job.options.get("size", ""))
         ran = max((d.runtime for d in job.directions.values()), default=0.0)
         done = sum(d.bytes for d in job.directions.values())
