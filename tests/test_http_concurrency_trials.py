@@ -819,14 +819,14 @@ def named(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def test_the_command_line_of_wrk_and_what_its_script_is_told():
-    made = load("wrk", 10, duration=3.0, threads=4, request_timeout=7.0, warm_up=2.0, first=100)
-    words = "--threads 4 --connections 10 --duration 3s --timeout 7s --latency --script /scripts/wrk.lua"
+    made = load("wrk", 12, duration=3.0, threads=4, request_timeout=7.0, warm_up=2.0, first=100)
+    words = "--threads 4 --connections 12 --duration 3s --timeout 7s --latency --script /scripts/wrk.lua"
     made = replace(made, warm_up=False)
     assert made.argv() == ["/tools/wrk", *words.split(), "http://192.0.2.1:8080"]
     assert replace(made, warm_up=True).argv() == [word.replace("3s", "2s") for word in made.argv()]
     assert made.environment()["LC_ALL"] == "C"
     told = {"METHOD": "GET", "STATUS": "200", "LENGTH": "1000", "PATHS": "/page?x=1"}
-    assert named(made.environment()) == told | {"FIRST": "100", "THREADS": "4", "CONNECTIONS": "10"}
+    assert named(made.environment()) == told | {"FIRST": "100", "THREADS": "4", "CONNECTIONS": "12"}
     unchecked = replace(made, generator=made.generator.model_copy(update={"check_answers": False}))
     assert named(unchecked.environment())["CHECK"] == "none"
     assert "LENGTH" not in named(replace(made, same_length=False).environment())
@@ -834,6 +834,19 @@ def test_the_command_line_of_wrk_and_what_its_script_is_told():
     few = replace(made, concurrency=3)
     assert few.threads == 3 and few.argv()[1:5] == ["--threads", "3", "--connections", "3"]
     assert named(few.environment())["THREADS"] == "3"
+
+
+@pytest.mark.parametrize(
+    ("connections", "given", "threads"),
+    [(5, 2, 1), (6, 2, 2), (10, 4, 2), (12, 5, 4), (7, 7, 7), (7, 8, 7), (101, 8, 1), (1, 4, 1), (1000, 8, 8)],
+)
+def test_wrk_opens_every_connection_because_its_threads_divide_them(connections: int, given: int, threads: int):
+    made = load("wrk", connections, duration=3.0, threads=given)
+    assert made.argv()[1:5] == ["--threads", f"{threads}", "--connections", f"{connections}"]
+    assert named(made.environment())["THREADS"] == f"{threads}"
+    # Each client opens a part of the connections.
+    parts = [load("wrk", 10, duration=3.0, threads=2, client=client, clients=3) for client in (1, 2, 3)]
+    assert [(part.connections, part.threads) for part in parts] == [(4, 2), (3, 1), (3, 1)]
 
 
 def test_clients_of_wrk_ask_for_numbers_of_their_own():

@@ -65,7 +65,9 @@ class Load:
     def threads(self) -> int | None:
         """The number of threads that can work at once; None: as many as there are CPUs."""
         if self.generator.tool == "wrk":
-            return min(self.generator.threads, self.connections)
+            # wrk gives each thread as many connections, and opens none of the remainder, which it counts all the same.
+            most = min(self.generator.threads, self.connections)
+            return next(n for n in range(most, 0, -1) if self.connections % n == 0)
         return 1 if self.generator.tool == "ab" else None
 
     @property

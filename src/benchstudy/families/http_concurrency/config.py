@@ -238,7 +238,9 @@ class Generator(Strict):
     warm_up: CountOrDurationField | None = Field(
         None, description="the same load before, not counted: requests for ab, a duration for wrk and k6; 0 for none"
     )
-    threads: int = Field(1, ge=1, le=1024, description="wrk: number of threads")
+    threads: int = Field(
+        1, ge=1, le=1024, description="wrk: number of threads; fewer if they do not divide the connections"
+    )
     max_in_flight: int = Field(
         200, ge=1, le=60_000, description="k6: maximum of requests in flight; further due requests are dropped, counted"
     )
