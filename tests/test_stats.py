@@ -100,6 +100,7 @@ def test_one_zero_is_a_value_like_any_other():
     summary = summarise([0.0, 1.0, 2.0, 3.0, 4.0, 5.0])
     assert (summary.median, summary.interval_low, summary.note) == (2.5, 0.0, "")
     assert precision(summarise([0.0] * 4 + [1.0] * 2)) is None, "nothing is a share of zero"
+    assert precision(summarise([0.0] * 6)) == 0.0, "no further trial could make an interval without a width narrower"
 
 
 def test_precision_is_half_the_width_over_the_median_of_whatever_sign():

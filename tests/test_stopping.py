@@ -83,8 +83,8 @@ def test_the_fewest_blocks_follow_from_the_level_of_every_interval():
 
 def test_precision_is_half_the_interval_over_the_median():
     assert precision(summarise([9.0, 10.0, 10.0, 10.0, 10.0, 11.0])) == pytest.approx(0.1)
-    assert precision(summarise([2.0] * 6)) == 0
-    for values in ([1.0] * 5, [0.0] * 6, [1.0, np.inf, 1.0, 1.0, 1.0, 1.0], []):
+    assert precision(summarise([2.0] * 6)) == precision(summarise([0.0] * 6)) == 0
+    for values in ([1.0] * 5, [0.0] * 4 + [1.0] * 2, [1.0, np.inf, 1.0, 1.0, 1.0, 1.0], []):
         assert precision(summarise(values)) is None
 
 

@@ -109,7 +109,12 @@ def _ranks_of_median_interval(n: int) -> tuple[int, int]:
 
 
 def precision(summary: Summary) -> float | None:
-    """Half the interval's width over the median: 0.05 is ±5 %. None without an interval, or if the median is zero."""
+    """Half the interval's width over the median: 0.05 is ±5 %. An interval without a width is precise, also at zero.
+
+    None without an interval, or if the median is zero and the interval is not.
+    """
+    if summary.interval_low is not None and summary.interval_low == summary.interval_high:
+        return 0.0
     if summary.interval_low is None or summary.interval_high is None or not summary.median:
         return None
     return (summary.interval_high - summary.interval_low) / 2 / abs(summary.median)
