@@ -192,6 +192,27 @@ def test_a_tail_of_too_few_requests_is_neither_printed_nor_drawn(tmp_path):
     assert panel.trials == 6
 
 
+@pytest.mark.parametrize("untimed", ["errors_connect", "errors_timeout"])
+def test_requests_without_a_time_are_no_samples_of_a_tail(tmp_path, untimed: str):
+    """wrk counted 16,000 refused connections beside 368 answers, or 367."""
+    tables = HttpTables(tmp_path)
+    for connections, answers in (("20", 368), ("5", 367)):
+        for block in (1, 2, 3):
+            tables.closed(FILES | {"concurrency": connections}, block, 6000.0, requests=16_000 + answers)
+    opened = levels_of("files", "1-core", "list", "k6", rate="37/s")
+    tables.opened(opened, 1, 37.0, 0.003)
+    for observation in tables.observations:
+        if observation["metric"] == untimed:
+            observation["value"] = 16_000.0
+    # k6 times these, too; and an imported output may not tell them.
+    tables.observations.append(tables.observations[-1] | {"metric": untimed, "value": 370.0, "unit": "1"})
+    tables.observations = [o for o in tables.observations if not (o["block"] == 3 and o["metric"] == untimed)]
+    load = HttpLoad(Results(tables.write(), study="embedded", family="http_concurrency"))
+    (closed,), (kept,) = load.sweeps(is_open=False), load.sweeps(is_open=True)
+    assert [load.too_few(99, closed, point) for point in closed.points] == [True, False]
+    assert not load.too_few(99, kept, kept.points[0])
+
+
 def test_a_time_that_ab_rounds_to_zero_is_no_zero(tmp_path):
     """ab prints its report in whole milliseconds, deviations in tenths. k6 does not round, and tells no deviation."""
     tables = HttpTables(tmp_path)

@@ -5,7 +5,7 @@ open loop, and one with a level `concurrency` is a closed loop. The null server 
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -200,9 +200,17 @@ class HttpLoad(SweepResults):
     # -- percentiles ---------------------------------------------------------------------------------------------------
 
     def too_few(self, percentile: float, sweep: Sweep, point: Point) -> bool:
-        """Whether a trial of the point had fewer requests than this percentile needs."""
-        requests = self.estimate("requests", sweep, point)
-        return requests is not None and min(requests.values, default=math.inf) < smallest_n(percentile)
+        """Whether a trial of the point had fewer requests with a time than this percentile needs."""
+        return min(self._timed(sweep, point), default=math.inf) < smallest_n(percentile)
+
+    def _timed(self, sweep: Sweep, point: Point) -> Iterable[float]:
+        """How many requests of each trial have a time. Of requests without a response in time, only k6 has one."""
+        place = (sweep.target, point.case)
+        timed = {trial: n for trial, n, _ in self.results.by_case("requests").get(place, ())}
+        for metric in () if sweep.is_open else ("errors_connect", "errors_timeout"):
+            for trial, n, _ in self.results.by_case(metric).get(place, ()):
+                timed[trial] -= n
+        return timed.values()
 
     def percentile(self, percentile: int) -> Draw:
         """Cells with the median of a latency percentile of trials, or with the number of requests that it needs."""
