@@ -608,6 +608,43 @@ def test_points_of_a_series_come_in_seconds_and_base_units(series, text):
         points("s", wanted, "", "it")
 
 
+@pytest.mark.parametrize(
+    ("series", "text", "is_there"),
+    [
+        ({"csv": ["t", "n"]}, "a note\nt,n\n", True),
+        ({"csv": ["t", "n"]}, "t,m\n", False),
+        ({"regex": r"(\d+) s, (\d+) tps"}, "done in 0.4 s", False),
+        *(
+            ({"json": [path + "t", path + "n"]}, text, is_there)
+            for path in ("rows[*].", "rows[].", "rows[?t > `0`].", "rows[0:9].", "rows[*] | [0:9].")
+            for text, is_there in (
+                ('{"rows": []}', True),
+                ('{"rows": [{"time": 1, "number": 2}]}', False),
+                ('{"rows": null}', False),
+                ('{"runs": []}', False),
+                ("[]", False),
+            )
+        ),
+        ({"json": ["[].t", "[].n"]}, "[]", True),
+        ({"json": ["a.rows[*].t", "a.rows[*].n"]}, '{"a": {"rows": []}}', True),
+        ({"json": ["a[0].x.rows[*].t.u", "a[0].x.rows[*].n"]}, '{"a": [{"x": {"rows": []}}]}', True),
+        ({"json": ["a.rows[*].t", "a.rows[*].n"]}, '{"a": {"runs": []}}', False),
+        ({"json": ["a.t", "a.n"]}, '{"a": {"t": [], "n": []}}', True),
+        ({"json": ["a.t", "a.n"]}, '{"a": {"t": []}}', False),
+        ({"json": ["rows[*].t", "other[*].n"]}, '{"rows": []}', False),
+        ({"json": ["a.t", "a.n"]}, '{"a": {"t": [], "n": [1]}}', False),
+    ],
+)
+def test_a_series_that_is_there_may_be_empty(series, text, is_there):
+    """A run was too short for the first sample. That is no wrong name in the study."""
+    wanted = OwnSeries.model_validate(series)
+    if is_there:
+        assert points("s", wanted, text, "it") == []
+        return
+    with pytest.raises(ParseError, match="the metric s is not found"):
+        points("s", wanted, text, "it")
+
+
 def test_a_point_that_is_a_part_of_a_number_is_told():
     for regex, text, told in (
         ("(.+) s, ([0-9.]+)", "1.0 s, 1,250 tps", "ends within a number: '1,250'"),

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
+from jmespath.visitor import TreeInterpreter
+
 from benchstudy.families.command.sources import OwnMetric, OwnSeries, json_path
 from benchstudy.model.causes import Cause, Failure
 from benchstudy.model.family import ParseError
@@ -24,6 +26,8 @@ _TAKE: Mapping[str, Callable[[Sequence[float]], float]] = {
     "min": min,
     "max": max,
 }
+# Parts of a JMESPath whose first child finds the list: `[*]`, `[?…]`, `[]` and what follows after a pipe.
+_THROUGH_ELEMENTS = frozenset({"projection", "filter_projection", "flatten", "pipe"})
 # The rest of a number, and what may stand before its last part, so that a regex reads "1,250" neither as 1 nor as 250.
 _REST = re.compile(r"\d|\.\d|,\d{3}(?!\d)|[eE][+-]?\d")
 _BEFORE = re.compile(r"\d(?:\.|,(?=\d{3}(?!\d))|[eE][+-]?)?(?=\d)")
@@ -47,23 +51,41 @@ def figure(name: str, wanted: OwnMetric, text: str, where: str) -> float:
 
 
 def points(name: str, wanted: OwnSeries, text: str, where: str) -> list[tuple[float, float]]:
-    """Return pairs of time in s and figure in its base unit, in the order of the text. Raises ParseError."""
+    """Return pairs of time in s and figure in its base unit, in the order of the text. Raises ParseError.
+
+    A table or list that is there may have no rows: a run can be too short for any. Lines that a regex finds cannot.
+    """
     (x_factor, _), (factor, _) = base_of(wanted.x_unit), base_of(wanted.unit)
     try:
         if wanted.regex is not None:
             found: Any = [match.groups() for match in _matches(wanted.regex, text, numbers=2)]
+            is_there = bool(found)
         elif wanted.csv is not None:
             found = [(row[wanted.csv[0]], row[wanted.csv[1]]) for row in _rows(text, wanted.csv)]
+            is_there = True
         else:
-            document = json.loads(text)
-            columns = [json_path(path).search(document) or [] for path in wanted.json_paths or ()]
+            document, paths = json.loads(text), [json_path(path) for path in wanted.json_paths or ()]
+            columns = [path.search(document) or [] for path in paths]
             found = list(zip(*columns, strict=True))
+            is_there = bool(found) or all(_listed(path.parsed, document) == [] for path in paths)
         made = [(_number(x) * x_factor, _number(y) * factor) for x, y in found]
     except (ValueError, LookupError, TypeError, csv.Error) as error:
         raise _not_found(name, wanted, f"{error}", text, where) from error
-    if not made:
+    if not is_there:
         raise _not_found(name, wanted, "nothing is found", text, where)
     return made
+
+
+def _listed(path: Mapping[str, Any], document: Any) -> Any:
+    """Return the list whose elements a parsed path goes through: with a wrong name of theirs, it finds none, too."""
+    if path["type"] in _THROUGH_ELEMENTS:
+        return _listed(path["children"][0], document)
+    if path["type"] == "subexpression":
+        *before, last = path["children"]
+        for part in before:
+            document = TreeInterpreter().visit(part, document)
+        return _listed(last, document)
+    return TreeInterpreter().visit(path, document)
 
 
 def _figures(wanted: OwnMetric, text: str) -> Iterator[float]:
