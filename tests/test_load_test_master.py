@@ -335,15 +335,25 @@ def test_only_whole_intervals_within_the_steady_time_count(clock, tmp_path, begi
 @pytest.mark.parametrize(
     ("begin_s", "end_s", "said"),
     [
-        (5, 5.5, "the users made no request within the steady time"),
-        (5.1, 5.9, "made no request"),
-        (20, 30, "no request"),
+        (5, 5.5, "no request ended within the steady time: the server answered none, or the time is shorter than an"),
+        (5.1, 5.9, "the users made no request within the steady time: is it of another clock"),
+        (20, 30, "no request within the steady time: is it of another clock"),
     ],
 )
-def test_a_steady_time_without_requests_is_of_another_clock(clock, tmp_path, begin_s, end_s, said):
+def test_a_steady_time_without_requests_is_of_another_clock_if_it_has_no_users_either(
+    clock, tmp_path, begin_s, end_s, said
+):
     run_load(clock)
-    with pytest.raises(ParseError, match=f"{said}.*is it of another clock"):
+    with pytest.raises(ParseError, match=said):
         parse_load(tmp_path, BEGAN_S, (BEGAN_S + begin_s, BEGAN_S + end_s))
+
+
+def test_a_server_that_hangs_answers_no_request_of_the_steady_time(clock, tmp_path, monkeypatch):
+    none = {second: {"one": []} for second in range(2, 7)}
+    monkeypatch.setattr("test_load_test_master.REPORTS", {1: {"one": [("post/send", HTTP, 0.5, None)]}, **none})
+    run_load(clock)
+    with pytest.raises(ParseError, match="no request ended within the steady time: the server answered none"):
+        parse_load(tmp_path, BEGAN_S, (BEGAN_S + 2, BEGAN_S + 5))
 
 
 # --- the search of an unbounded load ----------------------------------------------------------------------------
