@@ -649,6 +649,23 @@ def test_a_trial_without_any_known_sample_says_what_was_looked_for(tmp_path):
         figures(folder)
 
 
+@pytest.mark.parametrize(
+    ("at", "few", "asked"),
+    [
+        ([1050.0], "fewer than two samples", "is it shorter than two scrapes, or did the target not answer?"),
+        ([1010.0], "fewer than two samples", "is it shorter than two scrapes"),
+        ([1090.001], "no sample", "is the window right"),
+        ([], "no sample", "is the window right"),
+    ],
+)
+def test_a_trial_with_one_scrape_says_that_two_are_needed(tmp_path, at, few, asked):
+    """A counter that was scraped once has no increase. There is another scrape before the steady time."""
+    samples = [(second, 5.0) for second in (1000.0, *at)]
+    folder = write_trial(tmp_path, {CPU: [({"instance": "a"}, samples)]}, (1000, 1100), (1010, 1090))
+    with pytest.raises(ParseError, match=f"^http://p has {few} of .* from 1010 to 1090 .Unix s.: {re.escape(asked)}"):
+        figures(folder)
+
+
 def test_phases_are_told_by_their_time_in_the_window(tmp_path):
     phases = [{"name": "ramp", "start_s": 1000, "end_s": 1010.5}, {"name": "steady", "start_s": 1010.5, "end_s": 1100}]
     _, series = figures(write_trial(tmp_path, QUIET, (1000, 1100), phases=phases))

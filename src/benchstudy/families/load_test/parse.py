@@ -1,7 +1,7 @@
 """Parses one trial of load_test: the samples of its Prometheus, its load, and its circumstances. Pure."""
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,6 +17,7 @@ from benchstudy.families.load_test.load_metrics import (
     scrape_interval_s,
 )
 from benchstudy.families.load_test.metric_names import Names
+from benchstudy.families.load_test.prometheus_samples import pages
 from benchstudy.families.shared.files import damaged, read_facts
 from benchstudy.model.family import Observation, Parsed, ParseError
 from benchstudy.statistics import stats
@@ -87,12 +88,23 @@ def _read(files: Path) -> _Trial:
     if not found.whole and not found.values.keys() & {"rps", "cpu", "goroutines"}:
         section = found.section
         between = f"{window.steady_start_ms / 1000:.0f} to {window.steady_end_ms / 1000:.0f} (Unix s)"
+        counters = (f"{names.api}_count", f"{names.store}_count", names.requests, names.cpu)
+        few, asked = "no sample", "is the window right, does the selector match, and does Prometheus keep data so long?"
+        if _most_samples(files / METRICS, counters, window) == 1:
+            few = "fewer than two samples"
+            asked = "is it shorter than two scrapes, or did the target not answer?"
         raise ParseError(
-            f"{section.url} has no sample of {names.api}_count, {names.store}_count, {names.requests}, {names.cpu} or "
-            f"{names.goroutines} with {section.select or 'any labels'} from {between}: is the window right, does the "
-            "selector match, and does Prometheus keep data so long?"
+            f"{section.url} has {few} of {', '.join(counters)} or {names.goroutines} with "
+            f"{section.select or 'any labels'} from {between}: {asked}"
         )
     return _Trial(facts, window, names, found)
+
+
+def _most_samples(path: Path, metrics: Collection[str], window: Window) -> int:
+    """The most samples that a series has in a page within the steady time. A counter of one sample has no increase."""
+    begin, end = window.steady_start_ms, window.steady_end_ms
+    times = (series.times_ms for page in pages(path, metrics) for series in page.series)
+    return max((int(((begin <= of) & (of <= end)).sum()) for of in times), default=0)
 
 
 def _window(facts: Mapping[str, Any], measured_s: float | None) -> Window:
