@@ -261,6 +261,24 @@ def test_a_faster_version_with_a_slower_mean_says_why_they_differ(tmp_path):
     )
 
 
+@pytest.mark.parametrize("blocks", [1, 6])
+def test_a_base_whose_sums_never_moved_has_no_relative_change(tmp_path, blocks):
+    """Calls that take less than a coarse clock tells."""
+    tables = LoadTables(tmp_path)
+    for block in range(1, blocks + 1):
+        for version, total in ((BASE, 0.0), (NEW, 200.0)):
+            calls = {"only": (100_000.0, total, [100_000.0] * 12)}
+            tables.run(levels_of(version), block, calls={"store": calls, "api": calls})
+    summary = LoadSummary(load_of(tables.write()))
+    (found,) = [r for r in summary.mix.readings if r.group == "store"]
+    assert found.shift.base_mean == 0
+    assert re.search(r"The mean is \+[\d.]+ ms: \+", summary.mix.sentence(found))
+    assert re.fullmatch(r"\+[\d.]+ ms", said(summary.mix.table().rows[0][4]))
+    lines = [line for answer in summary.answers() for line in answer["lines"]]
+    assert lines and not any("%" in line["value"] for line in lines)
+    assert "%" not in json.dumps([*summary.comments()])
+
+
 def test_the_first_page_says_that_times_are_compared_at_the_same_mix_of_calls(load):
     notes = {"findings": {"mix": LoadSummary(load).findings()}}
     family = SimpleNamespace(name="load_test", title="Load test", page="p.html", notes=notes, shown=load.results)

@@ -107,6 +107,11 @@ class Shift:
         return self.new_mean - self.base_mean
 
     @property
+    def ratio(self) -> float | None:
+        """New mean over base mean; None if the base's sums never moved, as of calls below the clock's resolution."""
+        return self.new_mean / self.base_mean if self.base_mean else None
+
+    @property
     def within(self) -> float:
         """The change from the labels' own means, at the shares averaged over both sides."""
         return math.fsum(part.within for part in self.parts)

@@ -180,9 +180,10 @@ class LoadMix:
     def sentence(self, reading: Reading) -> str:
         """The change and its parts in sentences, as people wrote by hand on the published page; without the load."""
         shift, group = reading.shift, GROUPS[reading.group]
+        relative = f" ({signed_percent(shift.ratio)})" if shift.ratio is not None else ""
         told = (
             f"{group[0].upper()}{group[1:]} times: {reading.verdict}. The mean is "
-            f"{signed(shift.change, 's')} ({signed_percent(shift.new_mean / shift.base_mean)}): "
+            f"{signed(shift.change, 's')}{relative}: "
             f"{signed(shift.within, 's')} from the {LABELS[reading.group]}s themselves, {signed(shift.mix, 's')} "
             "from how often each is called"
         )
@@ -294,12 +295,13 @@ class LoadMix:
         base, new = (cells.href(self.load.results, contrast.target, case) for case in contrast.cases.values())
         kind = "text verdict worse" if reading.worse else "text verdict"
         again = ("the same version twice",) if contrast.again else ()
+        relative = (signed_percent(shift.ratio),) if shift.ratio is not None else ()
         return (
             Cell((f"{self.load.title(contrast)}, {GROUPS[reading.group]}", *again)),
             Cell((reading.verdict, *self._named(reading)), kind=kind, marks=("mix",) if shift.alarm else ()),
             Cell((human.quantity(shift.base_mean, "s"), _calls(shift.base_count)), base),
             Cell((human.quantity(shift.new_mean, "s"), _calls(shift.new_count)), new),
-            Cell((signed(shift.change, "s"), signed_percent(shift.new_mean / shift.base_mean)), new),
+            Cell((signed(shift.change, "s"), *relative), new),
             Cell((signed(shift.within, "s"), *(_by_trials(reading.like) or ("n too small for an interval",))), new),
             Cell((signed(shift.mix, "s"),), new),
             quantile_cell(shift.base_quantile(), base),

@@ -119,8 +119,8 @@ class LoadSummary:
         labels = [_named(reading)] if reading.named else []
         if like.ratio is not None and like.low is not None and like.high is not None:
             value = signed_percent(like.ratio, like.low, like.high)
-            relative = signed_percent(shift.new_mean / shift.base_mean)
-            called = f"as called {relative} ({signed(shift.change, 's')})"
+            change = signed(shift.change, "s")
+            called = f"as called {change if shift.ratio is None else f'{signed_percent(shift.ratio)} ({change})'}"
             parts = [percent_interval(like.low, like.high), reading.verdict, called, *labels]
         else:
             # With few trials both values are shown: a change alone would look like a result.
