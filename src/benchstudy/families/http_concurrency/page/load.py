@@ -209,7 +209,8 @@ class HttpLoad(SweepResults):
         timed = {trial: n for trial, n, _ in self.results.by_case("requests").get(place, ())}
         for metric in () if sweep.is_open else ("errors_connect", "errors_timeout"):
             for trial, n, _ in self.results.by_case(metric).get(place, ()):
-                timed[trial] -= n
+                if trial in timed:
+                    timed[trial] -= n
         return timed.values()
 
     def percentile(self, percentile: int) -> Draw:
