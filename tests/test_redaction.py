@@ -45,7 +45,7 @@ def test_no_record_is_sealed_with_a_secret_in_the_log_of_a_service(tmp_path, mon
     monkeypatch.setenv("KEY", "hunter2")
     state.secret("KEY")
     stops = interrupt if ends in ("Ctrl-C as a service stops", "killed") else lambda: None
-    monkeypatch.setattr(state, "_services", {"database": Printing(stops), "web": Printing(lambda: None)})
+    monkeypatch.setattr(state, "_services", {"database": Printing(stops), "share/web": Printing(lambda: None)})
     if ends.startswith("no space"):
 
         def full(*_):
@@ -61,7 +61,7 @@ def test_no_record_is_sealed_with_a_secret_in_the_log_of_a_service(tmp_path, mon
     kept = tmp_path / "sessions" / "0a1b2c3d"
     assert (kept / "session.json").is_file() and not (kept / ".unredacted").exists()
     assert not any("hunter2" in path.read_text() for path in kept.rglob("*") if path.is_file())
-    logs = {path.parent.name for path in kept.glob("services/*/stdout")}
+    logs = {path.parent.name for path in kept.glob("services/**/stdout")}
     assert logs == {"well": {"database", "web"}, "no space for the file without it": set()}.get(ends, {"web"})
 
 

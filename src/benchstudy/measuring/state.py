@@ -235,7 +235,7 @@ class SessionState:
                 self.event(f"service {name} could not be stopped cleanly: {error}")
             if logs.exists():
                 self.redact_files(logs)
-                kept.parent.mkdir(exist_ok=True)
+                kept.parent.mkdir(parents=True, exist_ok=True)
                 logs.rename(kept)
         self.redact_files(self.folder)
 
