@@ -47,6 +47,13 @@ def test_a_series_that_only_makes_noise_rarely_has_a_change(kind, n, most):
     assert 100 * sum(made.steady is False for made in told) / SERIES <= most
 
 
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("n", [40, 101, 150, 200, 201, 600])
+@pytest.mark.parametrize("period", [2, 4])
+def test_samples_that_alternate_exactly_are_steady_and_divide_nothing_by_zero(n, period):
+    assert change_points.find(range(n), [512.0 * (i % period == 0) for i in range(n)]) == change_points.Changes(n)
+
+
 @pytest.mark.parametrize(("n", "width"), [(300, 5), (1800, 30)])
 def test_rates_over_a_moving_window_have_no_changes_of_their_own(n, width):
     random = np.random.default_rng(2)

@@ -83,6 +83,8 @@ def find(times: Sequence[float], values: Sequence[float], memory: float = 0.0) -
     while n // each >= _FEWEST_STRETCHES:
         ranks = _ranks(_means(level, each))
         kept, noise, least = _memory_and_noise(ranks)
+        if not least:  # all means are equal, as those of samples that alternate exactly
+            return Changes(n)
         if kept <= _MOST_MEMORY:
             return _segmented(at, level, each, ranks / math.sqrt(noise))
         # Memory only turns apparent changes into noise: if there is none even without memory, it need not be known.
