@@ -619,6 +619,18 @@ def test_answers_that_hey_counts_as_wrong_or_broken_are_errors():
     assert values["throughput"] == pytest.approx(140 / 0.2775)
 
 
+def test_a_summary_of_hey_without_any_response_has_no_latencies():
+    values = parse_hey(text("hey-refused.txt")).values
+    counts = {name: value for name, (value, _) in values.items() if not name.startswith(("errors_", "duration"))}
+    assert counts == {"requests": 200, "errors": 200, "throughput": 0.0}
+    assert (values["errors_connect"], values["errors_status"]) == ((200, "1"), (0, "1"))
+    for whole, number, other in (("hey.txt", "0.0065", " NaN"), ("hey-refused.txt", " NaN", "0.0065")):
+        with pytest.raises(ParseError, match="inconsistent: the mean of"):
+            parse_hey(text(whole).replace(f"Average:\t{number}", f"Average:\t{other}"))
+    with pytest.raises(ParseError, match="truncated: it has no 'Total'"):
+        parse_hey(text("hey-refused.txt").replace("Total:\t0.0715", "Total:\t NaN"))
+
+
 def test_failures_of_locust_are_errors_and_must_fit_their_rate():
     row = locust_rows((DATA / "load_users/bounded/locust_stats.csv").read_text())[0]
     for failures, per_s, accepted in ((3, 3 * 1.1400421518652228 / 13, True), (3, 0.2630, False), (3, 0.2631, False)):

@@ -6,6 +6,7 @@ Summaries have less than our own trials: no histogram, few percentiles, and no d
 import csv
 import io
 import json
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -88,13 +89,17 @@ def parse_hey(text: str) -> Summary:
         )
     wrong = sum(n for status, n in answers.items() if not 200 <= status < 300)
     percentiles = {float(p): float(s) for p, s in re.findall(r"^[^\S\n]+(\d+)% in ([\d.]+) secs", text, re.M)}
-    values = _values(requests, wrong + broken, took, (least, mean, most), percentiles)
+    # Without a response, hey prints a mean of NaN between extremes of zero.
+    if math.isnan(mean) == bool(answers):
+        raise ParseError(f"hey's summary: inconsistent: the mean of {sum(answers.values())} responses is {mean:g} s")
+    values = _values(requests, wrong + broken, took, (least, mean, most) if answers else None, percentiles)
     values |= {"errors_status": (wrong, "1"), "errors_connect": (broken, "1")}
     return Summary(values, percentiles, {"requests": str(requests)})
 
 
 def _field(text: str, name: str) -> float:
-    match = re.search(rf"^[^\S\n]+{re.escape(name)}:\s+([\d.]+)", text, re.M)
+    number = r"[\d.]+|NaN" if name == "Average" else r"[\d.]+"
+    match = re.search(rf"^[^\S\n]+{re.escape(name)}:\s+({number})", text, re.M)
     if match is None:
         raise ParseError(f"hey's summary is truncated: it has no {name!r}")
     return float(match[1])
@@ -129,24 +134,27 @@ def _values(
     requests: int,
     failed: int | None,
     took: float,
-    times: tuple[float, float, float],
+    times: tuple[float, float, float] | None,
     percentiles: Mapping[float, float],
 ) -> Values:
-    """Return the metrics of a summary. `times`: minimum, mean and maximum in s. Raises ParseError for a wrong order."""
-    least, mean, most = times
-    rising: Sequence[float] = [least, *(percentiles[p] for p in sorted(percentiles)), most]
-    # Some are printed in whole milliseconds, and Locust's percentiles in two digits.
-    if any(above < below * 0.9 - 1e-3 for below, above in pairwise(rising)) or mean > most:
-        raise ParseError("the latencies of the summary do not rise from the least over the percentiles to the most")
+    """Return the metrics of a summary. `times`: minimum, mean and maximum in s; None if there was no response.
+
+    Raises ParseError for a wrong order.
+    """
     values: Values = {
         "requests": (requests, "1"),
         "errors": (failed, "1"),
         "throughput": (None if failed is None else (requests - failed) / took, "1/s"),
         "duration": (took, "s"),
-        "latency_min": (least, "s"),
-        "latency_mean": (mean, "s"),
-        "latency_max": (most, "s"),
     }
+    if times is None:
+        return values
+    least, mean, most = times
+    rising: Sequence[float] = [least, *(percentiles[p] for p in sorted(percentiles)), most]
+    # Some are printed in whole milliseconds, and Locust's percentiles in two digits.
+    if any(above < below * 0.9 - 1e-3 for below, above in pairwise(rising)) or mean > most:
+        raise ParseError("the latencies of the summary do not rise from the least over the percentiles to the most")
+    values |= {"latency_min": (least, "s"), "latency_mean": (mean, "s"), "latency_max": (most, "s")}
     return values | {f"latency_p{percent:g}": (seconds, "s") for percent, seconds in percentiles.items()}
 
 
