@@ -412,6 +412,30 @@ def test_a_log_that_stands_still_as_the_window_begins_does_not_look_fast():
     assert growth([(50.0, 0), (51.0, 100)], 10, 52, 1.0).qps == 100.0
 
 
+def slow_log(gap_s: float, phase_s: float, until_s: float) -> list[tuple[float, int]]:
+    """Checkpoints of a log that takes a leaf each `gap_s`, seen just after the next whole second."""
+    count = int((until_s - phase_s) / gap_s) + 6
+    leaves = ((phase_s + (n - 5) * gap_s, n) for n in range(count))
+    return [*{math.ceil(at) + 0.05: n for at, n in leaves if at < until_s}.items()]
+
+
+@pytest.mark.parametrize("gap_s", [1, 1.5, 2, 2.3, 2.6, 3, 3.5, 5, 5.5, 6, 7.3, 10, 13.7, 20, 25, 30])
+def test_a_slow_log_that_takes_each_leaf_is_a_fraction_of_one_off_wherever_the_window_begins(gap_s: float):
+    phases = [step / 20 for step in range(int(20 * gap_s))]
+    found = [growth(slow_log(gap_s, phase_s, 90), 3.0, 63.0, 1.0) for phase_s in phases]
+    assert max(abs(made.qps - 1 / gap_s) * 60 for made in found) < 0.5
+
+
+@pytest.mark.parametrize("phase_s", range(10))
+def test_a_slow_log_that_stood_still_for_half_of_the_window_does_not_look_fast(phase_s: int):
+    """It takes a leaf each 10 s in the first half only, or in the second: three of six, or four if an edge has one."""
+    stopped = growth(slow_log(10, phase_s, 33), 3.0, 63.0, 1.0)
+    began = growth([row for row in slow_log(10, phase_s, 90) if row[0] < 3 or row[0] > 33], 3.0, 63.0, 1.0)
+    lost = growth([(t, n - 3 * (t > 33)) for t, n in slow_log(10, phase_s, 90) if t < 3 or t > 33], 3.0, 63.0, 1.0)
+    assert 60 * stopped.qps < 4 and 60 * lost.qps < 4
+    assert 60 * began.qps == pytest.approx(6, abs=1), "it integrates at once what waited"
+
+
 def test_growth_is_of_the_checkpoints_inside_and_its_slope_the_least_squares_of_all():
     seen = [(0.0, 0), (1.0, 900), (2.5, 3000), (3.1, 3300), (5.0, 6000), (7.0, 9000)]
     found = growth(seen, 1.0, 5.0, 2.0)
