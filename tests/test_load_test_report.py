@@ -46,7 +46,7 @@ from benchstudy.report.scrutiny.evidence import method
 def load_of(tidy: Path, declared=DECLARED) -> LoadTest:
     root = tidy.parents[3]
     results = Results(tidy, study="embedded", family="load_test")
-    return LoadTest(results, declared, sessions.family_indexes(root, "embedded", "load_test"))
+    return LoadTest(results, declared, sessions.family_indexes(root, "embedded", "load_test", results.targets))
 
 
 @pytest.fixture(scope="module")
@@ -691,7 +691,7 @@ def test_an_interval_within_one_trial_holds_nothing_of_the_ramp(tmp_path):
 
 
 def test_the_set_up_is_what_was_recorded_and_declared(load, once):
-    table = LoadSetup(load, sessions.family_indexes(load.results.tidy.parents[3], "embedded", "load_test")).table()
+    table = LoadSetup(load, load.indexes).table()
     assert "12,000 posts" in said(row(table, "Data set")["Value"])
     rule = said(row(table, "Unbounded: rule")["Value"])
     assert "at most 20,000 users, steps of 8 users, every 2 s" in rule and "over 30 min" in rule

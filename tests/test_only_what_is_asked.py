@@ -208,6 +208,39 @@ def test_a_notebook_that_fails_says_its_line_in_words_and_leaves_the_last_good_p
     assert set(content(project)) == set(before)
 
 
+def test_a_first_page_that_cannot_be_made_leaves_the_last_good_files(reported):
+    project, _ = reported
+    reports, broken = project.root / "reports", project.root / "reports/two/fio/overview.json"
+    good, times = broken.read_text(), broken.stat()
+    made = [reports / name for name in ("two.zip", "two/index.html", "two/study.json", "two/CITATION.cff")]
+    before = [file.read_bytes() for file in made]
+    broken.write_text("")
+    try:
+        assert "Error" in run(project, "report", "--forcerun", "build_index", check=False)
+    finally:
+        broken.write_text(good)
+        os.utime(broken, ns=(times.st_atime_ns, times.st_mtime_ns))
+    assert [file.read_bytes() for file in made] == before
+
+
+def test_what_the_study_measured_on_another_target_once_is_not_on_its_pages(reported):
+    project, _ = reported
+    raw, before = project.root / "data/raw/two", content(project)
+    session = json.loads((raw / "one/fio/session.json").read_text())
+    for held in session["sessions"]:
+        held["started"] = "2001" + held["started"][4:]
+        held["declared"].setdefault("thresholds", {})["margin"] = 0.6
+    gone = raw / "gone/fio/session.json"
+    gone.parent.mkdir(parents=True)
+    gone.write_text(json.dumps(session))
+    try:
+        run(project, "reports/two/fio.html", "--forcerun", "make_page")
+        made = content(project)
+        assert {file for file in before if made.get(file) != before[file]} == set()
+    finally:
+        shutil.rmtree(raw / "gone")
+
+
 def test_what_a_killed_command_was_making_anew_is_there_again(reported):
     """Snakemake keeps a copy of each, and would stumble over it."""
     project, _ = reported

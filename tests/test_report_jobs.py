@@ -18,6 +18,7 @@ from waiting import until
 from benchstudy.hosts.controller import CONTROLLER_PID
 from benchstudy.jobs.notebooks import execute
 from benchstudy.model.errors import BenchstudyError
+from benchstudy.model.sources import imported_by_notebook
 
 # -- cells ----------------------------------------------------------------------
 
@@ -223,3 +224,15 @@ def test_without_a_command_of_the_users_a_job_stays_in_its_process(jobs):
     job = start(jobs, TELL, controller=False)
     out, _ = job.communicate(timeout=120)
     assert json.loads(out)[0] == job.pid
+
+
+@pytest.mark.parametrize(
+    "before", ["", "files = !ls\n", "%config X.y = 1\n", "%%time\n", "if True:\n    %time f()\n", "f?\n", "!ls {x}\n"]
+)
+def test_commands_for_ipython_hide_no_import_of_their_cell(tmp_path, before):
+    """The page depends on the code that its notebook imports."""
+    cell = {"cell_type": "code", "source": [f"{before}from benchstudy.report.page import Page\n", "import polars"]}
+    notebook = tmp_path / "own.ipynb"
+    notebook.write_text(json.dumps({"cells": [cell, {**cell, "source": ["this is no Python"]}]}))
+    found = imported_by_notebook(notebook)
+    assert found == ["benchstudy.report.page", "benchstudy.report.page.Page", "polars"]

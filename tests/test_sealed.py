@@ -3,6 +3,8 @@
 import json
 import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -415,3 +417,11 @@ def test_a_trial_whose_discard_was_taken_back_is_compared(store, original):
     assert "stdout: altered" in store.confirm()
     with pytest.raises(CorruptTrial, match="stdout: altered"):
         TrialStore(store.folder).trials()
+
+
+def test_records_are_utf_8_whatever_the_locale(tmp_path):
+    """Those who read them take them as such."""
+    code = "from benchstudy.model.files import write_atomically, Path; write_atomically(Path('record.json'), '\\u2265')"
+    without = {**os.environ, "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "LC_ALL": "C"}
+    subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=without, check=True)
+    assert (tmp_path / "record.json").read_text(encoding="utf-8") == "≥"

@@ -44,14 +44,17 @@ rule build_index:
     output:
         # Shared by all studies: a command of another one may be reading it.
         index=update("reports/index.html"),
-        study_index=f"reports/{STUDY.study}/index.html",
-        summary=f"reports/{STUDY.study}/study.json",
-        citing=expand(
-            "reports/{study}/{file}",
-            study=STUDY.study,
-            file=["methods.md", "methods.tex", "CITATION.cff", "citation.bib"],
+        # A failed job leaves the previous files.
+        study_index=update(f"reports/{STUDY.study}/index.html"),
+        summary=update(f"reports/{STUDY.study}/study.json"),
+        citing=update(
+            expand(
+                "reports/{study}/{file}",
+                study=STUDY.study,
+                file=["methods.md", "methods.tex", "CITATION.cff", "citation.bib"],
+            )
         ),
-        archive=f"reports/{STUDY.study}.zip",
+        archive=update(f"reports/{STUDY.study}.zip"),
     log:
         f"logs/build_index/{STUDY.study}.log",
     params:
@@ -68,7 +71,7 @@ rule build_crate:
         sessions=sessions_to_pack,
         code=code_of_crate,
     output:
-        crate=f"reports/{STUDY.study}.crate.zip",
+        crate=update(f"reports/{STUDY.study}.crate.zip"),
     log:
         f"logs/build_crate/{STUDY.study}.log",
     resources:

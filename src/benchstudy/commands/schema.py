@@ -25,7 +25,7 @@ def _schema(arguments: argparse.Namespace) -> int:
     if output is None:
         print(text, end="")
     elif output.exists() and not output.is_file():  # a device or a pipe, such as /dev/stdout, which nothing may replace
-        output.write_text(text)
+        output.write_text(text, encoding="utf-8")
     else:
         write_atomically(output.resolve() if output.is_symlink() else output, text)
     return 0

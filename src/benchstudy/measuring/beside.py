@@ -34,7 +34,7 @@ class Beside:
     def _noted(self) -> Iterator[tuple[str, dict[str, Any]]]:
         """The whole lines. A disk that was full may have left a part of one."""
         with suppress(FileNotFoundError):
-            for line in self._path.read_text().splitlines():
+            for line in self._path.read_text(encoding="utf-8").splitlines():
                 with suppress(ValueError):
                     yield line, json.loads(line)
 

@@ -135,7 +135,7 @@ class Progress:
     def _publish(self) -> None:
         # Events come from several threads. A full disk is reported when the next trial is stored; this is not a result.
         with self._publishing, suppress(OSError), whole_or_nothing(self._state_file) as temporary:
-            temporary.write_text(json.dumps(self._state))
+            temporary.write_text(json.dumps(self._state), encoding="utf-8")
 
     def _draw(self) -> None:
         with Drawing(self._folder) as drawing:
@@ -196,7 +196,7 @@ def _states(folder: Path) -> Iterator[dict[str, Any]]:
     forget_killed(folder)
     for path in sorted(folder.glob("*.json")):
         with suppress(FileNotFoundError):  # that session has just ended
-            state = json.loads(path.read_text())
+            state = json.loads(path.read_text(encoding="utf-8"))
             ahead_s = state["unix"] - _unix() if machine.pid_here(path.stem) is None else 0.0
             yield state | {name: state[name] + ahead_s for name in _MOMENTS if name in state}
 

@@ -362,7 +362,7 @@ class PartialTrial:
     def commit_together(cls, filled: Sequence[tuple["PartialTrial", TrialRecord]]) -> list[StoredTrial]:
         """Commit several trials. Their bytes reach the disk all at once, which takes a tenth of the time."""
         for partial, record in filled:
-            (partial.folder / RECORD).write_text(record.model_dump_json(indent=2) + "\n")
+            (partial.folder / RECORD).write_text(record.model_dump_json(indent=2) + "\n", encoding="utf-8")
             seal(partial.folder, durable=False)
         os.sync()
         for partial, _ in filled:
@@ -449,7 +449,7 @@ def _corrupt(folder: Path, difference: str) -> CorruptTrial:
 
 
 def _read_sums(folder: Path) -> list[StoredFile]:
-    sums, elsewhere = sums_in((folder / SUMS).read_text()), in_archive(folder)
+    sums, elsewhere = sums_in((folder / SUMS).read_text(encoding="utf-8")), in_archive(folder)
     sizes = {name: elsewhere[name] if name in elsewhere else (folder / name).stat().st_size for name in sums}
     return [StoredFile(name, sizes[name], digest) for name, digest in sums.items()]
 

@@ -147,7 +147,7 @@ def seal(folder: Path, *, durable: bool = True) -> None:
     _make_plain(folder)
     files = sorted(p for p in folder.rglob("*") if p.is_file() and not p.is_symlink())
     sums = "".join(f"{sha256_of(path)}  {path.relative_to(folder).as_posix()}\n" for path in files)
-    (folder / SUMS).write_text(sums)
+    (folder / SUMS).write_text(sums, encoding="utf-8")
     if durable:
         for path in (*files, folder / SUMS, *(p for p in folder.rglob("*") if p.is_dir()), folder):
             fsync(path)

@@ -63,7 +63,7 @@ def nothing_collected() -> Iterator[None]:
 
 def write_atomically(path: Path, text: str) -> None:
     """`path` holds either its old content or all of `text`, also after a crash."""
-    with whole_or_nothing(path) as temporary, temporary.open("w") as file:
+    with whole_or_nothing(path) as temporary, temporary.open("w", encoding="utf-8") as file:
         file.write(text)
         file.flush()
         os.fsync(file.fileno())

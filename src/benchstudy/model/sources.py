@@ -7,6 +7,7 @@ checkers only do not count: they are never executed, so no result can depend on 
 import ast
 import json
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -72,17 +73,25 @@ def imported_by_notebook(notebook: Path) -> list[str]:
 
 
 def _imported(source: str) -> Iterator[str]:
-    lines = source.splitlines()
-    try:
-        tree = ast.parse("\n".join("" if line.startswith(("%", "!")) else line for line in lines))
-    except SyntaxError:  # the notebook's job reports it, with the cell
-        return
-    for node in ast.walk(tree):
+    tree = _parsed(source)
+    for node in ast.walk(tree) if tree is not None else ():
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:
             yield node.module
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def _parsed(cell: str) -> ast.Module | None:
+    """A cell's code, which may have commands for IPython, such as `files = !ls`. None if it is not Python."""
+    code = cell.partition("\n")[2] if cell.startswith("%%") else cell
+    with suppress(SyntaxError):
+        return ast.parse(code)
+    from IPython.core.inputtransformer2 import TransformerManager  # slow to import, and few cells need it
+
+    with suppress(SyntaxError):  # the notebook's job reports it, with the cell
+        return ast.parse(TransformerManager().transform_cell(code))
+    return None
 
 
 def _packages() -> frozenset[str]:

@@ -40,7 +40,7 @@ class Page(PageTables, PageFigures):
         # `measured` is everything that was measured, `results` what the page shows. With few targets they are the same.
         self.measured = Results(self.root / tidy, study=study, family=family)
         self.results = over_targets.as_shown(self.measured)
-        self._indexes = sessions.family_indexes(self.root, study, family)
+        self._indexes = sessions.family_indexes(self.root, study, family, self.measured.targets)
 
     @property
     def declared(self) -> Mapping[str, Any]:

@@ -66,7 +66,7 @@ class TwoStudies(Exhibits):
                 f"{study}: trials in {changed[0].relative_to(self.root)} were discarded, added or measured since its "
                 f"tables were made; {_make_report()}"
             )
-        return Side(study, results, sessions.family_indexes(self.root, study, family))
+        return Side(study, results, sessions.family_indexes(self.root, study, family, results.targets))
 
     def overview(self) -> None:
         """Show what is compared, and what the ratios do not cover."""

@@ -68,9 +68,10 @@ class PublishedPage(Exhibits):
         files = [path for path in sorted(self.folder.glob("*.csv")) if path.name not in known]
         return {path.name: published.title(path) for path in files}
 
-    def indexes(self, family: str) -> Sequence[Mapping[str, Any]]:
-        """The records of the study's own sessions of a family."""
-        return sessions.family_indexes(self.root, self.study, family)
+    def indexes(self, results: Results) -> Sequence[Mapping[str, Any]]:
+        """The records of the study's own sessions of a family, whose `results` these are."""
+        targets = results.measured.targets if isinstance(results, OverTargets) else results.targets
+        return sessions.family_indexes(self.root, self.study, results.family, targets)
 
     # -- showing -----------------------------------------------------------------------------------------------------
 

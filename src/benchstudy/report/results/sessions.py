@@ -5,15 +5,16 @@ from pathlib import Path
 from typing import Any
 
 from benchstudy.measuring.sealed import read_index
+from benchstudy.model import paths
 from benchstudy.report import human
 
 
-def read_indexes(paths: Iterable[Path]) -> list[dict[str, Any]]:
+def read_indexes(files: Iterable[Path]) -> list[dict[str, Any]]:
     """Read the `session.json` files that exist, each with its path as `file`.
 
     Without their lists of `trials`: those are in the tables, and of a thousand targets they take a gigabyte.
     """
-    found = ((path, read_index(path)) for path in paths)
+    found = ((path, read_index(path)) for path in files)
     return [
         {"file": path} | {name: value for name, value in index.items() if name != "trials"}
         for path, index in found
@@ -21,9 +22,10 @@ def read_indexes(paths: Iterable[Path]) -> list[dict[str, Any]]:
     ]
 
 
-def family_indexes(root: Path, study: str, family: str) -> list[dict[str, Any]]:
-    """The indexes of one family on every target of a study."""
-    return read_indexes(sorted((root / "data" / "raw" / study).glob(f"*/{family}/session.json")))
+def family_indexes(root: Path, study: str, family: str, targets: Iterable[str]) -> list[dict[str, Any]]:
+    """The indexes of one family on these targets. Raw files of others, which the study had once, say nothing of it."""
+    stores = (paths.family_raw(root, study, target, family) for target in sorted(targets))
+    return read_indexes(store / paths.SESSION_INDEX for store in stores)
 
 
 def declared(indexes: Sequence[Mapping[str, Any]], family: str) -> Mapping[str, Any]:

@@ -156,7 +156,7 @@ def show(page: PublishedPage, results: Results | None) -> None:
     """Show the published comparison of two versions, beside ours if the study measured a load test."""
     load = None
     if results is not None:
-        indexes = page.indexes(results.family)
+        indexes = page.indexes(results)
         load = LoadTest(results, sessions.declared(indexes, results.family), indexes)
     tables = LoadPublished(page.folder, load)
     page.show_table(tables.users())

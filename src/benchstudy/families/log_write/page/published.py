@@ -182,7 +182,7 @@ def show(page: PublishedPage, results: Results | None) -> None:
     """Show QPS by backend as printed, our fastest log of the same kind, and the boxes of the page."""
     load = None
     if results is not None:
-        load = LogWrite(results, sessions.declared(page.indexes(results.family), results.family))
+        load = LogWrite(results, sessions.declared(page.indexes(results), results.family))
     tables = LogPublished(page.folder, load)
     page.show_table(replace(tables.table(), name="log-qps"))
     with page.folded("The published boxes"):
