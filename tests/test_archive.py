@@ -15,28 +15,33 @@ import tarfile
 from collections.abc import Iterator
 from contextlib import chdir, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import cache, cached_property
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import botocore.session
+import polars as pl
 import pytest
 from botocore.exceptions import ClientError
 from conftest import as_project
 from pydantic import ValidationError
 from s3_server import ACCESS, SECRET, Proxy, S3Server, VersityServer
+from stored_study import StoredStudy
 from test_old_store import STORES, different_cells, tables
 from waiting import until
 
-from benchstudy.archive.bucket import Bucket, DamagedObject
+from benchstudy.archive.bucket import Bucket, DamagedObject, Stored
 from benchstudy.archive.manifests import Entry
 from benchstudy.archive.packs import unpack
+from benchstudy.archive.pull import pull
+from benchstudy.archive.push import push
 from benchstudy.commands.cli import main
 from benchstudy.jobs.tidy import tidy_family
 from benchstudy.measuring.raw import NOT_HELD, TrialStore, index_problem
 from benchstudy.measuring.sealed import IN_ARCHIVE, SUMS
-from benchstudy.measuring.sessionindex import write_index
+from benchstudy.measuring.sessionindex import write_index, write_index_only
+from benchstudy.model.errors import BenchstudyError
 from benchstudy.model.study import Study, load_study
 
 STUDY = ("--study", "study.yaml")
@@ -472,3 +477,61 @@ def test_a_server_that_repeats_any_checksum_is_known_as_such_at_every_push(monke
         bucket.open_to_write()
         found.append((bucket.compares, bucket.is_conditional))
     assert found == [(False, True)] * 3
+
+
+class InMemory(Bucket):
+    """An archive that is no server: objects by name, later ones pushed later."""
+
+    def __init__(self):
+        self.url, self.is_conditional, self.compares = "s3://bucket/prefix", True, True
+        self.content: dict[str, bytes] = {}
+        self._when: dict[str, datetime] = {}
+
+    def open_to_write(self) -> None: ...
+
+    def require(self) -> None: ...
+
+    def objects(self, below: str) -> dict[str, Stored]:
+        return {name: Stored(len(self.content[name]), self._when[name]) for name in self.names(below)}
+
+    def put_if_absent(self, name: str, content: IO[bytes] | bytes, sha256: str) -> bool:
+        if name in self.content:
+            return False
+        if not isinstance(content, bytes):
+            content.seek(0)
+            content = content.read()
+        self._when[name] = datetime(2026, 11, 27, tzinfo=UTC) + timedelta(seconds=len(self._when))
+        self.content[name] = content
+        return True
+
+    def get(self, name: str, into: IO[bytes], size: int, *, part: bool = False) -> str:
+        into.write(self.content[name][:size])
+        return hashlib.sha256(self.content[name][:size]).hexdigest()
+
+    def names(self, below: str) -> list[str]:
+        return sorted(name for name in self.content if name.startswith(below))
+
+    def spoil(self, part: bytes) -> None:
+        """Alter the object with that in it."""
+        (name,) = (name for name in self.names("sealed/") if part in self.content[name])
+        self.content[name] = self.content[name].replace(part, bytes(len(part)))
+
+
+def ignore(*done: Any) -> None:
+    """No progress display."""
+
+
+def test_a_pull_that_does_not_finish_has_discarded_what_was_discarded(tmp_path):
+    stored, bucket, clone = StoredStudy(tmp_path / "author"), InMemory(), tmp_path / "clone"
+    push(stored.root, stored.study, bucket, ignore)
+    bucket.spoil(stored.failed.facts.uuid.encode())
+    with pytest.raises(BenchstudyError, match="1 of 8 folders were not fetched"):
+        pull(clone, stored.study, bucket, ignore)
+    # As `report --config measure=false` does.
+    store = TrialStore(stored.plan.raw(clone))
+    write_index_only(stored.plan, store, store.trials())
+    tidy_family(clone, [stored.plan], clone / "tidy")
+    told = pl.read_parquet(clone / "tidy" / "trials.parquet")
+    assert dict(told.filter(pl.col("discarded_why").is_not_null()).select("trial", "discarded_why").iter_rows()) == {
+        stored.discarded.short: "the disk was being scrubbed"
+    }

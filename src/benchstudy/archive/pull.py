@@ -84,9 +84,10 @@ class _Pulling:
         with self._store.exclusive():
             # The index is derived and about to be outdated, so a killed pull leaves none.
             self._store.index.unlink(missing_ok=True)
-            self._fetch_all(missing, advance)
+            # Before any trial, because tables can be made of what a pull that does not finish leaves here.
             for name, text in discards.items():
                 self._store.receive_discard(name, text)
+            self._fetch_all(missing, advance)
             write_index(self._plan, self._store, self._store.trials(), self._problem(index))
         self._told.sessions.append(self._name)
 
