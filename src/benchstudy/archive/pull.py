@@ -13,7 +13,7 @@ from benchstudy.archive.packs import unpack
 from benchstudy.archive.push import IN_MEMORY, Advance
 from benchstudy.measuring.raw import NOT_HELD, CorruptTrial, TrialStore
 from benchstudy.measuring.sealed import DISCARDS, IN_ARCHIVE, SUMS, in_archive, look, read_index
-from benchstudy.measuring.sessionindex import write_index
+from benchstudy.measuring.sessionindex import unheld, write_index
 from benchstudy.model.errors import BenchstudyError
 from benchstudy.model.files import as_json, write_atomically
 from benchstudy.model.study import SessionPlan, Study
@@ -88,7 +88,10 @@ class _Pulling:
             for name, text in discards.items():
                 self._store.receive_discard(name, text)
             self._fetch_all(missing, advance)
-            write_index(self._plan, self._store, self._store.trials(), self._problem(index))
+            trials = self._store.trials()
+            # The archive speaks of the study that was pushed; the one here may plan more, or describe a case anew.
+            problem = self._problem(index) or unheld(self._plan, self._store, trials)
+            write_index(self._plan, self._store, trials, problem)
         self._told.sessions.append(self._name)
 
     def _problem(self, index: Mapping[str, Any] | None) -> str | None:

@@ -17,9 +17,14 @@ from benchstudy.model.study import SessionPlan
 
 
 def write_index_only(plan: SessionPlan, store: TrialStore, trials: Iterable[StoredTrial]) -> None:
-    """Write the index without holding a session: if it was damaged, or trials were imported. Raises CorruptTrial.
+    """Write the index without holding a session: if it was damaged, or trials were imported. Raises CorruptTrial."""
+    write_index(plan, store, trials, unheld(plan, store, trials))
 
-    The problem is NOT_HELD if trials are missing, or the look that would end an adaptive session.
+
+def unheld(plan: SessionPlan, store: TrialStore, trials: Iterable[StoredTrial]) -> str | None:
+    """Why a session has to be held for these trials; None if it has everything in the plan. Raises CorruptTrial.
+
+    NOT_HELD if trials are missing, or the look that would end an adaptive session.
     """
     try:
         held = not missing_trials(plan, store, trials)
@@ -27,10 +32,9 @@ def write_index_only(plan: SessionPlan, store: TrialStore, trials: Iterable[Stor
             adopted, taken = adopt(plan, trials, store.discards()), store.looks()
             valid = (looks.find_look(taken, plan, look["blocks"], adopted) for look in taken)
             held = any(look and looks.enough(look, plan, plan.stopping) for look in valid)
-        problem = None if held else NOT_HELD
     except SessionFailed as error:  # a case was described anew
-        problem = str(error)
-    write_index(plan, store, trials, problem)
+        return str(error)
+    return None if held else NOT_HELD
 
 
 def is_held(root: Path, plan: SessionPlan) -> bool:
