@@ -348,7 +348,9 @@ def test_no_altered_trial_is_pushed_and_no_pushed_one_is_replaced(origin, archiv
     kept = (trial / "trial.json").read_bytes()
     (trial / "trial.json").write_bytes(kept + b"\n")
     said = author.run("push", *archive.words, *STUDY, status=1)
-    assert f"{trial}/trial.json: altered" in said and archive.keys("sessions") == []
+    assert f"{trial}/trial.json: altered" in said
+    families = {plan.family_name for plan in author.study.sessions()}
+    assert {key.split("/")[-2] for key in archive.keys("sessions")} == families - {trial.parents[1].name}
     (trial / "trial.json").write_bytes(kept)
     author.run("push", *archive.words, *STUDY)
     (trial / SUMS).write_text((trial / SUMS).read_text() + f"{'0' * 64}  added\n")
@@ -508,10 +510,11 @@ class InMemory(Bucket):
     def names(self, below: str) -> list[str]:
         return sorted(name for name in self.content if name.startswith(below))
 
-    def spoil(self, part: bytes) -> None:
-        """Alter the object with that in it."""
+    def spoil(self, part: bytes, *, cut: bool = False) -> None:
+        """Alter the object with that in it, or cut its end off."""
         (name,) = (name for name in self.names("sealed/") if part in self.content[name])
-        self.content[name] = self.content[name].replace(part, bytes(len(part)))
+        content = self.content[name]
+        self.content[name] = content[:-1] if cut else content.replace(part, bytes(len(part)))
 
 
 def ignore(*done: Any) -> None:
@@ -604,3 +607,77 @@ def discarding(get: Callable[..., str], store: TrialStore, trial: StoredTrial) -
         return get(name, *more, **named)
 
     return get_after
+
+
+@dataclass(frozen=True)
+class TwoTargets:
+    """A study of two targets, whose sessions have different trials."""
+
+    root: Path
+
+    @cached_property
+    def study(self) -> Study:
+        return parse_study(STORED | {"targets": {name: {"roles": {"sut": "box"}} for name in ("first", "second")}})
+
+    @cached_property
+    def stored(self) -> list[StoredStudy]:
+        """What was measured; the folders of the targets are copies of theirs."""
+        made = [StoredStudy(self.root / name) for name in ("one", "two")]
+        for stored, folder in zip(made, self.stores("author"), strict=True):
+            shutil.copytree(stored.store.folder, folder)
+        return made
+
+    def stores(self, project: str) -> list[Path]:
+        return self.study.stores(self.root / project)
+
+    def push(self, bucket: InMemory) -> None:
+        push(self.root / "author", self.study, bucket, ignore)
+
+    def pull(self, bucket: InMemory, clone: str) -> None:
+        pull(self.root / clone, self.study, bucket, ignore)
+
+
+def alter(path: Path, content: bytes) -> None:
+    path.chmod(0o644)
+    path.write_bytes(content)
+
+
+def test_a_push_sends_the_sessions_after_a_damaged_one(tmp_path):
+    two, bucket = TwoTargets(tmp_path), InMemory()
+    ok, store = two.stored[0].ok.folder, two.stores("author")[0]
+    file = store / ok.relative_to(two.stored[0].store.folder) / "stdout"
+    kept = file.read_bytes()
+    alter(file, b"other")
+    with pytest.raises(BenchstudyError, match="stdout: altered"):
+        two.push(bucket)
+    assert len(bucket.names("sealed/")) == 14, "all folders but that one; both have the same record of a session"
+    assert [name.split("/")[2] for name in bucket.names("sessions/")] == ["second"]
+    alter(file, kept)
+    two.push(bucket)
+    # An object that is damaged there, and something new of the other target.
+    bucket.spoil(two.stored[0].ok.facts.uuid.encode(), cut=True)
+    (discard,) = (two.stores("author")[1] / "discards").iterdir()
+    discard.unlink()
+    with pytest.raises(BenchstudyError, match="Nothing is overwritten"):
+        two.push(bucket)
+    assert [name.split("/")[2] for name in bucket.names("sessions/")] == ["first", "second", "second"]
+
+
+def test_a_pull_fetches_the_sessions_after_a_damaged_one(tmp_path):
+    two, bucket = TwoTargets(tmp_path), InMemory()
+    ok = two.stored[0].ok
+    two.push(bucket)
+    two.pull(bucket, "altered")
+    first, second = two.stores("altered")
+    bucket.spoil(ok.facts.uuid.encode())
+    with pytest.raises(BenchstudyError, match="1 of 8 folders were not fetched"):
+        two.pull(bucket, "clone")
+    assert [len(list(store.glob(f"*/*/{SUMS}"))) for store in two.stores("clone")] == [7, 8]
+    assert [(store / "session.json").exists() for store in two.stores("clone")] == [False, True]
+    # A trial that was altered here, after it was fetched.
+    alter(first / ok.folder.relative_to(two.stored[0].store.folder) / "stdout", b"other")
+    for store in (first, second):
+        (store / "session.json").unlink()
+    with pytest.raises(BenchstudyError, match="stdout: altered"):
+        two.pull(bucket, "altered")
+    assert [(store / "session.json").exists() for store in (first, second)] == [False, True]

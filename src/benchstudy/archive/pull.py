@@ -43,19 +43,28 @@ class Pulled:
 def pull(
     root: Path, study: Study, bucket: Bucket, advance: Advance, *, whole: bool = False, dry_run: bool = False
 ) -> Pulled:
-    """`whole`: also fetch what no table needs. Raises ArchiveError, and BenchstudyError that names damaged objects;
-    all undamaged objects have been fetched then.
+    """`whole`: also fetch what no table needs. Raises ArchiveError, and BenchstudyError that names damaged objects and
+    trials; all undamaged objects have been fetched then.
     """
     bucket.require()
-    told, found = Pulled(bucket.url, study.study, dry_run), False
+    told, found, damaged = Pulled(bucket.url, study.study, dry_run), False, []
     for plan, folder in zip(study.sessions(), study.stores(root), strict=True):
         history = history_of(bucket, plan)
         found |= bool(history.manifests)
         if history.manifests:
-            _Pulling(plan, TrialStore(folder), bucket, history, told, whole).session(advance)
+            try:
+                _Pulling(plan, TrialStore(folder), bucket, history, told, whole).session(advance)
+            except (CorruptTrial, _NotFetched) as error:  # says nothing about other sessions
+                damaged.append(str(error))
     if not found:
         raise ArchiveError(f"{bucket.url}: has nothing from study {study.study!r}; was it pushed under another name?")
+    if damaged:
+        raise BenchstudyError("\n".join(damaged))
     return told
+
+
+class _NotFetched(BenchstudyError):
+    """Some objects of a session are damaged; all others have been fetched."""
 
 
 class _Pulling:
@@ -128,7 +137,7 @@ class _Pulling:
             self._told.bytes += sum(self._bytes(missing[place]) for place in arrived)
             advance(self._name, done, len(missing))
         if problems:
-            raise BenchstudyError(
+            raise _NotFetched(
                 "\n  ".join([f"{self._name}: {len(problems)} of {len(missing)} folders were not fetched:", *problems])
                 + "\nUndamaged folders stay here. Remove the damaged objects with the tools of your store, push these "
                 "folders again from where they are undamaged, then pull again"

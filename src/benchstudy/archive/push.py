@@ -52,14 +52,22 @@ class _Sent(NamedTuple):
 
 
 def push(root: Path, study: Study, bucket: Bucket, advance: Advance, *, dry_run: bool = False) -> Pushed:
-    """Raises ArchiveError, and CorruptTrial for altered files after all undamaged folders were sent."""
+    """Raises ArchiveError, and BenchstudyError that names altered files after all undamaged folders were sent, and
+    altered objects after all other sessions were.
+    """
     pushing = _Pushing(bucket, advance, Pushed(bucket.url, study.study, dry_run))
     stores = zip(study.sessions(), study.stores(root), strict=True)
     begun = [(plan, TrialStore(folder)) for plan, folder in stores if folder.is_dir()]
     if not begun:
         raise BenchstudyError(f"study {study.study}: nothing was measured or imported yet, so there is nothing to push")
+    damaged = []
     for plan, store in begun:
-        pushing.session(plan, store)
+        try:
+            pushing.session(plan, store)
+        except (CorruptTrial, DamagedObject) as error:  # says nothing about other sessions
+            damaged.append(str(error))
+    if damaged:
+        raise BenchstudyError("\n".join(damaged))
     return pushing.told
 
 
