@@ -57,7 +57,7 @@ class StoredStudy:
         self.discarded = self.add(write, 2)
         self.imported = self.add(write, 3, session="imported", imported_from="answer.json", commands=[], roles={})
         self.store.discard(self.discarded, "the disk was being scrubbed")
-        self._session()
+        self.add_session(SESSION)
         self.index()
 
     def add(
@@ -98,15 +98,15 @@ class StoredStudy:
             boot_id="b", load_before=0.1, load_after=0.2, clock_offset_s=0.0,
         )  # fmt: skip
 
-    def _session(self) -> None:
+    def add_session(self, uuid: str) -> None:
         facts = {"kernel": {"release": "6.1.0"}, "os_release": {"PRETTY_NAME": "Debian 12"}, "cpus_allowed": 2}
         record = {
-            "uuid": SESSION, "seed": 1, "started": "2026-11-20T09:59:59.000+00:00",
+            "uuid": uuid, "seed": 1, "started": "2026-11-20T09:59:59.000+00:00",
             "finished": "2026-11-20T10:01:00.000+00:00", "controller": "desk", "instrument": "2" * 64,
             "study_sha256": self.study.sha256, "declared": self.study.model_dump(mode="json", serialize_as_any=True),
             "hosts": {"box": {"before": facts, "after": facts, "diff": []}}, "events": [],
         }  # fmt: skip
-        folder = self.store.folder / "sessions" / SESSION[:8]
+        folder = self.store.folder / "sessions" / uuid[:8]
         folder.mkdir(parents=True)
         (folder / "session.json").write_text(as_json(record))
         seal(folder)

@@ -34,7 +34,7 @@ from test_old_store import STORES, different_cells, tables
 from waiting import until
 
 from benchstudy.archive.bucket import Bucket, DamagedObject, Stored
-from benchstudy.archive.manifests import Entry
+from benchstudy.archive.manifests import Entry, Manifest
 from benchstudy.archive.packs import unpack
 from benchstudy.archive.pull import pull
 from benchstudy.archive.push import push
@@ -42,7 +42,7 @@ from benchstudy.commands.cli import main
 from benchstudy.jobs.tidy import tidy_family
 from benchstudy.measuring.raw import NOT_HELD, StoredTrial, TrialStore, index_problem
 from benchstudy.measuring.schedule import missing_trials
-from benchstudy.measuring.sealed import IN_ARCHIVE, SUMS
+from benchstudy.measuring.sealed import IN_ARCHIVE, SUMS, look
 from benchstudy.measuring.sessionindex import is_held, write_index_only
 from benchstudy.model.errors import BenchstudyError
 from benchstudy.model.study import Study, load_study, parse_study
@@ -516,6 +516,11 @@ class InMemory(Bucket):
         content = self.content[name]
         self.content[name] = content[:-1] if cut else content.replace(part, bytes(len(part)))
 
+    def manifests(self) -> list[Manifest]:
+        """Oldest first."""
+        names = sorted(self.names("sessions/"), key=self._when.__getitem__)
+        return [Manifest.model_validate_json(self.content[name]) for name in names]
+
 
 def ignore(*done: Any) -> None:
     """No progress display."""
@@ -681,3 +686,35 @@ def test_a_pull_fetches_the_sessions_after_a_damaged_one(tmp_path):
     with pytest.raises(BenchstudyError, match="stdout: altered"):
         two.pull(bucket, "altered")
     assert [(store / "session.json").exists() for store in (first, second)] == [False, True]
+
+
+MEANWHILE = {
+    "a trial": lambda stored: stored.add(stored.plan.cases[0].id, 3),
+    "a discard": lambda stored: stored.store.discard(stored.failed, "a colleague saw why"),
+    "the record of the session": lambda stored: stored.add_session("33333333-3333-4333-8333-333333333333"),
+}
+
+
+@pytest.mark.parametrize("happens", MEANWHILE.values(), ids=MEANWHILE)
+def test_a_push_while_a_session_ends_does_not_call_it_complete(tmp_path, monkeypatch, happens):
+    stored, bucket = complete(tmp_path / "author"), InMemory()
+
+    def look_then(store: Path) -> Any:
+        seen = look(store)
+        happens(stored)
+        stored.index()
+        return seen
+
+    with monkeypatch.context() as patch:
+        patch.setattr("benchstudy.archive.push.look", look_then)
+        push(stored.root, stored.study, bucket, ignore)
+    push(stored.root, stored.study, bucket, ignore)
+    assert [manifest.problem for manifest in bucket.manifests()] == [NOT_HELD, None]
+
+
+def test_a_discarded_trial_that_is_damaged_leaves_a_session_complete(tmp_path):
+    stored, bucket = complete(tmp_path / "author"), InMemory()
+    alter(stored.discarded.folder / "stdout", b"other")
+    stored.index()
+    told = push(stored.root, stored.study, bucket, ignore)
+    assert len(told.left_out) == 1 and [manifest.problem for manifest in bucket.manifests()] == [None]

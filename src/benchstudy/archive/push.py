@@ -1,17 +1,27 @@
 """`benchstudy push`: sends what the archive lacks of a study, then a manifest of each session."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import SpooledTemporaryFile
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from benchstudy.archive.bucket import LARGEST, Bucket, DamagedObject, side_by_side
 from benchstudy.archive.manifests import SEALED, Entry, History, Manifest, history_of
 from benchstudy.archive.packs import pack
 from benchstudy.measuring.raw import NOT_HELD, RECORD, CorruptTrial, TrialStore
-from benchstudy.measuring.sealed import DISCARDS, SESSIONS, SUMS, in_archive, look, read_index, trial_of
+from benchstudy.measuring.sealed import (
+    DISCARDS,
+    SESSIONS,
+    SUMS,
+    Seen,
+    discarded_in,
+    in_archive,
+    look,
+    read_index,
+    trial_of,
+)
 from benchstudy.model.errors import BenchstudyError
 from benchstudy.model.files import sha256_of
 from benchstudy.model.study import SessionPlan, Study
@@ -107,7 +117,7 @@ class _Pushing:
             study=plan.study.study,
             target=plan.target,
             family=plan.family_name,
-            problem=index["problem"] if index else NOT_HELD,
+            problem=_problem(index, seen),
             sealed=entries,
             discards=discards,
         )
@@ -144,6 +154,21 @@ class _Pushing:
                 "overwritten: remove that object with the tools of your store, and push again"
             )
         return stored is not None
+
+
+def _problem(index: Mapping[str, Any] | None, seen: Seen) -> str | None:
+    """Why a session has to be held again. The index tells it only of what it lists: if a session ended or a trial was
+    discarded after the folders were listed, it is about others than those that are sent.
+    """
+    if index is None:
+        return NOT_HELD
+    trials, discarded = {entry["path"] for entry in index["trials"]}, discarded_in(seen)
+    sessions = {f"{SESSIONS}/{entry['uuid'][:8]}" for entry in index["sessions"]}
+    # A damaged trial is no longer listed once it is discarded.
+    differ = {trial_of(place) for place in trials ^ set(filter(trial_of, seen))} - discarded
+    if differ or not sessions <= seen.keys() or {entry["uuid"][:8] for entry in index["discarded"]} != discarded:
+        return NOT_HELD
+    return index["problem"]
 
 
 def _known(store: TrialStore, places: list[str], history: History) -> list[tuple[str, Entry]]:
