@@ -718,3 +718,12 @@ def test_a_discarded_trial_that_is_damaged_leaves_a_session_complete(tmp_path):
     stored.index()
     told = push(stored.root, stored.study, bucket, ignore)
     assert len(told.left_out) == 1 and [manifest.problem for manifest in bucket.manifests()] == [None]
+
+
+def test_large_packs_are_put_together_on_the_disk_of_the_project(tmp_path, monkeypatch):
+    monkeypatch.setattr("benchstudy.archive.push._IN_MEMORY", 1)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "nowhere"))
+    stored, bucket, clone = StoredStudy(tmp_path / "author"), InMemory(), tmp_path / "clone"
+    push(stored.root, stored.study, bucket, ignore)
+    pull(clone, stored.study, bucket, ignore)
+    assert [list((root / ".benchstudy").glob("tmp*")) for root in (stored.root, clone)] == [[], []]

@@ -4,13 +4,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from tempfile import SpooledTemporaryFile
 from typing import Any
 
 from benchstudy.archive.bucket import ArchiveError, Bucket, DamagedObject, side_by_side
 from benchstudy.archive.manifests import Entry, History, history_of
 from benchstudy.archive.packs import unpack
-from benchstudy.archive.push import IN_MEMORY, Advance
+from benchstudy.archive.push import Advance, room_for_a_pack
 from benchstudy.measuring.raw import NOT_HELD, CorruptTrial, TrialStore
 from benchstudy.measuring.sealed import DISCARDS, IN_ARCHIVE, SUMS, in_archive, look, read_index
 from benchstudy.measuring.sessionindex import unheld, write_index
@@ -53,7 +52,7 @@ def pull(
         found |= bool(history.manifests)
         if history.manifests:
             try:
-                _Pulling(plan, TrialStore(folder), bucket, history, told, whole).session(advance)
+                _Pulling(root, plan, TrialStore(folder), bucket, history, told, whole).session(advance)
             except (CorruptTrial, _NotFetched) as error:  # says nothing about other sessions
                 damaged.append(str(error))
     if not found:
@@ -69,9 +68,16 @@ class _NotFetched(BenchstudyError):
 
 class _Pulling:
     def __init__(
-        self, plan: SessionPlan, store: TrialStore, bucket: Bucket, history: History, told: Pulled, whole: bool
+        self,
+        root: Path,
+        plan: SessionPlan,
+        store: TrialStore,
+        bucket: Bucket,
+        history: History,
+        told: Pulled,
+        whole: bool,
     ):
-        self._plan, self._store, self._bucket, self._history = plan, store, bucket, history
+        self._root, self._plan, self._store, self._bucket, self._history = root, plan, store, bucket, history
         self._told, self._whole = told, whole
         self._name = f"{plan.family_name} on {plan.target}"
 
@@ -148,7 +154,7 @@ class _Pulling:
         name, size = f"{self._bucket.url}/{entry.object}", self._bytes(entry)
         is_part = size < entry.size
         try:
-            with SpooledTemporaryFile(IN_MEMORY) as file:
+            with room_for_a_pack(self._root) as file:
                 digest = self._bucket.get(entry.object, file, size, part=is_part)
                 if not is_part and digest != entry.pack:
                     raise DamagedObject(f"{name}: altered: its SHA-256 does not match its name")

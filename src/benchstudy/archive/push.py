@@ -22,12 +22,13 @@ from benchstudy.measuring.sealed import (
     read_index,
     trial_of,
 )
+from benchstudy.model import paths
 from benchstudy.model.errors import BenchstudyError
 from benchstudy.model.files import sha256_of
 from benchstudy.model.study import SessionPlan, Study
 
 # Folders up to this size are packed in memory.
-IN_MEMORY = 8 << 20
+_IN_MEMORY = 8 << 20
 # Called with the name of a session, the number of folders done, and the number of all.
 Advance = Callable[[str, int, int], None]
 
@@ -65,7 +66,7 @@ def push(root: Path, study: Study, bucket: Bucket, advance: Advance, *, dry_run:
     """Raises ArchiveError, and BenchstudyError that names altered files after all undamaged folders were sent, and
     altered objects after all other sessions were.
     """
-    pushing = _Pushing(bucket, advance, Pushed(bucket.url, study.study, dry_run))
+    pushing = _Pushing(root, bucket, advance, Pushed(bucket.url, study.study, dry_run))
     stores = zip(study.sessions(), study.stores(root), strict=True)
     begun = [(plan, TrialStore(folder)) for plan, folder in stores if folder.is_dir()]
     if not begun:
@@ -81,9 +82,15 @@ def push(root: Path, study: Study, bucket: Bucket, advance: Advance, *, dry_run:
     return pushing.told
 
 
+def room_for_a_pack(root: Path) -> "SpooledTemporaryFile[bytes]":
+    """A file in memory, and on the project's disk once it is large: of that disk messages say that it is full."""
+    paths.local_state(root).mkdir(parents=True, exist_ok=True)
+    return SpooledTemporaryFile(_IN_MEMORY, dir=str(paths.local_state(root)))
+
+
 class _Pushing:
-    def __init__(self, bucket: Bucket, advance: Advance, told: Pushed):
-        self._bucket, self._advance, self.told = bucket, advance, told
+    def __init__(self, root: Path, bucket: Bucket, advance: Advance, told: Pushed):
+        self._root, self._bucket, self._advance, self.told = root, bucket, advance, told
         self._listed = bucket.objects(SEALED)
         if not told.dry_run:
             bucket.open_to_write()
@@ -131,7 +138,7 @@ class _Pushing:
             return _Sent(
                 place, problem=f"{folder}: a part is in another archive: fetch it with `benchstudy pull --all`"
             )
-        with SpooledTemporaryFile(IN_MEMORY) as file:
+        with room_for_a_pack(self._root) as file:
             try:
                 packed = pack(folder, file)
                 rest = {} if _is_read(folder) else dict(packed.rest)
