@@ -255,6 +255,18 @@ def test_tables_that_are_not_as_they_were_made_are_known(tmp_path, study, store,
     assert not madetables.are_whole(tables)
 
 
+@pytest.mark.parametrize("link", ["data/raw", "data/raw/archive", "data/raw/archive/machine/fio"])
+def test_raw_files_may_lie_on_another_disk_behind_a_link(tmp_path, study, link):
+    (tmp_path / "disk").mkdir()
+    (tmp_path / link).parent.mkdir(parents=True)
+    (tmp_path / link).symlink_to(tmp_path / "disk")
+    imported(tmp_path, study, *FIO.glob("fio-3.33-latency-*.json"))
+    tidy_family(tmp_path, [study.session("machine", "fio")], tmp_path / "tidy")
+    raw = pl.read_parquet(tmp_path / "tidy" / "trials.parquet")["raw"].to_list()
+    assert raw and all(re.match("data/raw/archive/machine/fio/.", path) for path in raw)
+    assert all((tmp_path / path / "trial.json").is_file() for path in raw)
+
+
 # --- a controller that is killed, and its disk -----------------------------------------------------------------------
 
 

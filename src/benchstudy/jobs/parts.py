@@ -321,7 +321,8 @@ def _trial_row(root: Path, trial: StoredTrial) -> dict[str, Any]:
         "duration_s": record.duration_s,
         "argv": "\n".join(shlex.join(command.argv) for command in record.commands)
         or record.verified.get("command", ""),
-        "raw": str(trial.folder.resolve().relative_to(root.resolve())),
+        # Not resolved: data/raw may be a link to another disk.
+        "raw": trial.folder.relative_to(root).as_posix(),
         "raw_files": json.dumps([file._asdict() for file in trial.files]),
         # An imported trial has both in its record.
         "tool": first.tool.name if first else record.verified.get("tool"),
