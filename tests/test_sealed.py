@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -12,7 +13,7 @@ from stored_study import SESSION, StoredStudy
 
 from benchstudy.measuring import confirmed, sealed
 from benchstudy.measuring.confirmed import RawAltered
-from benchstudy.measuring.raw import CorruptTrial, StoredTrial, TrialFacts, TrialStore
+from benchstudy.measuring.raw import CorruptTrial, StoredTrial, TrialFacts, TrialStore, load_trial
 from benchstudy.model import paths
 
 
@@ -241,7 +242,7 @@ def copied(path: Path) -> None:
         ("sessions/{session}/session.json", flip, "session.json: altered"),
         ("discards/{discarded}.json", gone, "missing"),
         ("discards/{discarded}.json", edited, "do not agree"),
-        ("{trial}", copied, "is on disk, but not listed"),
+        ("{trial}", copied, "0099-01234567: is a copy of, or was moved from, {trial}: move it back, or remove it if"),
         ("{trial}/SHA256SUMS", gone, "its SHA256SUMS is missing"),
     ],
 )
@@ -249,7 +250,36 @@ def test_all_that_belongs_to_a_study_is_watched(store, trial, original, place, h
     names = {"trial": trial.relative_to(store.folder), "session": SESSION[:8], "discarded": original.discarded.short}
     how(store.folder / place.format(**names))
     for _ in range(2):
-        assert words in (store.confirm() or ""), "also the second time"
+        assert words.format(**names) in (store.confirm() or ""), "also the second time"
+
+
+@pytest.mark.parametrize("how", [shutil.copytree, shutil.move])
+def test_a_trial_counts_only_where_it_was_stored(store, trial, original, how):
+    """Its files are as they were sealed, wherever they lie."""
+    place = trial.relative_to(store.folder).as_posix()
+    other = trial.with_name("0002-01234567")
+    how(trial, other)
+    words = f"{other.name}: is a copy of, or was moved from, {place}: move it back, or remove it if that exists"
+    told = store.confirm()
+    assert words in told and "benchstudy discard" not in told
+    (store.folder / paths.SESSION_INDEX).unlink()  # is made again of what exists
+    for _ in range(2):
+        with pytest.raises(CorruptTrial, match=re.escape(words)):
+            TrialStore(store.folder).trials()
+    with pytest.raises(CorruptTrial, match=re.escape(words)):
+        load_trial(other)
+
+
+def test_a_copy_that_an_index_lists_is_named(store, trial):
+    """As an earlier version listed it."""
+    other = trial.with_name("0002-01234567")
+    shutil.copytree(trial, other)
+    index = store.folder / paths.SESSION_INDEX
+    content = json.loads(index.read_text())
+    (entry,) = (entry for entry in content["trials"] if entry["path"].endswith(trial.name))
+    content["trials"].append({**entry, "path": other.relative_to(store.folder).as_posix()})
+    index.write_text(json.dumps(content))
+    assert f"{other.name}: is a copy of" in store.confirm()
 
 
 def test_a_sum_that_was_altered_with_its_file_is_found_in_session_json(store, trial):

@@ -12,8 +12,8 @@ from pathlib import Path, PurePosixPath
 from typing import IO
 
 from benchstudy.archive.bucket import DamagedObject, digest_of
-from benchstudy.measuring.raw import RECORD, verify
-from benchstudy.measuring.sealed import SUMS
+from benchstudy.measuring.raw import verify
+from benchstudy.measuring.sealed import RECORD, SUMS
 from benchstudy.model import interference, paths
 from benchstudy.model.files import IMPOSSIBLE
 

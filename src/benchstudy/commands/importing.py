@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from benchstudy.measuring.instrument import instrument_sha256
-from benchstudy.measuring.raw import RECORD, PartialTrial, StoredTrial, TrialRecord, TrialStore
+from benchstudy.measuring.raw import PartialTrial, StoredTrial, TrialRecord, TrialStore
+from benchstudy.measuring.sealed import RECORD
 from benchstudy.measuring.sessionindex import write_index_only
 from benchstudy.model import paths, registry
 from benchstudy.model.errors import BenchstudyError

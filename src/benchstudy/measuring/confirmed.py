@@ -19,6 +19,7 @@ import orjson
 from benchstudy.measuring.sealed import (
     GONE,
     IN_ARCHIVE,
+    MOVED,
     SUMS,
     Checked,
     Seen,
@@ -205,7 +206,8 @@ def _refusal(differences: Mapping[str, list[str]]) -> str:
     )
     told += "\nRestore altered and missing files from a copy, and remove added files."
     gone = {place for place, found in differences.items() if GONE in found[0]}
-    trials = [trial for place in differences.keys() - gone if (trial := trial_of(place))]
+    copies = {place for place, found in differences.items() if MOVED in found[0]}
+    trials = [trial for place in differences.keys() - gone - copies if (trial := trial_of(place))]
     if trials:
         told += f"\nOr measure the trial again: `benchstudy discard {' '.join(sorted(trials)[:_MOST_NAMED])} --why …`"
     if gone:

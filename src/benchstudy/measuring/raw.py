@@ -24,6 +24,7 @@ from benchstudy.measuring import confirmed
 from benchstudy.measuring.sealed import (
     DISCARDS,
     LOOKS,
+    RECORD,
     SESSIONS,
     SUMS,
     Seen,
@@ -32,6 +33,8 @@ from benchstudy.measuring.sealed import (
     in_archive,
     look,
     make_writable,
+    moved,
+    place_of,
     protect,
     read_index,
     seal,
@@ -55,7 +58,6 @@ from benchstudy.model.files import (
 
 log = logging.getLogger("benchstudy")
 
-RECORD = "trial.json"
 _LOOK = "look.json"
 _PARTIAL = ".partial-"
 _RECEIVED, _REPLACED = ".received-", ".replaced-"
@@ -234,7 +236,7 @@ class TrialStore:
         self._shorts.add(short)
         folder = self.folder / case / f"{_PARTIAL}{short}"
         folder.mkdir(parents=True)
-        return PartialTrial(uuid, folder, self.folder / case / f"{block:04d}-{short}")
+        return PartialTrial(uuid, folder, self.folder / place_of(case, block, uuid))
 
     @nothing_collected()
     def trials(self, *, read: bool = False) -> list[StoredTrial]:
@@ -386,6 +388,9 @@ class _Reading:
         self._sure, self._facts = dict(self._known), dict[str, Any]()
 
     def trial(self, place: str) -> StoredTrial:
+        return _in_its_place(self._trial(place))
+
+    def _trial(self, place: str) -> StoredTrial:
         folder, files = self._store / place, self._seen[place]
         known = {} if self._read else self._known.get(place, {})
         if files != known:
@@ -424,7 +429,15 @@ def in_order(trials: Iterable[StoredTrial]) -> list[StoredTrial]:
 def load_trial(folder: Path) -> StoredTrial:
     """A committed trial, verified. Raises CorruptTrial that names the file and what is wrong with it."""
     files = tuple(verify(folder))
-    return StoredTrial(folder, _record_in(folder), files)
+    return _in_its_place(StoredTrial(folder, _record_in(folder), files))
+
+
+def _in_its_place(trial: StoredTrial) -> StoredTrial:
+    """Raises CorruptTrial for a copy, whose files are as they were sealed."""
+    folder, facts = trial.folder, trial.facts
+    if wrong := moved(f"{folder.parent.name}/{folder.name}", place_of(facts.case, facts.block, facts.uuid)):
+        raise CorruptTrial(f"{folder}: {wrong}")
+    return trial
 
 
 def _record_in(folder: Path) -> TrialRecord:

@@ -17,6 +17,7 @@ from benchstudy.model import hints, paths
 from benchstudy.model.errors import BenchstudyError
 from benchstudy.model.files import disk_trouble, free_name, fsync, json_of, keep_link, nothing_collected, sha256_of
 
+RECORD = "trial.json"
 SUMS = "SHA256SUMS"
 DISCARDS = "discards"
 LOOKS = "looks"
@@ -28,6 +29,7 @@ _LINE = re.compile(r"([0-9a-f]{64})  (.+)")
 TRIAL_FOLDER = re.compile(r"\d{4,}-([0-9a-f]{8})")
 _PLAIN = "".join(map(chr, range(32, 127))).replace("/", "").replace("%", "")
 GONE = "its folder is gone"
+MOVED = "is a copy of, or was moved from,"
 
 # Size in bytes, times of modification and of change in ns, inode. A list, because JSON has no tuples.
 Stat = list[int]
@@ -93,6 +95,19 @@ class Checked:
 def trial_of(place: str) -> str | None:
     match = TRIAL_FOLDER.fullmatch(place.rpartition("/")[2])
     return match[1] if match else None
+
+
+def place_of(case: str, block: int, uuid: str) -> str:
+    """The folder of a trial in its store."""
+    return f"{case}/{block:04d}-{uuid[:8]}"
+
+
+def moved(place: str, stored: str) -> str | None:
+    """What is wrong if a trial that was `stored` in one folder lies in another, where a copy would count a second time.
+
+    None if nothing is.
+    """
+    return None if place == stored else f"{MOVED} {stored}: move it back, or remove it if that exists"
 
 
 # -- what exists ----------------------------------------------------------------------
@@ -235,21 +250,30 @@ def against_index(
         if SUMS not in seen.get(place, ()):
             yield place, f"{at}/{place}: session.json lists this {what[place]}, and {GONE}"
         elif place in trials:
-            listed = {file["name"]: file["sha256"] for file in trials[place]["files"]}
+            entry = trials[place]
+            if wrong := moved(place, place_of(entry["case"], entry["block"], entry["uuid"])):
+                yield place, f"{at}/{place}: {wrong}"
+            listed = {file["name"]: file["sha256"] for file in entry["files"]}
             stored = sums_in((store / place / SUMS).read_text(encoding="utf-8", errors="replace"))
             for name in sorted(name for name in listed.keys() | stored.keys() if listed.get(name) != stored.get(name)):
                 yield place, f"{at}/{place}/{name}: {SUMS} and session.json do not agree on it"
         elif place in sessions and _stored(store / place / paths.SESSION_INDEX) != sessions[place]:
             yield place, f"{at}/{place}/session.json: it and {at}/session.json do not agree"
-    discarded = discarded_in(seen)
+    discarded, stored_at = discarded_in(seen), {entry["uuid"]: place for place, entry in trials.items()}
     for place in sorted(seen if asked is None else seen.keys() & asked):
         trial = trial_of(place)
         # A damaged trial is no longer listed once it is discarded.
         if trial and trial not in discarded and place not in trials and SUMS in seen[place]:
             way = f"remove {at}/session.json and run {hints.snakemake()}, which lists it"
-            yield place, f"{at}/{place}: is on disk, but not listed; {way}"
+            told = moved(place, stored_at.get(_uuid_in(store / place / RECORD), place))
+            yield place, f"{at}/{place}: {told or f'is on disk, but not listed; {way}'}"
     if asked is None or DISCARDS in asked:
         yield from ((DISCARDS, line) for line in _discards(store, at, index, seen))
+
+
+def _uuid_in(record: Path) -> str:
+    found = _json(record)
+    return str(found.get("uuid")) if isinstance(found, dict) else ""
 
 
 def discarded_in(seen: Seen) -> set[str]:

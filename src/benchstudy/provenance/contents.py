@@ -9,8 +9,8 @@ from typing import Any
 
 from benchstudy.measuring import disturbances
 from benchstudy.measuring.instrument import instrument_sha256
-from benchstudy.measuring.raw import RECORD, StoredFile, StoredTrial, TrialStore, verify
-from benchstudy.measuring.sealed import SUMS, against_index, in_archive, look, read_index
+from benchstudy.measuring.raw import StoredFile, StoredTrial, TrialStore, verify
+from benchstudy.measuring.sealed import RECORD, SUMS, against_index, in_archive, look, read_index
 from benchstudy.model import hints, paths, sources
 from benchstudy.model.errors import BenchstudyError
 from benchstudy.model.interference import Disturbance
