@@ -11,9 +11,11 @@ from pathlib import Path
 import pytest
 from stored_study import SESSION, StoredStudy
 
+from benchstudy.commands.cli import main
 from benchstudy.measuring import confirmed, sealed
 from benchstudy.measuring.confirmed import RawAltered
 from benchstudy.measuring.raw import CorruptTrial, StoredTrial, TrialFacts, TrialStore, load_trial
+from benchstudy.measuring.sessionindex import write_index
 from benchstudy.model import paths
 
 
@@ -203,6 +205,21 @@ def test_what_is_lost_whole_cannot_be_measured_again_by_discarding_it(store, tri
     flip(other / "stdout")
     told = store.confirm()
     assert f"benchstudy discard {other.name[-8:]} --why" in told and "If a folder is lost" in told
+
+
+def test_a_damaged_trial_that_was_aborted_is_discarded_too(store, original, monkeypatch):
+    """It is no result, but all that exists is compared."""
+    (store.root / "workflow").mkdir()
+    (store.root / "workflow" / "Snakefile").touch()
+    monkeypatch.chdir(store.root)
+    aborted = store.folder / original.aborted.folder.relative_to(original.store.folder)
+    flip(aborted / "stdout")
+    assert f"benchstudy discard {original.aborted.short} --why" in store.confirm()
+    assert main(["discard", original.aborted.short, "--why", "its disk was failing"]) == 0
+    assert store.confirm() is None
+    left = TrialStore(store.folder)
+    write_index(original.plan, left, left.trials(), None)
+    assert store.confirm() is None
 
 
 def test_the_memory_begins_where_there_was_no_folder_for_it(store, tmp_path):

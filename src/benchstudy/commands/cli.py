@@ -219,7 +219,8 @@ def _discard(arguments: argparse.Namespace) -> int:
     chosen = [
         (store, trial)
         for store, trial in chosen
-        if trial.facts.uuid not in store.discards() and trial.facts.status in RESULTS
+        # A trial that is named may be an aborted one: if it is damaged, only a discard leads on.
+        if trial.facts.uuid not in store.discards() and (arguments.trials or trial.facts.status in RESULTS)
     ]
     if not chosen:
         raise BenchstudyError("nothing to discard: no such trial has a result, or all of them are discarded already")
