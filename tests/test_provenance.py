@@ -402,8 +402,11 @@ def test_what_is_missing_or_was_added_is_named(own_study):
     )
 
 
-def test_a_damaged_trial_that_was_discarded_is_not_packed(own_study):
-    flip(own_study.root / at(own_study, "ok", "stdout"))
+@pytest.mark.parametrize("damage", [flip, Path.unlink])
+@pytest.mark.parametrize("file", ["stdout", "trial.json"])
+def test_a_damaged_trial_that_was_discarded_is_not_packed(own_study, file, damage):
+    own_study.ok.folder.chmod(0o755)
+    damage(own_study.root / at(own_study, "ok", file))
     own_study.store.discard(own_study.ok, "its disk was failing")
     own_study.index()
     packed = pack(own_study)

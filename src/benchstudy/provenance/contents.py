@@ -10,7 +10,7 @@ from typing import Any
 from benchstudy.measuring import disturbances
 from benchstudy.measuring.instrument import instrument_sha256
 from benchstudy.measuring.raw import StoredFile, StoredTrial, TrialStore, verify
-from benchstudy.measuring.sealed import RECORD, SUMS, against_index, in_archive, look, read_index
+from benchstudy.measuring.sealed import SUMS, against_index, in_archive, look, read_index, trial_of
 from benchstudy.model import hints, paths, sources
 from benchstudy.model.errors import BenchstudyError
 from benchstudy.model.interference import Disturbance
@@ -138,8 +138,8 @@ def _measured(root: Path, plan: SessionPlan) -> Measured:
     sessions = {}
     # Sessions and other sealed folders lie beside the cases, in the same form.
     for sealed in sorted(sums.parent for sums in folder.glob(f"*/[!.]*/{SUMS}")):
-        if sealed not in verified and (sealed / RECORD).is_file():
-            continue  # altered, and therefore discarded
+        if sealed not in verified and trial_of(sealed.name):
+            continue  # altered, and therefore discarded; its record may be what is lost
         if in_archive(sealed):
             raise BenchstudyError(
                 f"{sealed}: a part is only in an archive, and a crate needs all: run `benchstudy pull --all`"
