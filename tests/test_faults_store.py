@@ -27,7 +27,7 @@ from benchstudy.measuring.raw import CorruptTrial, TrialStore, index_problem
 from benchstudy.measuring.session import hold_session
 from benchstudy.measuring.sessionindex import write_index
 from benchstudy.measuring.sessionrecord import SessionRecord
-from benchstudy.model import paths
+from benchstudy.model import paths, registry
 from benchstudy.model.errors import BenchstudyError
 from benchstudy.model.files import disk_trouble
 from benchstudy.model.study import Study, parse_study
@@ -147,6 +147,57 @@ def test_what_is_no_output_is_refused_with_what_it_is(tmp_path, study):
     told = {path.name: cause for path, cause in outcome.refused}
     assert told["nothing"] == "is empty" and "--output-format=json+" in told["terse"]
     assert "save it as UTF-8" in told["wide"] and "split it" in told["huge"]
+
+
+def failing_read(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read = Path.read_bytes
+
+    def failing(self: Path) -> bytes:
+        if self == path:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))  # a failed read does not name the file
+        return read(self)
+
+    monkeypatch.setattr(Path, "read_bytes", failing)
+
+
+@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize(
+    ("happens", "cause"),
+    [
+        (lambda path, monkeypatch: path.unlink(), "No such file or directory"),
+        (failing_read, "cannot be read: Input/output error"),
+        (lambda path, monkeypatch: path.write_text(LATENCY), "changed while it was being imported"),
+    ],
+)
+@pytest.mark.fault(37, 38)
+def test_an_output_that_changes_or_goes_while_it_is_imported_is_refused_alone(
+    tmp_path, study, monkeypatch, happens, cause, after
+):
+    """Before it was looked at by its family, or after."""
+    folder = tmp_path / "outputs"
+    folder.mkdir()
+    for number, name in enumerate(("page", "fdatasync-plus", "two-jobs-plus"), start=1):
+        shutil.copy(FIO / f"fio-3.33-{name}.json", folder / f"{number}.json")
+    family = type(registry.get("fio"))
+    parse = family.parse_import
+
+    def parse_import(self, path):
+        if path.name != "2.json":
+            return parse(self, path)
+        if not after:
+            happens(path, monkeypatch)
+        runs = parse(self, path)
+        if after:
+            happens(path, monkeypatch)
+        return runs
+
+    monkeypatch.setattr(family, "parse_import", parse_import)
+    outcome = imported(tmp_path, study, folder)
+    assert [path.name for path, _ in outcome.imported] == ["1.json", "3.json"]
+    ((refused, why),) = outcome.refused
+    assert refused.name == "2.json" and cause in why
+    store = TrialStore(tmp_path / "data/raw/archive/machine/fio")
+    assert len(store.trials()) == 2 and not confirmed.check(tmp_path, store.folder).differences
 
 
 # --- the index, sums and tables ---------------------------------------------------------------------------------------

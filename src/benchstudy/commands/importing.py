@@ -4,8 +4,8 @@ import codecs
 import hashlib
 import os
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping
-from contextlib import ExitStack
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -18,7 +18,7 @@ from benchstudy.measuring.sessionindex import write_index_only
 from benchstudy.model import paths, registry
 from benchstudy.model.errors import BenchstudyError
 from benchstudy.model.family import UNKNOWN, Case, Family, Imported, ParseError
-from benchstudy.model.files import now
+from benchstudy.model.files import now, sha256_of
 from benchstudy.model.names import COLUMNS, FACTOR, check_name, nearest
 from benchstudy.model.study import Study
 
@@ -97,10 +97,10 @@ def import_outputs(
         for number, path in enumerate(files, start=1):
             try:
                 levels = {**(said or {}), **(_of_path(of_path, path) if of_path else {})}
-                family, runs = _recognise(study, path)
+                family, runs, sha256 = _recognise(study, path)
                 if family.name not in stores:
                     stores[family.name] = stack.enter_context(_Store(root, study, target, family, outcome))
-                stores[family.name].add(path, runs, levels)
+                stores[family.name].add(path, sha256, runs, levels)
             except (BenchstudyError, ParseError) as error:
                 outcome.refused.append((path, str(error)))
             advance(number, len(files))
@@ -122,26 +122,39 @@ def _files(outputs: Iterable[Path]) -> list[Path]:
     return found
 
 
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    """Raises BenchstudyError if the output cannot be read, which refuses no other one. A full disk is another error."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename not in (None, path, str(path)):  # a failed read does not name the file
+            raise
+        raise BenchstudyError(f"cannot be read: {error.strerror}") from error
+
+
 def _beginning(path: Path) -> bytes:
     """Raises BenchstudyError for a file that cannot be read, or is too large."""
-    try:
+    with _reading(path):
         size = path.stat().st_size
         with path.open("rb") as file:
             beginning = file.read(_BEGINNING)
-    except OSError as error:
-        raise BenchstudyError(f"cannot be read: {error.strerror}") from error
     if size > _LARGEST:
         raise BenchstudyError(f"has {size} bytes, but at most {_LARGEST} can be read: split it")
     return beginning
 
 
-def _recognise(study: Study, path: Path) -> tuple[Family, list[Imported]]:
+def _recognise(study: Study, path: Path) -> tuple[Family, list[Imported], str]:
+    """The family and the runs of an output, and the SHA-256 that it had before it was read for them."""
     beginning = _beginning(path)
+    with _reading(path):
+        sha256 = sha256_of(path)
     for name in study.families:
         family = registry.get(name).of(study.families[name])
-        runs = family.parse_import(path)
+        with _reading(path):
+            runs = family.parse_import(path)
         if runs:
-            return family, runs
+            return family, runs, sha256
     if not beginning.strip():
         raise BenchstudyError("is empty")
     if b"\0" in beginning and not beginning.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
@@ -189,9 +202,15 @@ class _Store:
         self._outcome.imported += [(path, trial) for (path, _, _), trial in zip(self._filled, trials, strict=True)]
         self._filled.clear()
 
-    def add(self, path: Path, runs: list[Imported], said: Mapping[str, str]) -> None:
-        """Store the runs of a file; refused runs are listed in the outcome."""
-        whole = path.read_bytes()
+    def add(self, path: Path, sha256: str, runs: list[Imported], said: Mapping[str, str]) -> None:
+        """Store the runs of a file; refused runs are listed in the outcome.
+
+        Raises BenchstudyError if its content is no longer that of `sha256`, in which the runs were found.
+        """
+        with _reading(path):
+            whole = path.read_bytes()
+        if hashlib.sha256(whole).hexdigest() != sha256:
+            raise BenchstudyError("changed while it was being imported; import it when it is finished")
         for number, run in enumerate(runs, start=1):
             try:
                 self._add(path, whole, run, said)
