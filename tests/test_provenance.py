@@ -25,7 +25,7 @@ from benchstudy.measuring.raw import CorruptTrial
 from benchstudy.model import paths
 from benchstudy.model.errors import BenchstudyError, StudyError
 from benchstudy.model.study import load_study, parse_study
-from benchstudy.provenance import tables
+from benchstudy.provenance import reproduce, tables
 from benchstudy.provenance.checks import check_crate, check_study
 from benchstudy.provenance.contents import as_declared
 from benchstudy.provenance.crate import Packed, build_crate
@@ -495,6 +495,33 @@ def test_names_that_lead_out_of_a_crate_are_refused(packed, tmp_path, name):
         entry.external_attr = (0o120777 if name == "link" else 0o100644) << 16
         archive.writestr(entry, "/etc/passwd")
     with pytest.raises(BenchstudyError, match="not opened"):
+        check_crate(hostile)
+
+
+def test_what_was_added_to_an_unpacked_crate_is_in_no_reproduction_of_it(own_study, tmp_path, monkeypatch):
+    """Using it leaves files, and only those that it lists were checked."""
+    pack(own_study)
+    unpacked = tmp_path / "unpacked"
+    with zipfile.ZipFile(paths.crate(own_study.root, "small")) as archive:
+        archive.extractall(unpacked)
+    added = ("data/provision/small/one/command.json", "data/published/own.yaml", "reports/small/own.html", "src/own.py")
+    for name in added:
+        (unpacked / name).parent.mkdir(parents=True, exist_ok=True)
+        (unpacked / name).write_text("{}")
+    monkeypatch.setattr(reproduce, "_make_reports", lambda into, cores: None)
+    made = reproduce.reproduce(unpacked, own_study.root, tmp_path / "into")
+    assert (made.folder / "data" / "raw" / "small").is_dir() and made.trials == 7
+    assert not [name for name in added if (made.folder / name).exists()]
+    assert not {"src/own.py (not here)", "own.html"} & {*made.code, *made.others_differ}
+
+
+@pytest.mark.fault(39)
+def test_a_name_that_is_a_file_and_a_folder_is_refused(packed, tmp_path):
+    hostile = tmp_path / "hostile.zip"
+    shutil.copyfile(packed.path, hostile)
+    with zipfile.ZipFile(hostile, "a") as archive:
+        archive.writestr("data/raw/small/one", "x")
+    with pytest.raises(BenchstudyError, match=r"hostile\.zip: 'data/raw/small/one' is both a file and a folder"):
         check_crate(hostile)
 
 

@@ -151,6 +151,10 @@ def _members(path: Path, archive: zipfile.ZipFile) -> Iterator[str]:
             raise BenchstudyError(f"{path}: {name!r} is a link, occurs twice, or would lead out of it; not opened")
         seen.add(name)
         yield name
+    last = map(PurePosixPath, {name.rpartition("/")[0] for name in seen})
+    folders = {parent.as_posix() for folder in last for parent in (folder, *folder.parents)}
+    for name in sorted(seen & folders):
+        raise BenchstudyError(f"{path}: {name!r} is both a file and a folder; not opened")
 
 
 def check_crate(path: Path) -> Checked:

@@ -23,8 +23,8 @@ def installed_text() -> str:
 
 def differing(crate: Crate, root: Path) -> Iterator[str]:
     """Packages of a crate that differ from those of the project at `root`, as "name 1.0, here 1.1"."""
-    own = INSTALLED in crate.names
-    if not own and LOCK not in crate.names:
+    own = INSTALLED in crate.sums
+    if not own and LOCK not in crate.sums:
         return
     theirs = _pins(crate.read(INSTALLED if own else LOCK).decode(errors="replace"))
     ours = _here(root, theirs)

@@ -109,9 +109,12 @@ def _copy_software(root: Path, into: Path) -> None:
 
 
 def _unpack(crate: Crate, study: Study, into: Path) -> None:
-    """Unpack data only. No file of a crate is ever executed."""
+    """Unpack data only. No file of a crate is ever executed.
+
+    Here and below, `crate.sums` names what was checked: an unpacked crate may have further files.
+    """
     folders = (f"data/raw/{study.study}/", f"data/provision/{study.study}/", f"{PUBLISHED}/")
-    wanted = [name for name in sorted(crate.names) if name == STUDY_FILE or name.startswith(folders)]
+    wanted = [name for name in sorted(crate.sums) if name == STUDY_FILE or name.startswith(folders)]
     needed, free = sum(map(crate.size, wanted)), shutil.disk_usage(into).free
     if needed > free:
         raise BenchstudyError(
@@ -143,7 +146,7 @@ def _make_reports(into: Path, cores: int) -> None:
 
 def _compare(crate: Crate, study: Study, root: Path, into: Path, files: int) -> Reproduction:
     place = f"reports/{study.study}/"
-    was = {name: crate.sums[name] for name in crate.names if name.startswith(place)}
+    was = {name: digest for name, digest in crate.sums.items() if name.startswith(place)}
     pages = [*study.families, *STUDY_PAGES]
     now = {p.relative_to(into).as_posix(): sha256_of(p) for p in report_files(into / "reports" / study.study, pages)}
     csvs = {name for name in was.keys() | now.keys() if name.endswith(".csv")}
@@ -154,7 +157,7 @@ def _compare(crate: Crate, study: Study, root: Path, into: Path, files: int) -> 
     )
     others = sorted((was.keys() | now.keys()) - csvs)
     differ = [name for name in others if was.get(name) != now.get(name)]
-    trials = sum(name.endswith("/trial.json") and name.startswith("data/raw/") for name in crate.names)
+    trials = sum(name.endswith("/trial.json") and name.startswith("data/raw/") for name in crate.sums)
     return Reproduction(
         folder=into,
         study=study.study,
@@ -172,7 +175,7 @@ def _compare(crate: Crate, study: Study, root: Path, into: Path, files: int) -> 
 def _other_code(crate: Crate, into: Path) -> Iterable[str]:
     """Files of the software that differ from the crate's. Locks are compared by package instead."""
     ours = {path.relative_to(into).as_posix(): path for name in CODE for path in _code_files(into / name)}
-    theirs = {name for name in crate.names if name in CODE or name.startswith(tuple(f"{top}/" for top in CODE))}
+    theirs = {name for name in crate.sums if name in CODE or name.startswith(tuple(f"{top}/" for top in CODE))}
     for name in sorted((ours.keys() | theirs) - {packages.LOCK}):
         if name not in ours:
             yield f"{name} (not here)"
