@@ -417,6 +417,23 @@ def test_a_damaged_trial_that_was_discarded_is_not_packed(own_study, file, damag
     assert len(check_study(own_study.root, own_study.study).differences) == 1, "the file itself is still no evidence"
 
 
+def test_a_backslash_in_a_name_that_an_earlier_version_sealed_is_told_with_the_way_on(own_study):
+    case = own_study.ok.folder.parent
+    case.chmod(0o755)
+    own_study.ok.folder.chmod(0o755)
+    sums, name = own_study.ok.folder / "SHA256SUMS", own_study.ok.folder / "std\\out"
+    (own_study.ok.folder / "stdout").rename(name)
+    sums.chmod(0o644)
+    sums.write_text(sums.read_text().replace("  stdout\n", "  std\\out\n"))
+    own_study.index()
+    with pytest.raises(BenchstudyError, match="cannot list this name; discard its trial, and then rename the file"):
+        pack(own_study)
+    own_study.store.discard(own_study.ok, "no crate can hold its files")
+    name.rename(own_study.ok.folder / "stdout")
+    own_study.index()
+    assert check_crate(pack(own_study).path).differences == []
+
+
 def test_a_crate_is_only_made_of_what_reports_were_made_of(own_study):
     own_study.add(own_study.ok.record.case, 9)
     with pytest.raises(BenchstudyError, match="is on disk, but not listed"):

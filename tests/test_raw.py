@@ -76,6 +76,7 @@ def test_whatever_a_tool_leaves_behind_can_be_stored_and_read_back(store):
     (partial.folder / "files" / "a\nfolder").mkdir(parents=True)
     (partial.folder / "files" / "a\nfolder" / "x\r").write_text("1")
     (partial.folder / os.fsdecode(b"\xff\xfe%\x7f")).write_text("2")
+    (partial.folder / "files" / "C:\\data").write_text("3")
     (partial.folder / "files" / "latest").symlink_to("a\nfolder/x\r")
     (partial.folder / "out").symlink_to("/etc/passwd")
     (partial.folder / "round").symlink_to("round")
@@ -84,6 +85,7 @@ def test_whatever_a_tool_leaves_behind_can_be_stored_and_read_back(store):
     (again,) = store.trials()
     assert again == trial
     names = {"trial.json", "files/a%0Afolder/x%0D", "%FF%FE%25%7F", "files/latest", "out.link", "round.link"}
+    names.add("files/C:%5Cdata")
     assert {file.name for file in again.files} == names
     assert (trial.folder / "files" / "latest").read_text() == "1"
     assert (trial.folder / "out.link").read_text() == "/etc/passwd"

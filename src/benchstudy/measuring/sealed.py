@@ -27,7 +27,7 @@ IN_ARCHIVE = "IN_ARCHIVE"
 
 _LINE = re.compile(r"([0-9a-f]{64})  (.+)")
 TRIAL_FOLDER = re.compile(r"\d{4,}-([0-9a-f]{8})")
-_PLAIN = "".join(map(chr, range(32, 127))).replace("/", "").replace("%", "")
+_PLAIN = "".join(map(chr, range(32, 127))).replace("/", "").replace("%", "").replace("\\", "")
 GONE = "its folder is gone"
 MOVED = "is a copy of, or was moved from,"
 
@@ -184,7 +184,8 @@ def make_writable(folder: Path) -> None:
 
 def _make_plain(folder: Path) -> None:
     """Convert what a tool left to a form that sums can list. A link becomes a copy of its target, or a text with the
-    target's name if the target lies outside. Bytes of a name that cannot stand in a line are written like %0A.
+    target's name if the target lies outside. Bytes of a name that cannot stand in a line are written like %0A. So is a
+    backslash, which no crate can have in a name: programs that unpack one may take it for a slash.
     """
     for path in sorted(folder.rglob("*"), reverse=True):  # what is in a folder before the folder
         if path.is_symlink():
@@ -197,7 +198,7 @@ def _make_plain(folder: Path) -> None:
         elif not path.is_file() and not path.is_dir():  # a pipe or a socket has no content
             path.unlink()
     for path in sorted(folder.rglob("*"), reverse=True):
-        if not path.name.isprintable():
+        if not path.name.isprintable() or "\\" in path.name:
             path.rename(free_name(path.with_name(quote(os.fsencode(path.name), safe=_PLAIN))))
 
 

@@ -54,7 +54,9 @@ def _described(contents: Contents) -> list[Part]:
     parts = [*contents.parts, Part.of("README.md", readme(contents).encode())]
     for part in parts:
         if "\n" in part.name or "\\" in part.name:
-            raise BenchstudyError(f"{part.name!r}: {SUMS} cannot list this name; rename the file")
+            # Only versions before 0.1.0 sealed such a name. A trial that was discarded and altered is not packed.
+            first = "discard its trial, and then " if part.name.startswith("data/raw/") else ""
+            raise BenchstudyError(f"{part.name!r}: {SUMS} cannot list this name; {first}rename the file")
     parts.append(Part.of(METADATA, metadata(contents, parts).encode()))
     sums = "".join(f"{part.sha256}  {part.name}\n" for part in sorted(parts, key=lambda part: part.name))
     return [*parts, Part.of(SUMS, sums.encode())]
