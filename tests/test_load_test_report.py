@@ -43,10 +43,13 @@ from benchstudy.report.results.results import Results
 from benchstudy.report.scrutiny.evidence import method
 
 
+def indexes_of(results: Results) -> list[dict]:
+    return sessions.family_indexes(results.tidy.parents[3], "embedded", "load_test", results.targets)
+
+
 def load_of(tidy: Path, declared=DECLARED) -> LoadTest:
-    root = tidy.parents[3]
     results = Results(tidy, study="embedded", family="load_test")
-    return LoadTest(results, declared, sessions.family_indexes(root, "embedded", "load_test", results.targets))
+    return LoadTest(results, declared, indexes_of(results))
 
 
 @pytest.fixture(scope="module")
@@ -691,7 +694,7 @@ def test_an_interval_within_one_trial_holds_nothing_of_the_ramp(tmp_path):
 
 
 def test_the_set_up_is_what_was_recorded_and_declared(load, once):
-    table = LoadSetup(load, load.indexes).table()
+    table = LoadSetup(load, indexes_of(load.results)).table()
     assert "12,000 posts" in said(row(table, "Data set")["Value"])
     rule = said(row(table, "Unbounded: rule")["Value"])
     assert "at most 20,000 users, steps of 8 users, every 2 s" in rule and "over 30 min" in rule
