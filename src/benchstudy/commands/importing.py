@@ -213,15 +213,18 @@ class _Store:
             raise BenchstudyError("changed while it was being imported; import it when it is finished")
         for number, run in enumerate(runs, start=1):
             try:
-                self._add(path, whole, run, said)
+                self._add(path, whole, sha256, run, said)
             except (BenchstudyError, ParseError) as error:
                 where = f"run {number} of {len(runs)}: " if len(runs) > 1 else ""
                 self._outcome.refused.append((path, f"{where}{error}"))
         if len(self._filled) >= _TOGETHER:
             self._commit()
 
-    def _add(self, path: Path, whole: bytes, run: Imported, said: Mapping[str, str]) -> None:
-        """Raises BenchstudyError if the study already has the run, or if a level contradicts it."""
+    def _add(self, path: Path, whole: bytes, sha256: str, run: Imported, said: Mapping[str, str]) -> None:
+        """Store a run of the file's content `whole`, whose digest is `sha256`.
+
+        Raises BenchstudyError if the study already has the run, or if a level contradicts it.
+        """
         files = {run.file_name: whole, **run.files}
         digests = frozenset((name, hashlib.sha256(content).hexdigest()) for name, content in files.items())
         if digests in self._held:
@@ -238,7 +241,7 @@ class _Store:
         except BaseException:
             partial.abandon()
             raise
-        source = {"name": readable(path.name), "sha256": hashlib.sha256(whole).hexdigest()}
+        source = {"name": readable(path.name), "sha256": sha256}
         record = self._record(partial.uuid, case, block, levels, run, said, source)
         self._filled.append((path, partial, record))
         self._blocks[case] = block

@@ -24,8 +24,7 @@ def read_indexes(files: Iterable[Path]) -> list[dict[str, Any]]:
 
 def family_indexes(root: Path, study: str, family: str, targets: Iterable[str]) -> list[dict[str, Any]]:
     """The indexes of one family on these targets. Raw files of others, which the study had once, say nothing of it."""
-    stores = (paths.family_raw(root, study, target, family) for target in sorted(targets))
-    return read_indexes(store / paths.SESSION_INDEX for store in stores)
+    return read_indexes(paths.session_index(root, study, target, family) for target in sorted(targets))
 
 
 def declared(indexes: Sequence[Mapping[str, Any]], family: str) -> Mapping[str, Any]:
