@@ -137,6 +137,7 @@ def page() -> None:
 
 def overview() -> None:
     script("build_index", study="small", log="logs/index.log")
+    script("list_studies", study="small", log="logs/list.log")
 
 
 def crate() -> None:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import browser
+import first_pages
 import polars as pl
 import pytest
 from conftest import as_project
@@ -27,7 +28,7 @@ from benchstudy.report.exhibits.exhibits import Exhibits, show
 from benchstudy.report.figures.axes import Axis, ratio_ticks
 from benchstudy.report.figures.panels import strip_panel
 from benchstudy.report.figures.styles import Style
-from benchstudy.report.overview import citing, indexpages, primarytable
+from benchstudy.report.overview import citing, primarytable
 from benchstudy.report.overview.headlines import headline, meanings
 from benchstudy.report.overview.studyindex import StudyIndex
 from benchstudy.report.results.results import Results
@@ -399,7 +400,7 @@ def build(project: Path, facts, study: str = "embedded", **more: object) -> None
     tidy = {family.name: project / "data" / "tidy" / "embedded" / family.name for family in facts.families}
     sessions = list((project / "data" / "raw").rglob("session.json"))
     stated = declared(tuple(tidy), study=study, title=f"Title of {study}", question="Which is faster?", **more)
-    indexpages.build_index(stated, tidy=tidy, sessions=sessions, reports=project / "reports")
+    first_pages.build(stated, tidy=tidy, sessions=sessions, reports=project / "reports")
 
 
 def test_one_study_is_the_first_page_and_several_are_listed_with_what_each_found(made):

@@ -11,6 +11,7 @@ from pathlib import Path
 from urllib.parse import unquote
 
 import browser
+import first_pages
 import numpy as np
 import polars as pl
 import pytest
@@ -21,7 +22,6 @@ from benchstudy.jobs import notebooks
 from benchstudy.model.study import load_study
 from benchstudy.report import htmlpages
 from benchstudy.report.figures import thinning
-from benchstudy.report.overview import indexpages
 from benchstudy.report.results import trialplaces
 from benchstudy.report.results.results import Results
 from benchstudy.report.trials import triallist
@@ -42,7 +42,7 @@ def reports(tmp_path_factory):
         notebook = CHECKOUT / "notebooks" / "file_size.ipynb"
         notebooks.execute(notebook, root / "trace.ipynb", executed, parameters)
         htmlpages.render_notebook(executed, folder / "file_size.html", title="Large")
-        indexpages.build_index(
+        first_pages.build(
             load_study(CHECKOUT / "config" / "config.yaml"),
             tidy={"file_size": tidy},
             sessions=[root / "data/raw/embedded/this-machine/file_size/session.json"],

@@ -7,6 +7,7 @@ import os
 import re
 from pathlib import Path
 
+import first_pages
 import polars as pl
 import pytest
 from conftest import CHECKOUT, pages_made_in
@@ -16,7 +17,6 @@ from benchstudy.jobs import notebooks
 from benchstudy.model.criteria import MANY_TARGETS
 from benchstudy.model.study import load_study
 from benchstudy.report import htmlpages
-from benchstudy.report.overview import indexpages
 from benchstudy.report.results.over_targets import ALL, OverTargets, as_shown
 from benchstudy.report.results.results import Results
 
@@ -39,7 +39,7 @@ def root(tmp_path_factory):
         published = folder / "notebooks" / "published.ipynb"
         notebooks.execute(CHECKOUT / "notebooks" / "published.ipynb", root / "trace.ipynb", published, parameters)
         htmlpages.render_notebook(published, folder / "published.html", title="Published")
-        indexpages.build_index(
+        first_pages.build(
             load_study(CHECKOUT / "config" / "config.yaml"),
             tidy={"file_size": tidy},
             sessions=sorted(root.glob("data/raw/embedded/*/file_size/session.json")),

@@ -5,6 +5,7 @@ import json
 import os
 import re
 import shutil
+import time
 from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
@@ -244,13 +245,51 @@ def test_what_the_study_measured_on_another_target_once_is_not_on_its_pages(repo
 def test_what_a_killed_command_was_making_anew_is_there_again(reported):
     """Snakemake keeps a copy of each, and would stumble over it."""
     project, _ = reported
-    page, kept = (project.root / folder / "reports/two/fio.html" for folder in ("", ".snakemake/backups"))
-    kept.parent.mkdir(parents=True, exist_ok=True)
-    whole = page.read_text()
-    kept.write_text(whole)
-    page.write_text(whole[: len(whole) // 2])
-    run(project, "report", "--forcerun", "build_index")
-    assert page.read_text() == whole and not kept.exists()
+    names = ("two/fio.html", "two.zip")
+    folders = (project.root / "reports", project.root / ".snakemake/backups/reports")
+    made, kept = ([folder / name for name in names] for folder in folders)
+    whole = [file.read_bytes() for file in made]
+    for file, copy, content in zip(made, kept, whole, strict=True):
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        copy.write_bytes(content)
+        file.write_bytes(content[: len(content) // 2])
+    run(project, "reports/index.html", "--forcerun", "list_studies")
+    assert [file.read_bytes() for file in made] == whole and not any(copy.exists() for copy in kept)
+
+
+def test_a_file_whose_time_lies_in_the_future_fails_no_job(reported):
+    """As a clock that differs makes it. Its page was put back by each command."""
+    project, _ = reported
+    notebook, page = project.root / "notebooks/fio.ipynb", project.root / "reports/two/fio.html"
+    content, times, before = notebook.read_bytes(), notebook.stat(), page.stat().st_mtime_ns
+    try:
+        for text in (content + b"\n", content):
+            notebook.write_bytes(text)
+            os.utime(notebook, (time.time(), time.time() + 7200))
+            said = run(project, "report")
+            assert "notebooks/fio.ipynb: its time lies in the future" in said
+            assert page.stat().st_mtime_ns > before and planned(project, "report") == set()
+    finally:
+        os.utime(notebook, ns=(times.st_atime_ns, times.st_mtime_ns))
+
+
+def test_each_study_of_a_project_leaves_the_pages_of_the_others_and_what_is_removed_is_not_listed(reported):
+    project, _ = reported
+    tmp, reports = project.root.parent, project.root / "reports"
+    first, only = (project.root / "config/study.yaml").read_text(), (reports / "index.html").read_bytes()
+    project.write_study(study(tmp) | {"study": "second", "families": {"fio": study(tmp)["families"]["fio"]}})
+    try:
+        run(project, "report")
+        listed = (reports / "index.html").read_text()
+        assert "./two/index.html" in listed and "./second/index.html" in listed
+        assert planned(project, "report") == set()
+    finally:
+        (project.root / "config/study.yaml").write_text(first)
+    assert planned(project, "report") == set()
+    shutil.rmtree(reports / "second")
+    assert planned(project, "report") == {"list_studies", "report"}
+    run(project, "report")
+    assert (reports / "index.html").read_bytes() == only
 
 
 # -- what a command would do ----------------------------------------------------------------------------------
@@ -322,7 +361,7 @@ def test_after_a_discard_measure_false_reports_what_is_left_and_measures_nothing
         assert cli.main(["discard", trial.name[-8:], "--why", "a test"]) == 0
     assert not index.exists()
     due = planned(project, "report", "--config", "measure=false")
-    (listing,) = {name for name in due if name.startswith(("list", "measure", "provision"))}
+    (listing,) = {name for name in due if name.startswith(("list_session", "measure", "provision"))}
     assert listing.startswith("list_session_")
     said = run(project, "report", "--config", "measure=false", check=False)
     assert f"fio on one: {NOT_HELD}" in said

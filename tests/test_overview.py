@@ -6,6 +6,7 @@ import math
 import re
 from functools import partial
 
+import first_pages
 import numpy as np
 import polars as pl
 import pytest
@@ -22,7 +23,6 @@ from benchstudy.report import prose
 from benchstudy.report.checklist import checklist
 from benchstudy.report.comparisons.answers import answer as answers_of
 from benchstudy.report.exhibits import cells
-from benchstudy.report.overview import indexpages
 from benchstudy.report.overview.studyindex import StudyIndex
 from benchstudy.report.page import Page
 from benchstudy.report.results.results import Results
@@ -279,7 +279,7 @@ def index(bare_project):
     study = declared(question=f"Which one is faster? {HOSTILE}")
     facts_of(bare_project, {"file_size": show_file_size, "fio": show_others}, study)
     sessions = list((bare_project / "data" / "raw").rglob("session.json"))
-    indexpages.build_index(study, tidy=tidy, sessions=sessions, reports=bare_project / "reports")
+    first_pages.build(study, tidy=tidy, sessions=sessions, reports=bare_project / "reports")
     return re.sub(r"<style>.*?</style>", "", (bare_project / "reports" / "index.html").read_text(), flags=re.DOTALL)
 
 
@@ -287,7 +287,7 @@ def test_both_first_pages_link_from_their_own_place_and_tables_are_read_once(bar
     read = []
     monkeypatch.setattr(Results, "_read", lambda self, name, of=Results._read: read.append(name) or of(self, name))
     tidy, reports = {"file_size": write_file_size(bare_project)}, bare_project / "reports"
-    indexpages.build_index(declared(("file_size",)), tidy=tidy, sessions=[], reports=reports)
+    first_pages.build(declared(("file_size",)), tidy=tidy, sessions=[], reports=reports)
     assert sorted(read) == ["cases", "observations", "trials"]
     own = (reports / "embedded" / "index.html").read_text()
     assert 'href="./file_size.html' in own and 'href="./embedded/' not in own
@@ -396,7 +396,7 @@ def test_what_failed_is_a_row_a_case_with_each_cause_and_how_often(bare_project)
     tidy = {"file_size": tables.write()}
     facts_of(bare_project, {"file_size": show_others})
     sessions = list((bare_project / "data" / "raw").rglob("session.json"))
-    indexpages.build_index(declared(("file_size",)), tidy=tidy, sessions=sessions, reports=bare_project / "reports")
+    first_pages.build(declared(("file_size",)), tidy=tidy, sessions=sessions, reports=bare_project / "reports")
     page = (bare_project / "reports" / "index.html").read_text(encoding="utf-8")
     (row,) = re.findall(r'<tr><th scope="row"><a href="[^"]*#trial-\w+">backend=local.*?</tr>', page, re.DOTALL)
     assert "5 of 11 trials" in row and "95 %: 21–72 %" in row

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
+import first_pages
 import nbformat
 import nbformat.v4 as v4
 import pytest
@@ -35,7 +36,6 @@ from benchstudy.jobs import notebooks
 from benchstudy.model import paths
 from benchstudy.model.study import load_study
 from benchstudy.report import htmlpages
-from benchstudy.report.overview import indexpages
 from benchstudy.report.study.studypages import STUDY_PAGES
 
 FAMILIES = ("file_size", "fio", "log_write", "load_test")
@@ -101,7 +101,7 @@ def reports(made: Made) -> Path:
     with chdir(made.root):
         for page in (*FAMILIES, *STUDY_PAGES):
             htmlpages.render_notebook(made.executed[page], folder / f"{page}.html", title=f"A title {HOSTILE}")
-        indexpages.build_index(
+        first_pages.build(
             load_study(CHECKOUT / "config" / "config.yaml"),
             tidy={family: made.root / "data" / "tidy" / "embedded" / family for family in FAMILIES},
             sessions=[made.root / f"data/raw/embedded/this-machine/{family}/session.json" for family in FAMILIES],

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from contextlib import chdir
 from pathlib import Path
 
+import first_pages
 import pytest
 from conftest import pages_made_in
 from tidy_fixture import HOSTILE, write_fio
@@ -13,7 +14,7 @@ from benchstudy.commands import printing
 from benchstudy.model.errors import BenchstudyError
 from benchstudy.model.study import Study, parse_study
 from benchstudy.report import htmlpages
-from benchstudy.report.overview import indexpages, printed
+from benchstudy.report.overview import printed
 
 CHECKOUT_NOTEBOOK = Path(__file__).parents[1] / "notebooks" / "fio.ipynb"
 
@@ -39,7 +40,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Study
         executed = folder / "notebooks" / "fio.ipynb"
         notebooks.execute(CHECKOUT_NOTEBOOK, root / "trace.ipynb", executed, parameters)
         htmlpages.render_notebook(executed, folder / "fio.html", title=f"Random I/O – {study.title}")
-        indexpages.build_index(study, tidy={"fio": tidy}, sessions=[], reports=root / "reports")
+        first_pages.build(study, tidy={"fio": tidy}, sessions=[], reports=root / "reports")
         yield root, study
 
 

@@ -7,6 +7,7 @@ from functools import partial
 from itertools import accumulate, pairwise
 
 import altair
+import first_pages
 import polars as pl
 import pytest
 import vl_convert
@@ -20,7 +21,6 @@ from benchstudy.model.study import load_study
 from benchstudy.report.figures import pdf
 from benchstudy.report.figures.styles import Style
 from benchstudy.report.figures.vega import FIGURE_FORMATS, VEGALITE_VERSION
-from benchstudy.report.overview import indexpages
 from benchstudy.report.page import Page
 from benchstudy.report.results.results import Results
 from benchstudy.report.study.citation import Citation
@@ -267,7 +267,7 @@ def test_the_archive_of_a_study_has_its_reports_and_nothing_else(bare_project):
     (reports / "embedded" / "notebooks").mkdir()
     for name in ("file_size.html", "notebooks/file_size.ipynb", "dropped.html", "notebooks/dropped.ipynb"):
         (reports / "embedded" / name).write_text('{"cells": []}' if name.endswith(".ipynb") else name)
-    pack = partial(indexpages.build_index, STUDY, tidy={"file_size": tidy}, sessions=[], reports=reports)
+    pack = partial(first_pages.build, STUDY, tidy={"file_size": tidy}, sessions=[], reports=reports)
     pack()
     archive = reports / "embedded.zip"
     first = archive.read_bytes()

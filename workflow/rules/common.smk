@@ -31,6 +31,7 @@ snakemake_adapter.check_place(workflow)
 snakemake_adapter.end_with_ctrl_c(workflow)
 snakemake_adapter.print_short_lines(workflow)
 snakemake_adapter.end_in_words_on_errors()
+snakemake_adapter.accept_clocks_that_differ()
 
 # A configfile directive would be merged, key by key, with the command line's: a mix of two studies.
 if not snakemake_adapter.names_study(workflow):
@@ -254,6 +255,12 @@ def files_of_pages():
     return [*of_study, *(f"reports/{STUDY.study}/{file.format(page=page)}" for page in PAGES for file in each)]
 
 
+def listed_studies(wildcards):
+    """The first page of each study that has reports, with this one's."""
+    others = (str(summary.with_name("index.html")) for summary in Path("reports").glob(f"*/{paths.STUDY_SUMMARY}"))
+    return sorted({*others, f"reports/{STUDY.study}/index.html"})
+
+
 def notebook_of_page(wildcards):
     """The project's own notebook, the one that ships, or the family's."""
     return str(registry.notebook(wildcards.page, Path()))
@@ -313,12 +320,28 @@ def code_of_tables(wildcards):
     return inputs.code_of_tables(wildcards.family)
 
 
+def content_of_tables(wildcards):
+    return inputs.content_of(code_of_tables(wildcards))
+
+
 def code_of_page(wildcards):
-    return inputs.code_of_page(wildcards.page, registry.notebook(wildcards.page, Path()), FAMILIES)
+    page = wildcards.page
+    return inputs.code_of_page(page, registry.notebook(page, Path()), families_of_page(page))
+
+
+PUBLISHED = files_below(paths.published(Path()), "*.csv")
+
+
+def content_of_page(wildcards):
+    return inputs.content_of([notebook_of_page(wildcards), *PUBLISHED, *code_of_page(wildcards)])
 
 
 def code_of_crate(wildcards):
     return inputs.code_of_crate()
+
+
+def content_of_crate(wildcards):
+    return inputs.content_of(code_of_crate(wildcards))
 
 
 # A host, or a group of hosts if there are many, has many places. A job that measures or provisions there takes all of

@@ -1,4 +1,4 @@
-"""Report: notebooks, pages, and the index."""
+"""Report: notebooks, pages, the first page of the study, and the list of all studies."""
 
 
 rule make_page:
@@ -6,7 +6,7 @@ rule make_page:
     input:
         notebook=notebook_of_page,
         tables=tables_of_page,
-        published=files_below(paths.published(Path()), "*.csv"),
+        published=PUBLISHED,
         code=code_of_page,
     output:
         # A failed job leaves the previous page.
@@ -21,6 +21,7 @@ rule make_page:
         **BESIDE_NO_MEASUREMENT,
     params:
         declaration=declaration_of_page,
+        content=content_of_page,
     shell:
         "script make_page.py"
         " --page {wildcards.page:q}"
@@ -35,15 +36,13 @@ rule make_page:
 
 
 rule build_index:
-    """Build the first page (study, hosts, failures with causes, links to everything else) and a zip of all reports."""
+    """Build the first page (study, hosts, failures with causes, links to everything else) and a zip of its reports."""
     input:
         pages=expand("reports/{study}/{page}.html", study=STUDY.study, page=PAGES),
         tables=expand("data/tidy/{study}/{family}", study=STUDY.study, family=FAMILIES),
         sessions=session_indexes,
         code=inputs.code_of_index(FAMILIES),
     output:
-        # Shared by all studies: a command of another one may be reading it.
-        index=update("reports/index.html"),
         # A failed job leaves the previous files.
         study_index=update(f"reports/{STUDY.study}/index.html"),
         summary=update(f"reports/{STUDY.study}/study.json"),
@@ -60,8 +59,29 @@ rule build_index:
     params:
         name=STUDY.study,
         study=STUDY.sha256,
+        content=inputs.content_of(inputs.code_of_index(FAMILIES)),
     shell:
         "script build_index.py" " --study {params.name:q}" " --log {log:q}"
+
+
+rule list_studies:
+    """Build the first page of all reports. Every study has this rule with the same inputs, so none makes it due."""
+    input:
+        studies=listed_studies,
+        comparisons=files_below("reports/comparisons", "*.html"),
+        code=inputs.code_of_list(),
+    output:
+        # Somebody may be reading it.
+        index=update("reports/index.html"),
+    log:
+        f"logs/list_studies/{STUDY.study}.log",
+    resources:
+        # As a parameter, the name would make the page due again for the next study.
+        study=STUDY.study,
+    params:
+        content=inputs.content_of(inputs.code_of_list()),
+    shell:
+        "script list_studies.py" " --study {resources.study:q}" " --log {log:q}"
 
 
 rule build_crate:
@@ -79,5 +99,6 @@ rule build_crate:
     params:
         name=STUDY.study,
         study=STUDY.sha256,
+        content=content_of_crate,
     shell:
         "script build_crate.py" " --crate {output.crate:q}" " --study {params.name:q}" " --log {log:q}"

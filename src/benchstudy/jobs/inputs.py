@@ -7,9 +7,11 @@ input.
 
 import hashlib
 from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
 
 from benchstudy.model import paths, registry, sources
+from benchstudy.model.files import sha256_of
 from benchstudy.model.study import Study
 from benchstudy.report.study.studypages import STUDY_PAGES
 
@@ -29,13 +31,27 @@ def code_of_confirmation() -> list[str]:
 def code_of_page(page: str, notebook: Path, families: Iterable[str]) -> list[str]:
     """The code of make_page: what the notebook of the page imports, what executes it, and what renders it.
 
-    `families`: all families of the study, for pages about the whole study.
+    `families`: those whose tables the page shows.
     """
-    shown = families if page in STUDY_PAGES else [page]
     published = _parts("page.published", of=registry.names()) if page in STUDY_PAGES else []
     made = ["benchstudy.jobs.notebooks", "benchstudy.report.htmlpages", *sources.imported_by_notebook(notebook)]
     words = _parts("page.wording", of=[page]) if page not in STUDY_PAGES else []  # of comparisons
-    return _code("make_page", [*made, *_parts("family", of=shown), *words, *published, *_lints()])
+    return _code("make_page", [*made, *_parts("family", of=families), *words, *published, *_lints()])
+
+
+def content_of(files: Iterable[str | Path]) -> str:
+    """A digest of names and contents, as a parameter of the rules that read these files.
+
+    Snakemake goes by times. It would take a page for new whose notebook was edited while the page was made, or came
+    with an older time, as `rsync -a` and `tar` bring it. A missing file counts as empty: Snakemake says that it is
+    missing.
+    """
+    return hashlib.sha256("\n".join(f"{file} {_digest(file)}" for file in files).encode()).hexdigest()
+
+
+@cache
+def _digest(file: str | Path) -> str:
+    return sha256_of(Path(file)) if Path(file).is_file() else ""
 
 
 def declaration_of_page(study: Study, families: Iterable[str]) -> str:
@@ -51,6 +67,11 @@ def declaration_of_page(study: Study, families: Iterable[str]) -> str:
 def code_of_index(families: Iterable[str]) -> list[str]:
     """The code of build_index. `families`: the study's."""
     return _code("build_index", ["benchstudy.report.overview.indexpages", *_parts("family", of=families), *_lints()])
+
+
+def code_of_list() -> list[str]:
+    """The code of list_studies."""
+    return _code("list_studies", ["benchstudy.report.overview.indexpages"])
 
 
 def code_of_crate() -> list[str]:

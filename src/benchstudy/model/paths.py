@@ -174,6 +174,11 @@ def unfinished_page(root: Path, study: str, page: str) -> Path:
     return local_state(root) / "studies" / study / "unfinished" / page
 
 
+def only_page(root: Path, study: str) -> Path:
+    """A study's first page with links for `reports/index.html`, which it is while no other study has reports."""
+    return local_state(root) / "studies" / study / "only.html"
+
+
 def tried(root: Path, study: str) -> Path:
     """A separate root for trial runs that are not results and no input of anything."""
     return local_state(root) / "tried" / study
