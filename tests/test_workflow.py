@@ -194,6 +194,20 @@ def test_a_role_that_moves_to_another_host_has_its_session_looked_at_again(measu
     assert planned(measured, "-p").count("measure_session") == 0
 
 
+def test_a_host_with_another_address_is_provisioned_if_something_is_missing_there(measured):
+    study = (measured.root / "config/study.yaml").read_text()
+    moved = {**STUDY, "hosts": {"local": {"address": "other.example"}}}
+    try:
+        measured.write_study(moved)
+        complete = {job.rule for job in jobs_in(planned(measured, "-p"))}
+        measured.write_study(moved | {"blocks": 2})
+        lacking = {job.rule for job in jobs_in(planned(measured, "-p"))}
+    finally:
+        (measured.root / "config/study.yaml").write_text(study)
+    assert complete.isdisjoint({"provision_target", "measure_session"})
+    assert lacking >= {"provision_target", "measure_session"}
+
+
 def test_a_forced_run_adopts_everything_and_connects_to_nothing(measured):
     before, sessions = trials(measured), len(index(measured)["sessions"])
     measure(measured, "--forcerun", "measure_session")

@@ -13,6 +13,7 @@ from benchstudy.jobs.running import begin, not_confirmed
 from benchstudy.measuring import confirmed
 from benchstudy.measuring.raw import index_problem
 from benchstudy.measuring.sealed import has_trials
+from benchstudy.measuring.sessionindex import is_held
 from benchstudy.model import groups, hints, paths, registry
 from benchstudy.model.errors import BenchstudyError
 from benchstudy.model.names import nearest
@@ -23,6 +24,7 @@ from benchstudy.provisioning.target import (
     facts_problems,
     files_that_install,
     has_what_is_asked,
+    is_of_other_places,
     may_build,
 )
 from benchstudy.report.study.studypages import STUDY_PAGES
@@ -158,7 +160,11 @@ def needed_facts(target, family):
     index = session_index(target, family)
     if index_problem(Path(index)):
         snakemake_adapter.plan_again(workflow, index)
-    return facts_file(target, family)
+    facts = facts_file(target, family)
+    # A session that has everything needs no provisioning of a host that has another address since.
+    if is_of_other_places(Path(facts), STUDY, target) and not is_held(Path(), PLANS[target, family]):
+        snakemake_adapter.plan_again(workflow, facts)
+    return facts
 
 
 def facts_of_group(job, wildcards):
@@ -423,5 +429,7 @@ def provisionings_of_group(job):
     return [
         ("provision_target", {"target": target, "family": job.family})
         for target, facts in zip(job.targets, job.facts, strict=True)
-        if is_forced(job, {}) or not has_what_is_asked(Path(facts), asked_of(job.family)[target])
+        if is_forced(job, {})
+        or not has_what_is_asked(Path(facts), asked_of(job.family)[target])
+        or is_of_other_places(Path(facts), STUDY, target)
     ]

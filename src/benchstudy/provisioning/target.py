@@ -120,8 +120,9 @@ def provision_targets(
             log.warning("%s", problem)
         say(target, f"{target}: {', '.join(families)}: {result.changed} changed, {len(result.problems)} problems")
         facts = {"study": study.study, "target": target, "families": families, "provisioned": now()}
+        told = {"asked": asked[target], "places": _places(study, target)}
         facts_paths[target].parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(facts_paths[target], as_json({**facts, "asked": asked[target], "hosts": result.hosts}))
+        write_atomically(facts_paths[target], as_json({**facts, **told, "hosts": result.hosts}))
         results[target] = result
 
     _ask(root, requests, answered, say)
@@ -171,6 +172,21 @@ def has_what_is_asked(facts_path: Path, asked: str) -> bool:
         return facts["asked"] == asked and not any(host["problems"] for host in facts["hosts"].values())
     except (OSError, ValueError, LookupError, TypeError):
         return False
+
+
+def is_of_other_places(facts_path: Path, study: Study, target: str) -> bool:
+    """Whether the facts are of other machines, or of another work folder, than the study names for the target now."""
+    try:
+        facts = json.loads(facts_path.read_bytes())
+        return facts.get("places", places := _places(study, target)) != places
+    except (OSError, ValueError, AttributeError):
+        return False
+
+
+def _places(study: Study, target: str) -> dict[str, str]:
+    """By host: the machine, and the folder in which programs are installed there."""
+    hosts = {name: study.hosts[name] for name in study.targets[target].roles.values()}
+    return {name: f"{host.machine(name)} {host.work_dir}" for name, host in hosts.items()}
 
 
 def what_is_ahead(study: Study, provisionings: Iterable[tuple[str, str]]) -> dict[str, Ahead]:
