@@ -19,7 +19,7 @@ from conftest import CHECKOUT
 from benchstudy.commands.cli import main
 from benchstudy.commands.importing import Outcome, import_outputs
 from benchstudy.hosts.controller import CONTROLLER_PID
-from benchstudy.jobs import madetables
+from benchstudy.jobs import made
 from benchstudy.jobs.running import begin, not_confirmed
 from benchstudy.jobs.tidy import tidy_family
 from benchstudy.measuring import confirmed, sealed
@@ -295,15 +295,15 @@ def test_a_trial_without_its_sums_is_damaged_and_not_passed_over(tmp_path, study
 @pytest.mark.fault(36)
 def test_tables_that_are_not_as_they_were_made_are_known(tmp_path, study, store, how):
     tables = tmp_path / "tidy"
-    assert madetables.are_whole(tables)
+    assert made.altered(paths.made_tables(tables), below=tables) == []
     tidy_family(tmp_path, [study.session("machine", "fio")], tables)
-    assert madetables.are_whole(tables)
+    assert made.altered(paths.made_tables(tables), below=tables) == []
     table = tables / "trials.parquet"
     content = table.read_bytes()
     table.unlink()
     if how != "deleted":
         table.write_bytes(content[:-100] if how == "cut off" else content[::-1])
-    assert not madetables.are_whole(tables)
+    assert made.altered(paths.made_tables(tables), below=tables) == [table]
 
 
 @pytest.mark.parametrize("link", ["data/raw", "data/raw/archive", "data/raw/archive/machine/fio"])

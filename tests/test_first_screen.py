@@ -21,6 +21,7 @@ from benchstudy.families.file_size.page import wording as words_of_files
 from benchstudy.families.http_concurrency.page import wording as words_of_servers
 from benchstudy.families.log_write.page import wording as words_of_logs
 from benchstudy.model.criteria import DENSITY_FEWEST
+from benchstudy.model.errors import BenchstudyError
 from benchstudy.model.study import Thresholds
 from benchstudy.report import pagetemplates
 from benchstudy.report.comparisons import wording
@@ -432,6 +433,15 @@ def test_studies_whose_pages_another_version_made_are_listed(made):
     page = (reports / "index.html").read_text(encoding="utf-8")
     of_it = page[page.index('id="study-other-version"') :]
     assert told["headlines"][0]["number"] in of_it and 'class="pairs"' not in page
+
+
+@pytest.mark.fault(36)
+def test_a_damaged_entry_of_another_study_is_named_with_what_makes_it_again(made):
+    build(*made, study="damaged")
+    path = made[0] / "reports" / "damaged" / "study.json"
+    path.write_bytes(path.read_bytes()[:10])
+    with pytest.raises(BenchstudyError, match=r"damaged/study\.json: cut off .* study 'damaged' with `--forcerun"):
+        build(*made, study="whole")
 
 
 def test_the_page_and_the_archive_of_a_study_do_not_depend_on_the_other_studies_of_the_project(made):

@@ -6,7 +6,8 @@ import os
 import re
 import shutil
 import time
-from contextlib import redirect_stdout
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from test_tools import PYTHON_TOOL, REQUIREMENTS
 
 from benchstudy.commands import cli
 from benchstudy.measuring.raw import NOT_HELD
+from benchstudy.model import paths
 
 SCREEN = 50  # lines
 
@@ -179,6 +181,74 @@ def test_what_was_deleted_is_made_again(reported):
     assert all(path.exists() for path in made) and planned(project, "report") == set()
 
 
+OF_PAGE = ("two/fio.html", "two/fio/overview.json", "two/fio/tables/trials.csv", "two/notebooks/fio.ipynb")
+OF_FIRST_PAGE = ("two/study.json", "two/CITATION.cff", "two/methods.md", "two/index.html", "two.zip")
+
+
+@contextmanager
+def cut_off(file: Path, size: int = 10) -> Iterator[None]:
+    content, times = file.read_bytes(), file.stat()
+    os.truncate(file, size)
+    try:
+        yield
+    finally:
+        file.write_bytes(content)
+        os.utime(file, ns=(times.st_atime_ns, times.st_mtime_ns))
+
+
+def state_below(folder: Path) -> dict[Path, tuple[int, int]]:
+    return {path: (path.stat().st_size, path.stat().st_mtime_ns) for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.fault(36)
+def test_what_was_cut_off_is_planned_again_and_planning_writes_nothing(reported):
+    project, _ = reported
+    reports, of_study = project.root / "reports", project.root / ".benchstudy/studies/two"
+    first = {"build_index", "list_studies", "report"}
+    for name in OF_PAGE:
+        before = state_below(of_study)
+        with cut_off(reports / name):
+            said = run(project, "report", "-n", "-p")
+            assert {job.name for job in jobs_in(said)} == {"make_page fio", *first}, name
+        assert f"Made again, because altered or removed: reports/{name}" in said
+        assert state_below(of_study) == before
+    for name in OF_FIRST_PAGE:
+        with cut_off(reports / name):
+            assert planned(project, "report") == first, name
+    with cut_off(reports / "index.html"):
+        assert planned(project, "report") == {"list_studies", "report"}
+    assert planned(project, "report") == set()
+
+
+@pytest.mark.fault(36)
+def test_what_was_cut_off_is_made_again_and_what_somebody_added_stays(reported):
+    project, _ = reported
+    reports, mine = project.root / "reports", [project.root / f"reports/two{of}" for of in ("/mine.txt", ".pdf")]
+    files = [reports / name for name in (*OF_PAGE, *OF_FIRST_PAGE)]
+    whole = {file: file.stat().st_size for file in files}
+    for file in mine:
+        file.write_text("mine")
+    (reports / "two/fio/mine.txt").write_text("mine")
+    assert planned(project, "report") == set()
+    for file in files:
+        os.truncate(file, 10)
+    run(project, "report")
+    assert {file: file.stat().st_size for file in files} == whole
+    assert all(file.read_text() == "mine" for file in mine)
+    run(project, "report", "--touch")
+    assert planned(project, "report") == set()
+
+
+@pytest.mark.fault(36)
+def test_a_crate_that_was_cut_off_is_packed_again(reported):
+    project, _ = reported
+    run(project, "crate")
+    assert planned(project, "crate") == set()
+    with cut_off(project.root / "reports/two.crate.zip"):
+        assert planned(project, "crate") == {"build_crate", "crate"}
+        assert planned(project, "report") == set()
+
+
 def content(project: Project) -> dict[Path, bytes]:
     """The state of the page with its figures, tables and executed notebook."""
     folder = project.root / "reports/two"
@@ -204,7 +274,8 @@ def test_a_notebook_that_fails_says_its_line_in_words_and_leaves_the_last_good_p
     words = r"fio\.ipynb: cell \d+, line 2, `page\.metrics_table\(.*`: no factor 'block'; known: directory"
     assert re.search(words, said), said
     assert content(project) == before
-    assert "make_page fio" in planned(project, "report")
+    said = run(project, "report", "-n", "-p")
+    assert "make_page fio" in {job.name for job in jobs_in(said)} and "altered" not in said
     run(project, "reports/two/fio.html")
     assert set(content(project)) == set(before)
 
@@ -215,10 +286,18 @@ def test_a_first_page_that_cannot_be_made_leaves_the_last_good_files(reported):
     good, times = broken.read_text(), broken.stat()
     made = [reports / name for name in ("two.zip", "two/index.html", "two/study.json", "two/CITATION.cff")]
     before = [file.read_bytes() for file in made]
+    record = paths.made(project.root, "two", "fio")
+    whole = record.read_text()
+    record.unlink()  # as if an earlier version had made the page
     broken.write_text("")
     try:
         assert "Error" in run(project, "report", "--forcerun", "build_index", check=False)
+        log = (project.root / "logs/build_index/two.log").read_text()
+        assert "two/fio/overview.json: cut off or damaged; the next `snakemake --cores 8 report --configfile" in log
+        assert "Traceback" not in log
+        assert planned(project, "report") == {"make_page fio", "build_index", "list_studies", "report"}
     finally:
+        record.write_text(whole)
         broken.write_text(good)
         os.utime(broken, ns=(times.st_atime_ns, times.st_mtime_ns))
     assert [file.read_bytes() for file in made] == before

@@ -208,6 +208,22 @@ def test_a_host_with_another_address_is_provisioned_if_something_is_missing_ther
     assert lacking >= {"provision_target", "measure_session"}
 
 
+def test_tables_follow_the_content_of_an_index_whatever_its_time(measured):
+    (index,) = measured.root.glob("data/raw/tiny/one/*/session.json")
+    content, times = index.read_bytes(), index.stat()
+    earlier = (times.st_atime_ns, times.st_mtime_ns - 3600 * 10**9)
+    try:
+        os.utime(index, ns=earlier)
+        assert {job.rule for job in jobs_in(planned(measured, "-p"))} <= {"confirm_sessions", "report"}
+        index.write_bytes(content + b"\n")
+        os.utime(index, ns=earlier)  # as `rsync -a` brings what another machine has measured
+        due = {job.rule for job in jobs_in(planned(measured, "-p"))}
+    finally:
+        index.write_bytes(content)
+        os.utime(index, ns=(times.st_atime_ns, times.st_mtime_ns))
+    assert due >= {"tidy_family", "make_page", "build_index"} and "measure_session" not in due
+
+
 def test_a_forced_run_adopts_everything_and_connects_to_nothing(measured):
     before, sessions = trials(measured), len(index(measured)["sessions"])
     measure(measured, "--forcerun", "measure_session")

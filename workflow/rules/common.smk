@@ -7,7 +7,7 @@ from pathlib import Path
 
 from snakemake.exceptions import WorkflowError
 
-from benchstudy.jobs import inputs, madetables, snakemake_adapter
+from benchstudy.jobs import inputs, made, snakemake_adapter
 from benchstudy.jobs.found import what_was_found
 from benchstudy.jobs.running import begin, not_confirmed
 from benchstudy.measuring import confirmed
@@ -58,6 +58,7 @@ PLANS = {(plan.target, plan.family_name): plan for plan in STUDY.sessions()}
 GROUPS = groups.groups(STUDY)
 FAMILIES = list(STUDY.families)
 PAGES = [*FAMILIES, *STUDY_PAGES]
+WITH_FIRST_PAGE = [str(file) for file in paths.with_first_page(Path(), STUDY.study)]
 SESSIONS_HELD = f"data/tidy/{STUDY.study}/sessions-held.txt"
 
 KNOWN_PAGES = ["reports/index.html", *(f"reports/{STUDY.study}/{name}.html" for name in ("index", *PAGES))]
@@ -109,11 +110,33 @@ def session_indexes(wildcards):
     return [session_index(*plan) for plan in plans]
 
 
+@cache
+def is_altered(output, record, below=Path()):
+    """Whether an output that exists, or what is made with it, is not as it was made. Says so once, and writes nothing."""
+    found = made.altered(record, below) if Path(output).exists() else []
+    if found:
+        more = f" and {len(found) - 3} more" if len(found) > 3 else ""
+        snakemake_adapter.say(f"Made again, because altered or removed: {', '.join(map(str, found[:3]))}{more}")
+    return bool(found)
+
+
 def sessions_of_tables(wildcards):
-    """Indexes of the sessions. Tables that were altered or truncated since they were made are made again."""
+    """Indexes of the sessions. Tables that were altered or truncated since they were made are made again.
+
+    So are those of an index that came with an older time than the tables have, as `rsync -a` brings it.
+    """
     tables = f"data/tidy/{STUDY.study}/{wildcards.family}"
-    if not madetables.are_whole(Path(tables)):
+    others = made.altered(paths.read_for_tables(Path(tables)), Path())
+    if others or is_altered(tables, paths.made_tables(Path(tables)), Path(tables)):
         snakemake_adapter.plan_again(workflow, tables)
+    return session_indexes(wildcards)
+
+
+def sessions_of_index(wildcards):
+    """Indexes of the sessions. What is made with the first page is made again if it was altered."""
+    page = WITH_FIRST_PAGE[0]
+    if is_altered(page, paths.made(Path(), STUDY.study, paths.FIRST_PAGE)):
+        snakemake_adapter.plan_again(workflow, page)
     return session_indexes(wildcards)
 
 
@@ -135,9 +158,10 @@ def sessions_to_confirm(wildcards):
 
 
 def sessions_to_pack(wildcards):
-    """Indexes of the sessions. A doubtful raw file makes the crate be packed again."""
-    if doubtful_files():
-        snakemake_adapter.plan_again(workflow, f"reports/{STUDY.study}.crate.zip")
+    """Indexes of the sessions. A doubtful raw file makes the crate be packed again, and so does an altered crate."""
+    crate = str(paths.crate(Path(), STUDY.study))
+    if doubtful_files() or is_altered(crate, paths.made(Path(), STUDY.study, paths.CRATE)):
+        snakemake_adapter.plan_again(workflow, crate)
     return session_indexes(wildcards)
 
 
@@ -240,9 +264,12 @@ def tables_of_page(wildcards):
     """The tables that a page's notebook reads: the family's own first, or those of all families.
 
     A page whose notebook failed is made again; Snakemake takes the last good one, which it has put back, for a new one.
+    So is a page that was altered, with its figures, tables and executed notebook.
     """
-    if paths.unfinished_page(Path(), STUDY.study, wildcards.page).exists():
-        snakemake_adapter.plan_again(workflow, f"reports/{STUDY.study}/{wildcards.page}.html")
+    page = f"reports/{STUDY.study}/{wildcards.page}.html"
+    unfinished = paths.unfinished_page(Path(), STUDY.study, wildcards.page).exists()
+    if unfinished or is_altered(page, paths.made(Path(), STUDY.study, wildcards.page)):
+        snakemake_adapter.plan_again(workflow, page)
     return [f"data/tidy/{STUDY.study}/{family}" for family in families_of_page(wildcards.page)]
 
 
@@ -256,13 +283,14 @@ def families_of_page(page):
 
 def files_of_pages():
     """Every page with its figures, tables and executed notebook, and what is made from all of them."""
-    of_study = [f"reports/{STUDY.study}/index.html", f"reports/{STUDY.study}.zip"]
     each = ("{page}.html", "{page}", "notebooks/{page}.ipynb")
-    return [*of_study, *(f"reports/{STUDY.study}/{file.format(page=page)}" for page in PAGES for file in each)]
+    return [*WITH_FIRST_PAGE, *(f"reports/{STUDY.study}/{file.format(page=page)}" for page in PAGES for file in each)]
 
 
 def listed_studies(wildcards):
-    """The first page of each study that has reports, with this one's."""
+    """The first page of each study that has reports, with this one's. A list that was altered is made again."""
+    if is_altered("reports/index.html", paths.made_list(Path())):
+        snakemake_adapter.plan_again(workflow, "reports/index.html")
     others = (str(summary.with_name("index.html")) for summary in Path("reports").glob(f"*/{paths.STUDY_SUMMARY}"))
     return sorted({*others, f"reports/{STUDY.study}/index.html"})
 

@@ -40,20 +40,11 @@ rule build_index:
     input:
         pages=expand("reports/{study}/{page}.html", study=STUDY.study, page=PAGES),
         tables=expand("data/tidy/{study}/{family}", study=STUDY.study, family=FAMILIES),
-        sessions=session_indexes,
+        sessions=sessions_of_index,
         code=inputs.code_of_index(FAMILIES),
     output:
         # A failed job leaves the previous files.
-        study_index=update(f"reports/{STUDY.study}/index.html"),
-        summary=update(f"reports/{STUDY.study}/study.json"),
-        citing=update(
-            expand(
-                "reports/{study}/{file}",
-                study=STUDY.study,
-                file=["methods.md", "methods.tex", "CITATION.cff", "citation.bib"],
-            )
-        ),
-        archive=update(f"reports/{STUDY.study}.zip"),
+        first_page=update(WITH_FIRST_PAGE),
     log:
         f"logs/build_index/{STUDY.study}.log",
     params:
@@ -87,7 +78,7 @@ rule list_studies:
 rule build_crate:
     """Pack the study as one file that others can check and reproduce. Not in `report`: it reads all raw files."""
     input:
-        index=rules.build_index.output.study_index,
+        index=WITH_FIRST_PAGE[0],
         sessions=sessions_to_pack,
         code=code_of_crate,
     output:

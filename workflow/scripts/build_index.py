@@ -5,12 +5,22 @@ from pathlib import Path
 from benchstudy.jobs.preloaded import report_job
 from benchstudy.model import paths
 
-with report_job() as (_, study, _):
+with report_job() as (root, study, _):
+    from benchstudy.jobs import made
+    from benchstudy.report.exhibits.exhibitfiles import DamagedExport
     from benchstudy.report.overview.indexpages import build_index
 
-    build_index(
-        study,
-        tidy={family: Path(f"data/tidy/{study.study}/{family}") for family in study.families},
-        sessions=[store / paths.SESSION_INDEX for store in study.stores(Path())],
-        reports=Path("reports"),
+    try:
+        build_index(
+            study,
+            tidy={family: Path(f"data/tidy/{study.study}/{family}") for family in study.families},
+            sessions=[store / paths.SESSION_INDEX for store in study.stores(Path())],
+            reports=Path("reports"),
+        )
+    except DamagedExport as damaged:
+        # An earlier version made the page, or the disk spoiled the file without a new time.
+        made.disown(paths.made(root, study.study, damaged.page))
+        raise
+    made.remember(
+        paths.made(root, study.study, paths.FIRST_PAGE), paths.with_first_page(Path(), study.study), below=Path()
     )

@@ -6,6 +6,7 @@ from pathlib import Path
 from benchstudy.jobs.preloaded import report_job
 
 with report_job("page", "notebook", "tables", "trace", "executed", "exports", "html") as (root, study, told):
+    from benchstudy.jobs import made
     from benchstudy.jobs.notebooks import execute
     from benchstudy.model import paths
     from benchstudy.report.htmlpages import page_title, render_notebook
@@ -21,4 +22,8 @@ with report_job("page", "notebook", "tables", "trace", "executed", "exports", "h
     execute(Path(told.notebook), trace=Path(told.trace), output=Path(told.executed), parameters=parameters)
     title = f"{page_title(told.page)} – {study.title or study.study}"
     render_notebook(Path(told.executed), Path(told.html), title=title)
+    exports = (path for path in Path(told.exports).rglob("*") if path.is_file())
+    made.remember(
+        paths.made(root, study.study, told.page), [Path(told.html), Path(told.executed), *exports], below=Path()
+    )
     unfinished.unlink()

@@ -34,7 +34,8 @@ def code_of_page(page: str, notebook: Path, families: Iterable[str]) -> list[str
     `families`: those whose tables the page shows.
     """
     published = _parts("page.published", of=registry.names()) if page in STUDY_PAGES else []
-    made = ["benchstudy.jobs.notebooks", "benchstudy.report.htmlpages", *sources.imported_by_notebook(notebook)]
+    made = ["benchstudy.jobs.made", "benchstudy.jobs.notebooks", "benchstudy.report.htmlpages"]
+    made += sources.imported_by_notebook(notebook)
     words = _parts("page.wording", of=[page]) if page not in STUDY_PAGES else []  # of comparisons
     return _code("make_page", [*made, *_parts("family", of=families), *words, *published, *_lints()])
 
@@ -66,12 +67,13 @@ def declaration_of_page(study: Study, families: Iterable[str]) -> str:
 
 def code_of_index(families: Iterable[str]) -> list[str]:
     """The code of build_index. `families`: the study's."""
-    return _code("build_index", ["benchstudy.report.overview.indexpages", *_parts("family", of=families), *_lints()])
+    made = ["benchstudy.jobs.made", "benchstudy.report.overview.indexpages"]
+    return _code("build_index", [*made, *_parts("family", of=families), *_lints()])
 
 
 def code_of_list() -> list[str]:
     """The code of list_studies."""
-    return _code("list_studies", ["benchstudy.report.overview.indexpages"])
+    return _code("list_studies", ["benchstudy.jobs.made", "benchstudy.report.overview.indexpages"])
 
 
 def code_of_crate() -> list[str]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 
-from benchstudy.jobs import madetables
+from benchstudy.jobs import made
 from benchstudy.jobs.parts import SCHEMAS, TRIALS, Part, Parts, frames, table_of
 from benchstudy.measuring.sealed import read_index
 from benchstudy.model import hints, paths, registry
@@ -41,9 +41,11 @@ def tidy_family(root: Path, plans: Sequence["SessionPlan"], output: Path) -> Non
     family, study = plans[0].family, plans[0].study.study
     parts = Parts(root, paths.parts(root, study, plans[0].family_name), family)
     cases = {(plan.target, case.id): _case_row(family, plan.target, case) for plan in plans for case in plan.cases}
+    indexes = [plan.raw(root) / paths.SESSION_INDEX for plan in plans]
+    output.mkdir(parents=True, exist_ok=True)
+    made.remember(paths.read_for_tables(output), filter(Path.exists, indexes), below=root)
     tables = _Tables(family)
-    for plan in plans:
-        index_path = plan.raw(root) / paths.SESSION_INDEX
+    for plan, index_path in zip(plans, indexes, strict=True):
         index = read_index(index_path)
         if index is None:
             raise BenchstudyError(f"{index_path}: missing or damaged; {hints.snakemake()} makes it again")
@@ -65,7 +67,6 @@ def tidy_family(root: Path, plans: Sequence["SessionPlan"], output: Path) -> Non
     if family.metrics != registry.get(family.name).metrics:
         declared = [asdict(metric) for metric in family.metrics.values()]
         tables.others["metrics"] = pl.DataFrame(declared, infer_schema_length=None)
-    output.mkdir(parents=True, exist_ok=True)
     for name, table in tables.whole():
         path = output / f"{name}.parquet"
         # Compressed, it has room in memory; written by Python, whose errors say that a disk is full.
@@ -74,7 +75,7 @@ def tidy_family(root: Path, plans: Sequence["SessionPlan"], output: Path) -> Non
         path.write_bytes(whole.getvalue())
         rows = pl.scan_parquet(path, glob=False).select(pl.len()).collect().item()
         log.info("%s: %d rows of %s", family.name, rows, name)
-    madetables.remember(output)
+    made.remember(paths.made_tables(output), output.glob("*.parquet"), below=output)
     parts.remove_others()
 
 

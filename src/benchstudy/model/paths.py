@@ -76,12 +76,21 @@ def published(root: Path) -> Path:
     return nearest(root, PUBLISHED)
 
 
-STUDY_SUMMARY = "study.json"  # in the folder of a study's reports
+# In the folder of a study's reports.
+STUDY_SUMMARY = "study.json"
+METHODS = ("methods.md", "methods.tex")
+CITATIONS = ("CITATION.cff", "citation.bib")
 
 
 def reports(root: Path) -> Path:
     """Published output: pages with their figures and tables. Only jobs write there."""
     return root / "reports"
+
+
+def with_first_page(root: Path, study: str) -> list[Path]:
+    """What one job makes of a whole study: its first page, what goes with it, and the zip file of all its reports."""
+    own = ("index.html", STUDY_SUMMARY, *METHODS, *CITATIONS)
+    return [*(reports(root) / study / name for name in own), reports(root) / f"{study}.zip"]
 
 
 def crate(root: Path, study: str) -> Path:
@@ -177,6 +186,30 @@ def unfinished_page(root: Path, study: str, page: str) -> Path:
 def only_page(root: Path, study: str) -> Path:
     """A study's first page with links for `reports/index.html`, which it is while no other study has reports."""
     return local_state(root) / "studies" / study / "only.html"
+
+
+# Made of a study, beside its pages. No family has such a name.
+FIRST_PAGE, CRATE = "index.html", "crate.zip"
+
+
+def made(root: Path, study: str, what: str) -> Path:
+    """How the files of a page, of the FIRST_PAGE or of the CRATE were when they were made; derived."""
+    return local_state(root) / "studies" / study / "made" / f"{what}.json"
+
+
+def made_tables(tables: Path) -> Path:
+    """The same of a folder of tables, in which it lies."""
+    return tables / ".made.json"
+
+
+def read_for_tables(tables: Path) -> Path:
+    """How the indexes of the sessions were when the tables were made of them."""
+    return tables / ".read.json"
+
+
+def made_list(root: Path) -> Path:
+    """The same of the list of all studies."""
+    return local_state(root) / "studies" / ".list.json"
 
 
 def tried(root: Path, study: str) -> Path:

@@ -5,7 +5,8 @@ from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Any
 
-from benchstudy.model.files import write_atomically
+from benchstudy.model.errors import BenchstudyError
+from benchstudy.model.files import json_of, write_atomically
 from benchstudy.model.paths import STUDY_SUMMARY
 from benchstudy.model.study import Study
 from benchstudy.report.overview.headlines import Headline
@@ -44,7 +45,13 @@ def comparisons(reports: Path) -> list[dict[str, str]]:
 
 
 def _listed(summary: Path) -> dict[str, Any]:
-    told = json.loads(summary.read_text(encoding="utf-8"))
+    try:
+        told = json_of(summary.read_bytes())
+    except ValueError as error:
+        raise BenchstudyError(
+            f"{summary}: cut off or damaged; run the workflow of study {summary.parent.name!r} with `--forcerun "
+            "build_index`, which makes it again"
+        ) from error
     here = link(f"{summary.parent.name}/")
     # Another version may have made this study's pages, and may tell its findings in another way.
     whole = [found for found in told["headlines"] if found.keys() >= {*_TOLD}]

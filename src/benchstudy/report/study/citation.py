@@ -10,13 +10,13 @@ from typing import Any
 import yaml
 
 from benchstudy import __version__
+from benchstudy.model import paths
 from benchstudy.model.authorship import Author
 from benchstudy.model.study import Study
 from benchstudy.report.results.results import Results, raw_files
 from benchstudy.report.tables import latex
 
-# Names in a study's folder of reports.
-CFF, BIBTEX = "CITATION.cff", "citation.bib"
+CFF, BIBTEX = paths.CITATIONS
 
 
 @dataclass(frozen=True)

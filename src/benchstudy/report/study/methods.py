@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from benchstudy import __version__
-from benchstudy.model import registry
+from benchstudy.model import paths, registry
 from benchstudy.report import human
 from benchstudy.report.results import sessions
 from benchstudy.report.study.citation import Citation
@@ -22,8 +22,7 @@ _WAYS = {
     Method.WELCH: "Welch's t test on logarithms",
     Method.MANN_WHITNEY: f"{_RANKED} Mann-Whitney test",
 }
-# Names in a study's folder of reports.
-MARKDOWN, LATEX = "methods.md", "methods.tex"
+MARKDOWN, LATEX = paths.METHODS
 _MOST_HOSTS = 5  # named hosts per group of equal ones
 _VERSION = re.compile(r"\d+\.\d[\w.+-]*")
 _MARK = re.compile(r" ?\[@([\w-]+)\]")

@@ -14,7 +14,7 @@ import polars as pl
 from benchstudy.model import registry
 from benchstudy.model.metrics import Tells
 from benchstudy.model.study import Study
-from benchstudy.report.exhibits.exhibitfiles import ANSWER, HEADLINE, NOTES
+from benchstudy.report.exhibits.exhibitfiles import ANSWER, HEADLINE, NOTES, read
 from benchstudy.report.results.over_targets import as_shown
 from benchstudy.report.results.results import Results
 from benchstudy.report.study.studypages import STUDY_PAGES
@@ -49,7 +49,7 @@ class FamilyFacts:
     def answers(self) -> list[Mapping[str, Any]]:
         """The answers of the family's page, as `Page.show_answers` got them; [] if it gave none."""
         path = self.exports / ANSWER
-        return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else []
+        return read(path, self.name) if path.is_file() else []
 
     @property
     def comparisons(self) -> list[Mapping[str, Any]]:
@@ -126,7 +126,7 @@ class StudyFacts:
     def _family(self, name: str, results: Results) -> FamilyFacts:
         exports = self.folder / name
         path = exports / NOTES
-        notes = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+        notes = read(path, name) if path.is_file() else {}
         return FamilyFacts(name, results, notes, self.link(self.folder / f"{name}.html"), exports)
 
     def link(self, path: Path) -> str:
@@ -144,4 +144,4 @@ class StudyFacts:
         """The executed notebooks, by the name of their page."""
         pages = [*(family.name for family in self.families), *STUDY_PAGES]
         found = {page: self.folder / "notebooks" / f"{page}.ipynb" for page in pages}
-        return {page: json.loads(path.read_text(encoding="utf-8")) for page, path in found.items() if path.is_file()}
+        return {page: read(path, page) for page, path in found.items() if path.is_file()}
