@@ -4,6 +4,7 @@ import copy
 import html
 import json
 import re
+import shutil
 from contextlib import chdir
 from dataclasses import replace
 from pathlib import Path
@@ -442,6 +443,7 @@ def test_a_damaged_entry_of_another_study_is_named_with_what_makes_it_again(made
     path.write_bytes(path.read_bytes()[:10])
     with pytest.raises(BenchstudyError, match=r"damaged/study\.json: cut off .* study 'damaged' with `--forcerun"):
         build(*made, study="whole")
+    shutil.rmtree(path.parent)  # other tests list the studies, too
 
 
 def test_the_page_and_the_archive_of_a_study_do_not_depend_on_the_other_studies_of_the_project(made):

@@ -21,6 +21,5 @@ with report_job() as (root, study, _):
         # An earlier version made the page, or the disk spoiled the file without a new time.
         made.disown(paths.made(root, study.study, damaged.page))
         raise
-    made.remember(
-        paths.made(root, study.study, paths.FIRST_PAGE), paths.with_first_page(Path(), study.study), below=Path()
-    )
+    files = [*paths.with_first_page(Path(), study.study), paths.only_page(Path(), study.study)]
+    made.remember(paths.made(root, study.study, paths.FIRST_PAGE), files, below=Path())
