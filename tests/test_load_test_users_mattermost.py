@@ -168,11 +168,11 @@ def good(place: Place) -> tuple[Loaded, Path, float]:
     """A load on two workers in which rare actions are as frequent as others, and what the server counted of it."""
     # All except one: a login takes the server as long as a hundred other requests.
     actions = {action: 1.0 for action in ORIGINAL_ACTIONS if action != "log_in_again"}
-    # A slow machine does some hundred actions in this time. Of what a test asks for, one must be among them.
-    actions |= dict.fromkeys(ASKED_FOR, 4.0)
+    # A slow machine does some three hundred actions in this time. Of what a test asks for, one must be among them.
+    actions |= dict.fromkeys(ASKED_FOR, 2.0)
     before = place.count("mattermost_api_time_count")
     doing = {"actions": actions, "workers": 2, "like": "v1.23.0"}  # which has all of them
-    loaded, folder = place.load(bounded(10, "10s"), CALM.model_copy(update=doing))
+    loaded, folder = place.load(bounded(10, "30s"), CALM.model_copy(update=doing))
     return loaded, folder, place.count("mattermost_api_time_count") - before
 
 
@@ -191,7 +191,7 @@ def test_every_action_meets_a_server_that_can_do_it(good):
     assert loaded.problems == []
     assert [name for name, _, _ in loaded.phases] == ["ramp", "steady"]
     ramp, steady = loaded.phases
-    assert ramp[2] == steady[1] and steady[2] - steady[1] >= 10
+    assert ramp[2] == steady[1] and steady[2] - steady[1] >= 30
     result = read(loaded, folder)
     done = {row["action"] for row in result.series["client"] if row["count"]}
     # Rare actions may find nothing to do, such as a channel that is not joined yet.

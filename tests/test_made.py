@@ -16,7 +16,7 @@ def project(tmp_path: Path) -> Path:
     (root / "page" / "figures").mkdir(parents=True)
     for name in ("page.html", "page/figures/a.svg"):
         (root / name).write_text(f"all of {name}")
-    made.remember(record(root), [root / "page.html", root / "page/figures/a.svg"], below=root)
+    made.remember(record(root), made.state([root / "page.html", root / "page/figures/a.svg"], below=root))
     return root
 
 

@@ -10,4 +10,4 @@ with job("crate") as (root, study, told):
     from benchstudy.provenance.crate import build_crate
 
     build_crate(root, study, Path(told.crate).absolute())
-    made.remember(paths.made(root, study.study, paths.CRATE), [Path(told.crate)], below=Path())
+    made.remember(paths.made(root, study.study, paths.CRATE), made.state([Path(told.crate)], below=Path()))

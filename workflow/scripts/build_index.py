@@ -22,4 +22,4 @@ with report_job() as (root, study, _):
         made.disown(paths.made(root, study.study, damaged.page))
         raise
     files = [*paths.with_first_page(Path(), study.study), paths.only_page(Path(), study.study)]
-    made.remember(paths.made(root, study.study, paths.FIRST_PAGE), files, below=Path())
+    made.remember(paths.made(root, study.study, paths.FIRST_PAGE), made.state(files, below=Path()))

@@ -13,4 +13,4 @@ with report_job() as (root, _, _):
     # Commands of other studies write the same page.
     with one_at_a_time(root):
         list_studies(Path("reports"))
-        made.remember(paths.made_list(root), [Path("reports/index.html")], below=Path())
+        made.remember(paths.made_list(root), made.state([Path("reports/index.html")], below=Path()))

@@ -23,7 +23,6 @@ with report_job("page", "notebook", "tables", "trace", "executed", "exports", "h
     title = f"{page_title(told.page)} – {study.title or study.study}"
     render_notebook(Path(told.executed), Path(told.html), title=title)
     exports = (path for path in Path(told.exports).rglob("*") if path.is_file())
-    made.remember(
-        paths.made(root, study.study, told.page), [Path(told.html), Path(told.executed), *exports], below=Path()
-    )
+    files = [Path(told.html), Path(told.executed), *exports]
+    made.remember(paths.made(root, study.study, told.page), made.state(files, below=Path()))
     unfinished.unlink()

@@ -9,9 +9,16 @@ from benchstudy.model.files import json_of, sha256_of, write_atomically
 _DISOWNED = "{}"
 
 
-def remember(record: Path, files: Iterable[Path], below: Path) -> None:
-    """Called by a job when it has written all of its `files`, or before it reads them. They lie in `below`."""
-    state = {str(path.relative_to(below)): _state_of(path) for path in sorted(files)}
+State = dict[str, tuple[int, int, str]]  # by name: size in bytes, time in ns, SHA-256
+
+
+def state(files: Iterable[Path], below: Path) -> State:
+    """How `files`, which lie in the folder `below`, are now."""
+    return {str(path.relative_to(below)): _state_of(path) for path in sorted(files)}
+
+
+def remember(record: Path, state: State) -> None:
+    """Called by a job: what it has written, or what it began to read and has made something of."""
     record.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(record, json.dumps(state))
 

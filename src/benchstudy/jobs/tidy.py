@@ -42,8 +42,7 @@ def tidy_family(root: Path, plans: Sequence["SessionPlan"], output: Path) -> Non
     parts = Parts(root, paths.parts(root, study, plans[0].family_name), family)
     cases = {(plan.target, case.id): _case_row(family, plan.target, case) for plan in plans for case in plan.cases}
     indexes = [plan.raw(root) / paths.SESSION_INDEX for plan in plans]
-    output.mkdir(parents=True, exist_ok=True)
-    made.remember(paths.read_for_tables(output), filter(Path.exists, indexes), below=root)
+    read = made.state(filter(Path.exists, indexes), below=root)
     tables = _Tables(family)
     for plan, index_path in zip(plans, indexes, strict=True):
         index = read_index(index_path)
@@ -67,6 +66,7 @@ def tidy_family(root: Path, plans: Sequence["SessionPlan"], output: Path) -> Non
     if family.metrics != registry.get(family.name).metrics:
         declared = [asdict(metric) for metric in family.metrics.values()]
         tables.others["metrics"] = pl.DataFrame(declared, infer_schema_length=None)
+    output.mkdir(parents=True, exist_ok=True)
     for name, table in tables.whole():
         path = output / f"{name}.parquet"
         # Compressed, it has room in memory; written by Python, whose errors say that a disk is full.
@@ -75,7 +75,8 @@ def tidy_family(root: Path, plans: Sequence["SessionPlan"], output: Path) -> Non
         path.write_bytes(whole.getvalue())
         rows = pl.scan_parquet(path, glob=False).select(pl.len()).collect().item()
         log.info("%s: %d rows of %s", family.name, rows, name)
-    made.remember(paths.made_tables(output), output.glob("*.parquet"), below=output)
+    made.remember(paths.read_for_tables(output), read)
+    made.remember(paths.made_tables(output), made.state(output.glob("*.parquet"), below=output))
     parts.remove_others()
 
 
