@@ -340,6 +340,32 @@ def test_the_table_can_be_sorted_and_filtered_and_is_whole_without_scripts(made)
     assert '<form class="filter" hidden>' in plain and plain.count("<tr data-verdicts=") == seen["all"]
 
 
+def test_pairs_with_one_ratio_each_have_no_column_of_highest_ratios(made):
+    path = made[0] / "reports" / "embedded" / "file_size" / "overview.json"
+    whole = path.read_text(encoding="utf-8")
+    notes = json.loads(whole)
+
+    def headings() -> list[list[str]]:
+        build(*made)
+        page = (made[0] / "reports" / "embedded" / "index.html").read_text(encoding="utf-8")
+        tables = re.findall(r'<table class="pairs">.*?</table>', page, re.S)
+        for table in tables:
+            columns = table.count('scope="col"')
+            assert all(
+                row.count("<td") == columns - 1 for row in re.findall(r"<tr><th scope=.row.*?</tr>", table, re.S)
+            )
+        return [re.findall(r'<th scope="col">([^<]+)', table) for table in tables]
+
+    assert headings()[0] == ["Compared", "Lowest ratio", "Highest ratio", "Verdicts"]
+    for finding in notes["findings"].values():
+        finding["found"] = list({(one["metric"], one["level"]): one for one in finding["found"]}.values())
+    path.write_text(json.dumps(notes), encoding="utf-8")
+    try:
+        assert headings()[0] == ["Compared", "Ratio", "Verdicts"]
+    finally:
+        path.write_text(whole, encoding="utf-8")
+
+
 @pytest.mark.parametrize(
     ("verdict", "refusal", "told"), [("inconclusive", None, False), ("none", Refusal.DISTURBED, True)]
 )
