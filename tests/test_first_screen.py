@@ -22,7 +22,6 @@ from benchstudy.families.file_size.page import wording as words_of_files
 from benchstudy.families.http_concurrency.page import wording as words_of_servers
 from benchstudy.families.log_write.page import wording as words_of_logs
 from benchstudy.model.criteria import DENSITY_FEWEST
-from benchstudy.model.errors import BenchstudyError
 from benchstudy.model.study import Thresholds
 from benchstudy.report import pagetemplates
 from benchstudy.report.comparisons import wording
@@ -463,13 +462,20 @@ def test_studies_whose_pages_another_version_made_are_listed(made):
 
 
 @pytest.mark.fault(36)
-def test_a_damaged_entry_of_another_study_is_named_with_what_makes_it_again(made):
+def test_another_study_that_is_damaged_or_has_lost_its_page_keeps_no_study_from_its_report(made):
+    reports = made[0] / "reports"
     build(*made, study="damaged")
-    path = made[0] / "reports" / "damaged" / "study.json"
-    path.write_bytes(path.read_bytes()[:10])
-    with pytest.raises(BenchstudyError, match=r"damaged/study\.json: cut off .* study 'damaged' with `--forcerun"):
-        build(*made, study="whole")
-    shutil.rmtree(path.parent)  # other tests list the studies, too
+    build(*made, study="gone")
+    summary = reports / "damaged" / "study.json"
+    summary.write_bytes(summary.read_bytes()[:10])
+    (reports / "gone" / "index.html").unlink()
+    build(*made, study="whole")
+    page = (reports / "index.html").read_text(encoding="utf-8")
+    of_it = page[page.index('id="study-damaged"') :]
+    assert "study.json is damaged, and the next report of this study makes it again." in of_it
+    assert 'id="study-whole"' in page and 'id="study-gone"' not in page
+    for study in ("damaged", "gone"):  # other tests list the studies, too
+        shutil.rmtree(reports / study)
 
 
 def test_the_page_and_the_archive_of_a_study_do_not_depend_on_the_other_studies_of_the_project(made):

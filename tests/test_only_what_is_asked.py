@@ -365,6 +365,8 @@ def test_each_study_of_a_project_leaves_the_pages_of_the_others_and_what_is_remo
     finally:
         (project.root / "config/study.yaml").write_text(first)
     assert planned(project, "report") == set()
+    (reports / "second/index.html").unlink()
+    assert planned(project, "report") == {"list_studies", "report"}
     shutil.rmtree(reports / "second")
     assert planned(project, "report") == {"list_studies", "report"}
     run(project, "report")

@@ -291,8 +291,7 @@ def listed_studies(wildcards):
     """The first page of each study that has reports, with this one's. A list that was altered is made again."""
     if is_altered("reports/index.html", paths.made_list(Path())):
         snakemake_adapter.plan_again(workflow, "reports/index.html")
-    others = (str(summary.with_name("index.html")) for summary in Path("reports").glob(f"*/{paths.STUDY_SUMMARY}"))
-    return sorted({*others, f"reports/{STUDY.study}/index.html"})
+    return sorted({*map(str, paths.first_pages(Path())), f"reports/{STUDY.study}/index.html"})
 
 
 def notebook_of_page(wildcards):

@@ -93,6 +93,12 @@ def with_first_page(root: Path, study: str) -> list[Path]:
     return [*(reports(root) / study / name for name in own), reports(root) / f"{study}.zip"]
 
 
+def first_pages(root: Path) -> list[Path]:
+    """The first page of each study of the project that has one and tells the list of studies what was found."""
+    pages = (summary.with_name("index.html") for summary in reports(root).glob(f"*/{STUDY_SUMMARY}"))
+    return sorted(page for page in pages if page.exists())
+
+
 def crate(root: Path, study: str) -> Path:
     """The crate of a study."""
     return reports(root) / f"{study}.crate.zip"

@@ -5,9 +5,8 @@ from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Any
 
-from benchstudy.model.errors import BenchstudyError
 from benchstudy.model.files import json_of, write_atomically
-from benchstudy.model.paths import STUDY_SUMMARY
+from benchstudy.model.paths import STUDY_SUMMARY, first_pages
 from benchstudy.model.study import Study
 from benchstudy.report.overview.headlines import Headline
 from benchstudy.report.overview.studyindex import StudyIndex
@@ -32,7 +31,7 @@ def write_summary(folder: Path, study: Study, page: StudyIndex) -> None:
 
 def listed(reports: Path) -> list[dict[str, Any]]:
     """Every study with an index below `reports`, most recently measured first. Links are relative to `reports`."""
-    found = [_listed(path) for path in sorted(reports.glob(f"*/{STUDY_SUMMARY}"))]
+    found = [_listed(page.with_name(STUDY_SUMMARY)) for page in first_pages(reports.parent)]
     return sorted(found, key=lambda study: study["measured"][-1:] or [""], reverse=True)
 
 
@@ -47,11 +46,9 @@ def comparisons(reports: Path) -> list[dict[str, str]]:
 def _listed(summary: Path) -> dict[str, Any]:
     try:
         told = json_of(summary.read_bytes())
-    except ValueError as error:
-        raise BenchstudyError(
-            f"{summary}: cut off or damaged; run the workflow of study {summary.parent.name!r} with `--forcerun "
-            "build_index`, which makes it again"
-        ) from error
+    except ValueError:
+        name, why = summary.parent.name, f"{summary.name} is damaged, and the next report of this study makes it again"
+        told = {"name": name, "title": name, "question": None, "measured": [], "state": why, "headlines": []}
     here = link(f"{summary.parent.name}/")
     # Another version may have made this study's pages, and may tell its findings in another way.
     whole = [found for found in told["headlines"] if found.keys() >= {*_TOLD}]
