@@ -18,6 +18,7 @@ from benchstudy.model import groups, hints, paths, registry
 from benchstudy.model.errors import BenchstudyError
 from benchstudy.model.names import nearest
 from benchstudy.model.needs import programs_by_host
+from benchstudy.model.rounding import listed
 from benchstudy.model.study import is_stored, parse_study, with_systems
 from benchstudy.provisioning.target import (
     asked_of_targets,
@@ -102,9 +103,8 @@ def session_indexes(wildcards):
         if not (STUDY.measure or plan in UNLISTED.values() or Path(session_index(*plan)).exists())
     ]
     if unmeasured:
-        more = f" and {len(unmeasured) - 20} more" if len(unmeasured) > 20 else ""
         snakemake_adapter.refuse_to_plan(
-            f"measure is false, and study {STUDY.study!r} has no measured data of: {', '.join(unmeasured[:20])}{more}. "
+            f"measure is false, and study {STUDY.study!r} has no measured data of: {listed(unmeasured, 20)}. "
             "Leave measure=false out to measure it, or take these families or targets out of the study."
         )
     return [session_index(*plan) for plan in plans]
@@ -115,8 +115,7 @@ def is_altered(output, record, below=Path()):
     """Whether an output that exists, or what is made with it, is not as it was made. Says so once, and writes nothing."""
     found = made.altered(record, below) if Path(output).exists() else []
     if found:
-        more = f" and {len(found) - 3} more" if len(found) > 3 else ""
-        snakemake_adapter.say(f"Made again, because altered or removed: {', '.join(map(str, found[:3]))}{more}")
+        snakemake_adapter.say(f"Made again, because altered or removed: {listed([*map(str, found)], 3)}")
     return bool(found)
 
 
@@ -145,8 +144,7 @@ def doubtful_files():
     """Raw files that may have changed since they were last compared. Reads and writes none of them."""
     found = confirmed.doubtful(Path(), STUDY.stores(Path()))
     if found:
-        more = f" and {len(found) - 3} more" if len(found) > 3 else ""
-        snakemake_adapter.say(f"Raw files to compare with their SHA-256: {', '.join(found[:3])}{more}")
+        snakemake_adapter.say(f"Raw files to compare with their SHA-256: {listed(found, 3)}")
     return found
 
 
@@ -456,7 +454,5 @@ def provisionings_of_group(job):
     return [
         ("provision_target", {"target": target, "family": job.family})
         for target, facts in zip(job.targets, job.facts, strict=True)
-        if is_forced(job, {})
-        or not has_what_is_asked(Path(facts), asked_of(job.family)[target])
-        or is_of_other_places(Path(facts), STUDY, target)
+        if is_forced(job, {}) or not has_what_is_asked(Path(facts), STUDY, target, asked_of(job.family)[target])
     ]

@@ -22,7 +22,7 @@ from benchstudy.model import paths, registry
 from benchstudy.model.errors import BenchstudyError
 from benchstudy.model.groups import connected, groups, machines_of_targets
 from benchstudy.model.study import Study
-from benchstudy.provisioning.target import asked_of_targets, has_what_is_asked, is_of_other_places, provision_targets
+from benchstudy.provisioning.target import asked_of_targets, has_what_is_asked, provision_targets
 
 log = logging.getLogger("benchstudy")
 
@@ -86,13 +86,7 @@ def provision_group(root: Path, study: Study, family: str, group: int, *, again:
     }
     facts = {target: paths.provision_facts(root, study.study, target, family) for target in targets}
     asked = asked_of_targets(root, study, [family], targets)
-    due = [
-        target
-        for target in targets
-        if again
-        or not has_what_is_asked(facts[target], asked[target])
-        or is_of_other_places(facts[target], study, target)
-    ]
+    due = [name for name in targets if again or not has_what_is_asked(facts[name], study, name, asked[name])]
     for target in set(targets) - set(due):
         os.utime(facts[target])
     log.info("%s: %d targets, %d of them have what they need", family, len(targets), len(targets) - len(due))

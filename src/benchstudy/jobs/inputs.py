@@ -76,6 +76,7 @@ def code_of_list() -> list[str]:
     return _code("list_studies", ["benchstudy.jobs.made", "benchstudy.report.overview.indexpages"])
 
 
+@cache
 def code_of_crate() -> list[str]:
     """The code of build_crate: all of it, because a crate holds the code itself."""
     from benchstudy.provenance.contents import software  # only this job needs it
@@ -94,6 +95,11 @@ def _parts(*modules: str, of: Iterable[str]) -> list[str]:
 
 def _code(rule: str, roots: Iterable[str]) -> list[str]:
     """Files, as paths relative to the project's folder if they lie in it."""
+    return [*_files(rule, frozenset(roots))]
+
+
+@cache
+def _files(rule: str, roots: frozenset[str]) -> list[str]:
     here, found = Path.cwd(), sources.files(sources.closure(roots))
     script = paths.places(Path(), f"{_SCRIPTS}/{rule}.py")
     return [str(path.relative_to(here) if path.is_relative_to(here) else path) for path in (*script, *found)]

@@ -6,9 +6,6 @@ from pathlib import Path
 
 from benchstudy.model.files import json_of, sha256_of, write_atomically
 
-_DISOWNED = "{}"
-
-
 State = dict[str, tuple[int, int, str]]  # by name: size in bytes, time in ns, SHA-256
 
 
@@ -25,8 +22,7 @@ def remember(record: Path, state: State) -> None:
 
 def disown(record: Path) -> None:
     """Have it made again, whatever its files look like."""
-    record.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(record, _DISOWNED)
+    remember(record, {})
 
 
 def altered(record: Path, below: Path) -> list[Path]:

@@ -165,8 +165,10 @@ def asked_of_targets(root: Path, study: Study, families: Sequence[str], targets:
     return found
 
 
-def has_what_is_asked(facts_path: Path, asked: str) -> bool:
-    """Whether the facts of a target report no problem and have this digest of `asked_of_targets`."""
+def has_what_is_asked(facts_path: Path, study: Study, target: str, asked: str) -> bool:
+    """Whether the facts report no problem, have this digest of `asked_of_targets`, and are of the target's places."""
+    if is_of_other_places(facts_path, study, target):
+        return False
     try:
         facts = json.loads(facts_path.read_bytes())
         return facts["asked"] == asked and not any(host["problems"] for host in facts["hosts"].values())
