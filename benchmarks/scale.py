@@ -111,8 +111,8 @@ class Scale:
     def _python(self, code: str) -> Cost:
         return self._command(sys.executable, "-c", _LOAD + code)
 
-    def _command(self, *argv: str) -> Cost:
-        return cost_of(argv, self.project.root, self.project.environment)
+    def _command(self, *argv: str, **variables: str) -> Cost:
+        return cost_of(argv, self.project.root, self.project.environment | variables)
 
 
 class Fleet(Scale):
@@ -138,9 +138,9 @@ class Fleet(Scale):
         from s3_server import ACCESS, SECRET, S3Server
 
         server = S3Server(self.project.root / "s3")
-        self.project.environment |= {"AWS_ACCESS_KEY_ID": ACCESS, "AWS_SECRET_ACCESS_KEY": SECRET}
+        keys = {"AWS_ACCESS_KEY_ID": ACCESS, "AWS_SECRET_ACCESS_KEY": SECRET}
         try:
-            return self._command("benchstudy", "push", "s3://data/benchmark", "--endpoint-url", server.url)
+            return self._command("benchstudy", "push", "s3://data/benchmark", "--endpoint-url", server.url, **keys)
         finally:
             server.stop()
 
