@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import quote
 
+import markupsafe
 import offline_validator
 import pytest
 import yaml
@@ -233,9 +234,10 @@ SECRET = 'Wj7/kQ"x+29 z&'
         json.dumps({"key": SECRET}),
         f"https://host/?key={quote(SECRET, safe='')}",
         html.escape(SECRET),
+        str(markupsafe.escape(SECRET)),
         base64.b64encode(SECRET.encode()).decode(),
     ],
-    ids=["plain", "json", "address", "html", "base64"],
+    ids=["plain", "json", "address", "html", "template", "base64"],
 )
 @pytest.mark.parametrize("where", ["raw", "report"])
 @pytest.mark.fault(25)

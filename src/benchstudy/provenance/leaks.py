@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote, quote_plus
 
+import markupsafe
+
 from benchstudy.model.errors import BenchstudyError
 
 # Shorter values occur in any file by chance.
@@ -39,6 +41,7 @@ _WRITINGS: tuple[Callable[[str], str], ...] = (
     quote_plus,
     html.escape,
     lambda text: html.escape(text, quote=False),
+    lambda text: str(markupsafe.escape(text)),  # as templates write it
 )
 
 
