@@ -18,7 +18,7 @@ FIGURE_FORMATS = ("svg", "png", "pdf")
 PRINT_FORMATS = ("svg", "pdf")
 # The bundle in a page and the static figures must draw the same version of specifications, the one that altair writes.
 VEGALITE_VERSION = "6.4"
-# Marks an element with a specification, which the script of the page draws. nbconvert sorts the other attributes.
+# Marks an element with a specification, which the script of the page draws.
 SPEC = 'class="spec"'
 
 _COORDINATES = re.compile(r' (d|transform|x|y|x1|x2|y1|y2|width|height)="([^"]*)"')

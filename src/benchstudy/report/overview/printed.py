@@ -42,7 +42,7 @@ class Part:
 
         The title is escaped, so that nothing in it can end the string or the element.
         """
-        text = "".join(c if c.isalnum() or c == " " else f"\\{ord(c):x} " for c in html.unescape(self.title))
+        text = "".join(c if c.isalnum() or c == " " else f"\\{ord(c):x} " for c in self.title)
         head = f'@top-left {{ content: "{text}"; font: 8pt sans-serif; color: #5b6470; }}'
         return Markup(f"@page {self.anchor} {{ {head} }} #{self.anchor} {{ page: {self.anchor}; }}")
 
@@ -55,7 +55,7 @@ def document(folder: Path, pages: Sequence[str], title: str, about: str, numbers
     names = ["index", *(page for page in pages if (folder / f"{page}.html").is_file())]
     found = [_part(number, name, folder, names) for number, name in enumerate(names, start=1)]
     # No part repeats the title of the study.
-    parts = [replace(part, title=part.title.removesuffix(f" – {html.escape(title, quote=False)}")) for part in found]
+    parts = [replace(part, title=part.title.removesuffix(f" – {title}")) for part in found]
     style = Markup("\n").join((page_style(), Markup(template_text("print.css")), *(part.style for part in parts)))
     return render("print.html.j2", title=title, about=about, parts=parts, style=style, numbers=numbers)
 
@@ -73,7 +73,7 @@ def _part(number: int, name: str, folder: Path, names: Sequence[str]) -> Part:
     inner = _NUMBER.sub(rf"\g<1> {number}.\g<2>.", inner)
     inner = _TABLE.sub(_sized, inner)
     headings = [(id, re.sub("<[^>]+>", "", words).strip()) for id, words in _HEADING.findall(inner)]
-    said = "Overview" if name == "index" else title[1]
+    said = "Overview" if name == "index" else html.unescape(title[1])
     return Part(number, said, Markup(inner), headings)
 
 
