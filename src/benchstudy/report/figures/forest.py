@@ -71,15 +71,15 @@ def forest_panel(
     intervals = alt.Chart(frame).mark_rule(strokeWidth=2.5, aria=False)
     points = alt.Chart(frame).mark_point(size=70, strokeWidth=1.8, aria=False)
     layers = [
-        band.mark_rect(color=MUTED, **fill(0.16), aria=False).encode(x=alt.X("from:Q", **encoding), x2="to:Q"),
+        band.mark_rect(color=MUTED, **fill(0.16), aria=False).encode(x=alt.X("from:Q", **encoding), x2=alt.X2("to:Q")),
         band.mark_rule(color=MUTED, strokeWidth=1.2, aria=False).encode(x=alt.X("one:Q", **encoding)),
-        visible(intervals.encode(x=alt.X("low:Q", **encoding), x2="high:Q", **place)),
+        visible(intervals.encode(x=alt.X("low:Q", **encoding), x2=alt.X2("high:Q"), **place)),
         visible(
             points.encode(
                 x=alt.X("x:Q", **encoding),
                 shape=style.shape(),
                 fill=style.colour(),
-                fillOpacity=alt.condition("datum.decided", alt.value(1), alt.value(0)),
+                fillOpacity=alt.FillOpacityValue(**alt.condition("datum.decided", alt.value(1), alt.value(0))),
                 tooltip=tooltips(frame),
                 **place,
             )

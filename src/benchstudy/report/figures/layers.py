@@ -23,7 +23,7 @@ class Reference:
 
 @dataclass(frozen=True)
 class Panel:
-    """One Vega-Lite view without a width, which the figure sets. `live` replaces it if scripts run.
+    """One Vega-Lite view without a width, which the figure sets. `live` is one more layer, if scripts run.
 
     `trials` is the number of trials that it is about, and `points` the number drawn; both are 0 if points are not
     trials.
@@ -32,7 +32,7 @@ class Panel:
     title: str
     chart: alt.LayerChart
     height: int = 250
-    live: alt.LayerChart | None = None
+    live: alt.Chart | None = None
     trials: int = 0
     points: int = 0
     # A sentence on what it shows, for readers who do not see it.
@@ -59,7 +59,9 @@ class Panel:
     @cached_property
     def _live(self) -> dict[str, Any]:
         assert self.live is not None
-        return self.live.to_dict(validate=False)
+        drawn, added = self._static, self.live.to_dict(validate=False)
+        layer = {part: added[part] for part in ("data", "mark", "encoding", "params")}
+        return {**drawn, "layer": [*drawn["layer"], layer], "datasets": drawn["datasets"] | added["datasets"]}
 
 
 # The column of points with what was noticed during each trial. It exists if something was noticed during any of them.
@@ -126,7 +128,7 @@ def reference_layers(references: Sequence[Reference], encoding: dict[str, Any]) 
         # Above the panel, one line each: beside the rule they would cover points. Lower ones are to the right of it.
         alt.Chart(pl.DataFrame({"value": [reference.value], "label": [reference.label]}))
         .mark_text(align="left" if 2 * line < len(references) else "right", baseline="bottom", **text)
-        .encode(x=alt.X("value:Q", **encoding), y=alt.value(-4 - 15 * line), text="label:N")
+        .encode(x=alt.X("value:Q", **encoding), y=alt.YValue(-4 - 15 * line), text=alt.Text("label:N"))
         for line, reference in enumerate(in_order)
     ]
     return [rule.encode(x=alt.X("value:Q", **encoding)), *labels]

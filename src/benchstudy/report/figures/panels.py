@@ -72,17 +72,24 @@ def trend_panel(
         _leading_to_trials(points)
         .mark_point(size=34, **stroke(0.5), strokeWidth=1.2, aria=False)
         .encode(
-            x=base_x, y=alt.Y("y:Q", **y_encoding), color=colour, shape=shape, href="href:N", tooltip=tooltips(points)
+            x=base_x,
+            y=alt.Y("y:Q", **y_encoding),
+            color=colour,
+            shape=shape,
+            href=alt.Href("href:N"),
+            tooltip=tooltips(points),
         )
     )
     unfitted = estimates.filter(~pl.col("series").is_in(curves["series"].unique().to_list()))
     medians = alt.Chart(unfitted).encode(x=base_x, y=alt.Y("y:Q", **y_encoding), color=colour)
     if "order" in estimates.columns:
-        medians = medians.encode(order="order:Q")
+        medians = medians.encode(order=alt.Order("order:Q"))
     intervals = (
         alt.Chart(estimates.drop_nulls(["low", "high"]))
         .mark_rule(strokeWidth=3, **stroke(0.9), aria=False)
-        .encode(x=base_x, y=alt.Y("low:Q", **y_encoding), y2="high:Q", color=colour, tooltip=tooltips(estimates))
+        .encode(
+            x=base_x, y=alt.Y("low:Q", **y_encoding), y2=alt.Y2("high:Q"), color=colour, tooltip=tooltips(estimates)
+        )
     )
     # A series with a single place has no line.
     marks = alt.Chart(estimates).mark_point(filled=True, size=44, opacity=1, aria=False)
@@ -132,7 +139,7 @@ def _curve_layers(curves: pl.DataFrame, x: alt.X, y_encoding: dict[str, Any], co
     band = base.mark_area(**fill(0.16), aria=False)
     line = base.mark_line(strokeWidth=1.6, strokeDash=[5, 3], aria=False)
     return [
-        visible(band.encode(x=x, y=alt.Y("low:Q", **y_encoding), y2="high:Q", color=colour)),
+        visible(band.encode(x=x, y=alt.Y("low:Q", **y_encoding), y2=alt.Y2("high:Q"), color=colour)),
         visible(line.encode(x=x, y=alt.Y("y:Q", **y_encoding), color=colour)),
     ]
 
@@ -194,11 +201,11 @@ def strip_panel(
     layers = [
         *reference_layers(references, encoding),
         *([] if dense.is_empty() else [_outlines(dense, base_x, colour, y)]),
-        visible(band.encode(x=alt.X("low:Q", **encoding), x2="high:Q", y=y, color=colour)),
+        visible(band.encode(x=alt.X("low:Q", **encoding), x2=alt.X2("high:Q"), y=y, color=colour)),
         visible(
             _leading_to_trials(points)
             .mark_point(size=42, **stroke(0.65), strokeWidth=1.3, aria=False)
-            .encode(x=base_x, y=y, color=colour, shape=style.shape(), href="href:N", tooltip=tooltips(points))
+            .encode(x=base_x, y=y, color=colour, shape=style.shape(), href=alt.Href("href:N"), tooltip=tooltips(points))
         ),
         *strokes(points, base_x, y),
         visible(
@@ -259,7 +266,7 @@ def _outlines(dense: pl.DataFrame, x: alt.X, colour: alt.Color, y: alt.Y) -> alt
     upper = y.copy()
     upper.shorthand = "upper:Q"
     area = alt.Chart(dense).mark_area(**fill(0.28), line={"strokeWidth": 1.2}, aria=False)
-    return visible(area.encode(x=x, y=upper, y2="row:Q", color=colour))
+    return visible(area.encode(x=x, y=upper, y2=alt.Y2("row:Q"), color=colour))
 
 
 def cdf_panel(title: str, steps: pl.DataFrame, x: Axis, style: Style) -> Panel:

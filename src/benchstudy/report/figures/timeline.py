@@ -79,17 +79,19 @@ def time_panel(
     layers = [*_phase_layers([p for p in phases if not p.series], base_x), *_own_layers(phases, base_x, style)]
     if not between.is_empty():
         area = alt.Chart(between).mark_area(**fill(0.18), aria=False)
-        layers.append(visible(area.encode(x=base_x, y=alt.Y("low:Q", **y_encoding), y2="high:Q", color=style.colour())))
+        layers.append(
+            visible(area.encode(x=base_x, y=alt.Y("low:Q", **y_encoding), y2=alt.Y2("high:Q"), color=style.colour()))
+        )
     layers.append(visible(line))
     if marks is not None and not marks.is_empty():
         point = alt.Chart(marks).mark_point(shape="triangle-down", size=55, filled=True, opacity=1, aria=False)
         at = alt.Y("y:Q", **y_encoding)
-        layers.append(visible(point.encode(x=base_x, y=at, color=alt.value(REFERENCE), tooltip=tooltips(marks))))
+        layers.append(visible(point.encode(x=base_x, y=at, color=alt.ColorValue(REFERENCE), tooltip=tooltips(marks))))
     if changes is not None:
         times = [*frame["x"].to_list(), *(end for phase in phases for end in (phase.start, phase.end))]
         layers += _change_layers(changes, base_x, (min(times) + max(times)) / 2, style)
     # The cross-hair is only on the page: a printed figure has no pointer.
-    live = layered(*layers, _crosshair(frame, base_x, y.unit))
+    live = _crosshair(frame, base_x, y.unit)
     told = findings.over_time(lines, y.unit)
     return Panel(title, layered(*layers), height, live, finding=told, lacks=tuple(lacks), cut=tuple(cut))
 
@@ -140,10 +142,10 @@ def _phase_layers(phases: Sequence[Phase], x: alt.X) -> list[alt.Chart]:
     base = alt.Chart(pl.DataFrame(rows))
     opacity = alt.Opacity("shade:Q", scale=None, legend=None)
     tip = [alt.Tooltip("phase:N", title="phase")]
-    band = base.mark_rect(color=MUTED, aria=False).encode(x=at, x2="to:Q", opacity=opacity, tooltip=tip)
+    band = base.mark_rect(color=MUTED, aria=False).encode(x=at, x2=alt.X2("to:Q"), opacity=opacity, tooltip=tip)
     # Names are above the plot, because lines would cross them within it.
     name = base.mark_text(align="left", baseline="bottom", dx=2, dy=-3, fontSize=11, color=MUTED, aria=False)
-    return [band, name.encode(x=at, y=alt.value(0), text="name:N")]
+    return [band, name.encode(x=at, y=alt.YValue(0), text=alt.Text("name:N"))]
 
 
 def _own_layers(phases: Sequence[Phase], x: alt.X, style: Style) -> list[alt.Chart]:
@@ -161,7 +163,7 @@ def _own_layers(phases: Sequence[Phase], x: alt.X, style: Style) -> list[alt.Cha
         alt.Tooltip(f"{name}:{kind}") for name, kind in (("series", "N"), ("phase", "N"), ("from", "Q"), ("to", "Q"))
     ]
     y = alt.Y("row:Q", scale=None, axis=None)
-    return [visible(bar.encode(x=at, x2="to:Q", y=y, color=style.colour(), tooltip=tip))]
+    return [visible(bar.encode(x=at, x2=alt.X2("to:Q"), y=y, color=style.colour(), tooltip=tip))]
 
 
 def _change_layers(changes: LevelChanges, x: alt.X, middle: float, style: Style) -> list[alt.Chart]:
@@ -183,7 +185,7 @@ def _change_layers(changes: LevelChanges, x: alt.X, middle: float, style: Style)
         text = alt.Chart(pl.DataFrame([row])).mark_text(
             align="left" if left else "right", baseline="bottom", fontSize=11, color=INK, aria=False
         )
-        layers.append(visible(text.encode(x=x, y=alt.value(-_NAMES_PX * (number + 1)), text="text:N")))
+        layers.append(visible(text.encode(x=x, y=alt.YValue(-_NAMES_PX * (number + 1)), text=alt.Text("text:N"))))
     return layers
 
 
@@ -216,6 +218,6 @@ def _crosshair(frame: pl.DataFrame, x: alt.X, unit: str) -> alt.Chart:
     return (
         alt.Chart(told)
         .mark_rule(color=MUTED, strokeWidth=1.2, aria=False, tooltip=alt.ExprRef(f"{{{shown}}}"))
-        .encode(x=x, opacity=alt.condition(near, alt.value(0.9), alt.value(0)))
+        .encode(x=x, opacity=alt.OpacityValue(**alt.condition(near, alt.value(0.9), alt.value(0))))
         .add_params(near)
     )
