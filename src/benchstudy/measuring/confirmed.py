@@ -177,11 +177,11 @@ def _compared(root: Path, store: Path, seen: Seen, before: Seen, *, aside: Colle
             if checked.differences:
                 found.differences[place] = checked.differences
     if changed:
-        wrong = set(found.differences)
-        for place, line in against_index(root, store, seen, None if "" in changed else changed):
+        wrong, index = set(found.differences), read_index(store / paths.SESSION_INDEX)
+        for place, line in against_index(root, store, index, seen, None if "" in changed else changed):
             if place not in wrong and trial_of(place) not in aside:
                 found.differences.setdefault(place, []).append(line)
-        found.readable = "" not in changed & seen.keys() or read_index(store / paths.SESSION_INDEX) is not None
+        found.readable = "" not in changed & seen.keys() or index is not None
         sure = {place: moment.certain(files) for place, files in seen.items() if place not in found.differences}
         # A missing file is checked again as long as session.json lists it.
         if not found.readable or found.differences.keys() - seen.keys():

@@ -131,7 +131,7 @@ def _measured(root: Path, plan: SessionPlan) -> Measured:
         )
     trials = store.trials(read=True)
     # Reports are made from what the index lists, so a crate with other trials could not reproduce them.
-    for _, difference in against_index(root, folder, look(folder)):
+    for _, difference in against_index(root, folder, index, look(folder)):
         raise BenchstudyError(difference)
     parts = [Part.of(f"{name}/{paths.SESSION_INDEX}", store.index)]
     verified = {trial.folder: trial.files for trial in trials}
