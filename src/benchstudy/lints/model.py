@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Literal, TypeVar
+from typing import Literal, NamedTuple, TypeVar
 
 from benchstudy.lints.printed import last_digit
 from benchstudy.model.grouping import grouped
@@ -36,8 +36,7 @@ class Finding:
         return list(SEVERITIES).index(self.severity)
 
 
-@dataclass(frozen=True)
-class Figure:
+class Figure(NamedTuple):  # a page makes one per trial and metric; a dataclass takes three times as long
     """One figure in its base unit: a printed one, or the median over the trials of a case.
 
     `relation` is ">" or "~" where a page bounds or rounds. `values`: those of the trials, if known.

@@ -25,14 +25,12 @@ def read(results: "Results", ceilings: Iterable[Ceiling] = (), several: bool = F
     for row in results.cases.iter_rows(named=True):
         known = {f: str(row[f]) for f in results.factors if row[f] is not None}
         levels[row["target"], row["case"]] = ({"target": row["target"]} if several else {}) | known
-    units: dict[str, str] = {}
+    usable, value = results.usable, pl.col("value")
+    units = dict(usable.group_by("metric").agg(pl.col("unit").last()).iter_rows())
     of_case: dict[tuple[str, str], dict[str, list[float]]] = {}
-    of_trial: dict[tuple[str, str, str], dict[str, Figure]] = {}
-    columns = results.usable.select("target", "case", "trial", "metric", "value", "unit")
-    for target, case, trial, metric, value, unit in columns.iter_rows():
-        units[metric] = unit
-        of_case.setdefault((target, case), {}).setdefault(metric, []).append(value)
-        of_trial.setdefault((target, case, trial), {})[metric] = Figure(value, unit, values=(value,))
+    grouped = usable.group_by("target", "case", "metric", maintain_order=True).agg(value)
+    for target, case, metric, values in grouped.iter_rows():
+        of_case.setdefault((target, case), {})[metric] = values
     # In the study's order, because the first of two versions is the base.
     order = {key: place for place, key in enumerate({**levels, **of_case})}
     for key in sorted(of_case, key=order.__getitem__):
@@ -40,9 +38,10 @@ def read(results: "Results", ceilings: Iterable[Ceiling] = (), several: bool = F
         figures = {m: Figure(median(values), units[m], values=tuple(values)) for m, values in metrics.items()}
         given = [v for m in results.telling("storage") if units.get(m) == "B" for v in metrics.get(m, ())]
         groups.append(Group("", levels.get(key, {"case": key[1]}), figures, min(given, default=None)))
-    for (target, case, trial), figures in of_trial.items():
+    of_trial = usable.group_by("target", "case", "trial", maintain_order=True).agg("metric", value, "unit")
+    for target, case, trial, *columns in of_trial.iter_rows():
         own = {**levels.get((target, case), {"case": case}), "trial": f"trial {trial}"}
-        samples.append(Group("", own, figures))
+        samples.append(Group("", own, {m: Figure(v, u, values=(v,)) for m, v, u in zip(*columns, strict=True)}))
     failed = results.counted.filter((pl.col("status") != "ok") & pl.col("cause").is_null())
     unexplained = Counter(
         Group("", levels.get(key, {"case": key[1]}), {}).where for key in failed.select("target", "case").iter_rows()
