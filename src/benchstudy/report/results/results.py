@@ -283,10 +283,9 @@ class Results:
     def by_case(self, metric: str) -> Mapping[tuple[str, str], list[tuple[str, float, str]]]:
         """Map (target, case) to the values of its trials, (trial, value, unit), for cases that gave the metric."""
         if metric not in self._by_case:
-            grouped = self._by_case[metric] = {}
             rows = self.usable.filter(pl.col("metric") == metric).select("target", "case", "trial", "value", "unit")
-            for row in rows.iter_rows():
-                grouped.setdefault(row[:2], []).append(row[2:])
+            of_cases = rows.partition_by("target", "case", include_key=False, maintain_order=True, as_dict=True)
+            self._by_case[metric] = {(target, case): own.rows() for (target, case), own in of_cases.items()}
         return self._by_case[metric]
 
     @cached_property

@@ -160,7 +160,8 @@ class TrialList:
                 )
 
     def _table(self, name: str, rows: Sequence[Row], commands: "_Commands", away: str) -> str:
-        shown = [metric for metric in self.metrics if any(row["trial"] in self._values[metric] for row in rows)]
+        trials = {row["trial"] for row in rows}
+        shown = [metric for metric in self.metrics if not trials.isdisjoint(self._values[metric])]
         titles = (metric.replace("_", " ").capitalize() for metric in shown)
         several = ["Command"] if commands.several else []
         headings = ["Block", "Trial", "Outcome", *titles, "Started", *several, "Raw files"]
