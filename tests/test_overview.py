@@ -310,6 +310,16 @@ def test_the_first_page_answers_before_it_lists(index):
     assert len(re.findall(r'<td class="answer ', index)) == 30
 
 
+def test_answers_that_another_first_page_has_asked_for_lead_to_the_same_places(bare_project):
+    write_file_size(bare_project)
+    reports = bare_project / "reports"
+    facts = facts_of(bare_project, {"file_size": show_file_size}, folder=reports / "embedded")
+    found = checklist.answered(facts)
+    for folder in (reports / "embedded", reports):
+        here = facts.for_page_in(folder)
+        assert StudyIndex(here, found).context()["checklist"] == StudyIndex(here).context()["checklist"]
+
+
 def test_the_table_of_all_metrics_says_once_what_all_cases_share(bare_project):
     tables = Tables(bare_project, "embedded", "file_size")
     for backend in ("local", "other"):

@@ -9,6 +9,7 @@ from markupsafe import Markup
 from benchstudy.model import paths
 from benchstudy.model.files import write_atomically
 from benchstudy.model.study import Study
+from benchstudy.report.checklist.checklist import answered
 from benchstudy.report.overview import citing, studies
 from benchstudy.report.overview.bundle import write_bundle
 from benchstudy.report.overview.studyindex import StudyIndex
@@ -31,12 +32,12 @@ def build_index(study: Study, *, tidy: Mapping[str, Path], sessions: Sequence[Pa
         folder.mkdir(parents=True, exist_ok=True)
     # Both pages show what was read once.
     read = StudyFacts(study, tidy=tidy, indexes=read_indexes(sessions), reports=reports, page_folder=own)
-    found = citing.of_study(read)
+    found, answers = citing.of_study(read), answered(read)
     citing.write(read, found)
 
     def first_page(path: Path, folder: Path) -> StudyIndex:
         facts = read.for_page_in(folder)
-        page = StudyIndex(facts)
+        page = StudyIndex(facts, answers)
         _write(path, "index.html.j2", study=page.context() | {"citing": citing.section(facts, found)})
         return page
 

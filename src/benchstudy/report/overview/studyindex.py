@@ -3,6 +3,7 @@
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -36,10 +37,13 @@ _REPEATED = ~_DISCARDED & (pl.col("set_aside").is_not_null() | (pl.col("status")
 
 
 class StudyIndex:
-    """One study's facts, with links relative to the page that shows them."""
+    """One study's facts, with links relative to the page that shows them.
 
-    def __init__(self, facts: StudyFacts):
-        self._facts, self._study, self._indexes = facts, facts.study, facts.indexes
+    `answers`: those of the checklist, if they are known, with links relative to the study's folder of reports.
+    """
+
+    def __init__(self, facts: StudyFacts, answers: Sequence[tuple[str, Answer]] = ()):
+        self._facts, self._study, self._indexes, self._answers = facts, facts.study, facts.indexes, answers
         self._folder, self._page_folder, self._link = facts.folder, facts.page_folder, facts.link
         self._results = {family.name: family.results for family in facts.families}
 
@@ -112,7 +116,9 @@ class StudyIndex:
 
     @cached_property
     def _answered(self) -> list[tuple[str, Answer]]:
-        return answered(self._facts)
+        to = self._link(self._folder)
+        known = [(q, replace(a, href=to + a.href[1:]) if a.href.startswith(".") else a) for q, a in self._answers]
+        return known or answered(self._facts)
 
     def _total(self) -> dict[str, int]:
         counts = [results.counts() for results in self._results.values()]
