@@ -137,8 +137,10 @@ class Results:
         path = self.tidy / f"{name}.parquet"
         if not path.is_file():
             return None
-        counted = self.counted.lazy().select("trial")
-        return pl.scan_parquet(path).join(counted, on="trial", how="semi", maintain_order="left")
+        rows, counted = pl.scan_parquet(path), self.counted.lazy().select("trial")
+        if self.counted.height == self.trials.height:
+            return rows
+        return rows.join(counted, on="trial", how="semi", maintain_order="left")
 
     @cached_property
     def counted(self) -> pl.DataFrame:
