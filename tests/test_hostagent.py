@@ -698,11 +698,14 @@ def test_a_lost_lock_stops_the_session(deploy):
             agent.execute(SESSION, Command(["true"]))
 
 
-def test_a_lock_is_not_confirmed_while_nobody_answers_for_it(deploy):
+@pytest.mark.parametrize("late_s", [0.0, 1.0])
+def test_a_lock_is_not_confirmed_while_nobody_answers_for_it(deploy, late_s):
+    """`late_s`: so long after the question, a busy controller reads the answer to an earlier one."""
     agent = deploy(lease_s=3.0)
     with agent.lock(SESSION, OWNER) as lock:
         answering = lock._process.pid
         os.kill(answering, signal.SIGSTOP)
+        lock._heard += late_s
         try:
             with pytest.raises(LockLost, match="lease expired"):
                 lock.confirm()

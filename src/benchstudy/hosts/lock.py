@@ -94,7 +94,8 @@ class HostLock:
                 with interruptible():
                     self._answered.wait(0.1)
             if self._answer < wanted and self._problem is None:
-                self._problem = self._lost({})
+                # Even if an earlier question was answered late, after this one was put.
+                self._problem = self._expired(self._agent.lease_s)
         self.check()
 
     def _acquire(self, keeper: RemoteProcess) -> None:
@@ -166,13 +167,16 @@ class HostLock:
 
     def _lost(self, answer: Mapping[str, Any]) -> LockLost:
         """The reason, from the host's last answer and the time since then."""
-        silent_s, lease_s = time.monotonic() - self._heard, self._agent.lease_s
+        silent_s = time.monotonic() - self._heard
         if answer.get("boot_id", self._boot_id) != self._boot_id:
             return LockLost("the host was restarted", Cause.HOST_RESTARTED)
-        if silent_s > lease_s:
-            heard = f"the host heard nothing from here for {silent_s:.0f} s, and the lease is {lease_s:g} s"
-            return LockLost(f"lease expired: {heard}", Cause.LEASE_EXPIRED)
+        if silent_s > self._agent.lease_s:
+            return self._expired(silent_s)
         return LockLost("its keeper on the host is gone; was it killed, or was the lock file removed?", Cause.LOST)
+
+    def _expired(self, silent_s: float) -> LockLost:
+        heard = f"the host heard nothing from here for {silent_s:.0f} s, and the lease is {self._agent.lease_s:g} s"
+        return LockLost(f"lease expired: {heard}", Cause.LEASE_EXPIRED)
 
     def _release(self) -> None:
         keeper = self._attached()
