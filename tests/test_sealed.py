@@ -83,15 +83,6 @@ def test_what_nobody_touched_is_not_read(store):
     assert store.doubtful() == [] and store.confirm() is None and store.read == []
 
 
-def test_an_index_that_is_as_it_was_compared_tells_that_no_session_was_held(store):
-    index = store.folder / paths.SESSION_INDEX
-    assert confirmed.has_same_index(store.folder)
-    index.touch()
-    assert not confirmed.has_same_index(store.folder)
-    index.unlink()
-    assert not confirmed.has_same_index(store.folder)
-
-
 @pytest.mark.fault(30)
 def test_a_flipped_bit_is_named_each_time_until_it_is_mended(store, trial):
     flip(trial / "stdout")

@@ -1,6 +1,5 @@
 """Load and validate the study; helpers that name files and resources. No rules."""
 
-import os
 import re
 import sys
 from functools import cache, partial
@@ -150,14 +149,8 @@ def doubtful_files():
 
 
 def sessions_to_confirm(wildcards):
-    """Indexes of the sessions. A doubtful raw file makes sessions be confirmed again, whatever else there is to do.
-
-    A new index is itself in doubt. Then only a dry run looks for others: jobs begin when all files were compared.
-    """
-    held = Path(SESSIONS_HELD)
-    known = [held, *filter(Path.exists, map(Path, session_indexes(wildcards)))]
-    is_new = not held.exists() or max(known, key=os.path.getmtime) != held
-    if (is_new and not workflow.dryrun) or doubtful_files():
+    """Indexes of the sessions. A doubtful raw file makes sessions be confirmed again, whatever else there is to do."""
+    if doubtful_files():
         snakemake_adapter.plan_again(workflow, SESSIONS_HELD)
     return session_indexes(wildcards)
 

@@ -40,8 +40,4 @@ rule confirm_sessions:
         content=inputs.content_of(inputs.code_of_confirmation()),
     shell:
         # Its message is the last one of the command.
-        "script confirm_sessions.py"
-        " --held {output.held:q}"
-        # The command has compared everything at its start. If it holds no session, nothing was stored since then.
-        f" --study {STUDY.study}{'' if STUDY.measure else ' --no-session'}"
-        " 2> {log:q}"
+        "script confirm_sessions.py" " --held {output.held:q}" f" --study {STUDY.study}" " 2> {log:q}"

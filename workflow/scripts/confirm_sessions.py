@@ -4,7 +4,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from benchstudy.measuring.confirmed import RawAltered, confirm, has_same_index
+from benchstudy.measuring.confirmed import RawAltered, confirm
 from benchstudy.measuring.sealed import read_index
 from benchstudy.model import hints, paths
 from benchstudy.model.files import disk_trouble
@@ -12,7 +12,6 @@ from benchstudy.model.files import disk_trouble
 parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("--held", type=Path, required=True, help="file to write when all were held")
 parser.add_argument("--study", required=True, help="the study whose sessions the running command has recorded")
-parser.add_argument("--no-session", action="store_true", help="compare only what got a new index since the start")
 told = parser.parse_args()
 held, problems = [], []
 try:
@@ -27,8 +26,7 @@ try:
             problems.append(f"{name}: {index['problem']}")
         else:
             held.append(f"{name}: {len(index['trials'])} trials\n")
-    stores = [path.parent for path in sessions]
-    confirm(Path(), [store for store in stores if not (told.no_session and has_same_index(store))])
+    confirm(Path(), [path.parent for path in sessions])
     if not problems:
         told.held.write_text("".join(held))
 except RawAltered as error:

@@ -30,7 +30,6 @@ from benchstudy.measuring.sealed import (
     in_archive,
     look,
     read_index,
-    stat_of,
     trial_of,
 )
 from benchstudy.model import hints, paths
@@ -74,12 +73,6 @@ def confirm(root: Path, stores: Iterable[Path]) -> None:
         differences |= {f"{name}/{place}": lines for place, lines in found.differences.items()}
     if differences:
         raise RawAltered(_refusal(differences))
-
-
-def has_same_index(store: Path) -> bool:
-    """Whether session.json is as it was when the store was last compared: no session was held since then."""
-    index = store / paths.SESSION_INDEX
-    return index.exists() and recall(store, paths.CONFIRMED).get("") == {index.name: stat_of(index)}
 
 
 def check(root: Path, store: Path, *, read: bool = False) -> Checked:

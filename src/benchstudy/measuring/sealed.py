@@ -124,9 +124,9 @@ def look(store: Path) -> dict[str, dict[str, Stat]]:
                 if place.is_dir(follow_symlinks=False):
                     seen[f"{group.name}/{place.name}"] = dict(_files(place.path))
                 elif group.name == DISCARDS:
-                    seen.setdefault(DISCARDS, {})[place.name] = stat_of(place)
+                    seen.setdefault(DISCARDS, {})[place.name] = _stat(place)
         elif group.name == paths.SESSION_INDEX:
-            seen[""] = {group.name: stat_of(group)}
+            seen[""] = {group.name: _stat(group)}
     return seen
 
 
@@ -144,10 +144,10 @@ def _files(folder: Path | str, below: str = "") -> Iterator[tuple[str, Stat]]:
             if entry.is_dir(follow_symlinks=False):
                 yield from _files(entry.path, f"{below}{entry.name}/")
             else:
-                yield f"{below}{entry.name}", stat_of(entry)
+                yield f"{below}{entry.name}", _stat(entry)
 
 
-def stat_of(entry: "os.DirEntry[str] | Path") -> Stat:
+def _stat(entry: "os.DirEntry[str]") -> Stat:
     found = entry.stat(follow_symlinks=False)
     return [found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino]
 
