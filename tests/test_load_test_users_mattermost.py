@@ -298,11 +298,14 @@ def test_who_types_is_told_to_those_who_look_at_the_channel(place: Place):
         said, sent = (place.count(rf'{kind}\{{[^}}]*="typing"[^}}]*\}}') for kind in kinds)
         return said, sent
 
-    before = typing()
-    place.load(bounded(12, "4s"), QUICK.model_copy(update={"actions": {"post": 1.0, "view_channel": 1.0}}))
-    said, sent = (now - was for now, was in zip(typing(), before, strict=True))
+    before, said = typing(), 0.0
+    while said <= 50:  # on a busy machine, one load types less
+        place.load(bounded(12, "4s"), QUICK.model_copy(update={"actions": {"post": 1.0, "view_channel": 1.0}}))
+        now = typing()
+        assert now[0] > before[0] + said  # each load types
+        said, sent = (after - was for after, was in zip(now, before, strict=True))
     # Seven times as often if clients do not say what they look at.
-    assert said > 50 and sent < 3 * said
+    assert sent < 3 * said
 
 
 # --- a load that fails ----------------------------------------------------------------------------------------
