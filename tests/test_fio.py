@@ -440,6 +440,19 @@ def test_a_directory_whose_trials_all_failed_is_neither_fast_nor_slow(bare_proje
     assert written["note"] == "good is fast by the published limit: 3 of 3 trials took less than 10.0 s."
 
 
+def test_jobs_of_your_own_answer_if_the_pages_command_was_not_run(bare_project):
+    tables = Tables(bare_project, "embedded", "fio")
+    for job in ("sequential", "mixed"):
+        for block in range(1, 4):
+            tables.add({"directory": "data", "test": "fio", "job": job}, block, {"read_iops": (900.0 + block, "1/s")})
+    results = Results(tables.write(), study="embedded", family="fio")
+    judged = judge(results.observed, results.cases, PUBLISHED)
+    answers = fast_enough.answered(results, judged, PUBLISHED)
+    title = results.declared("read_iops").title
+    told = {answer["what"]: [(line["name"], line["value"]) for line in answer["lines"]] for answer in answers}
+    assert told == {f"{title}, {job}": [("data", "902/s")] for job in ("sequential", "mixed")}
+
+
 def test_the_page_judges_no_trial_that_was_measured_again(bare_project):
     """A disturbed trial of a minute was set aside, and another one stands for it."""
     tables, levels = Tables(bare_project, "embedded", "fio"), {"directory": "data", "test": "small-files"}

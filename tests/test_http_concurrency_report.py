@@ -155,6 +155,33 @@ def test_endpoints_of_a_single_server_are_lines_of_one_panel(tmp_path):
     )  # fmt: skip
 
 
+def test_open_loops_answer_if_there_is_no_closed_one(tmp_path):
+    tables = HttpTables(tmp_path)
+    levels = levels_of("files", "1-core", "list", "k6")
+    for block in range(1, 7):
+        tables.opened(levels | {"rate": "500/s"}, block, 500.0, 0.002)
+        tables.opened(levels | {"rate": "900/s"}, block, 800.0, 0.02)
+    (answer,) = HttpLoad(Results(tables.write(), study="embedded", family="http_concurrency")).answers()
+    (line,) = answer["lines"]
+    assert line["value"] == "800/s" and line["evidence"].startswith("at an offered rate of 900/s; n = 6")
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [({}, "No trial gave a figure for a short answer."), ({"status": "failed"}, "No trial gave a result.")],
+)
+def test_a_page_without_an_answer_says_whether_trials_gave_results(bare_project: Path, monkeypatch, fields, said):
+    shown: list[str] = []
+    monkeypatch.setattr("benchstudy.report.exhibits.exhibits.display", lambda made: shown.append(made.data))
+    tables = HttpTables(bare_project)
+    tables.closed(FILES, 1, 6000.0, **fields)
+    page = Page("http_concurrency", study="embedded", tidy=tables.write(), output="reports/embedded/http_concurrency")
+    page.verdicts({"Which server?": {"factor": "server"}}, ["throughput"])
+    assert not shown, "a single server is compared with none"
+    page.show_answers([])
+    assert said in "".join(shown)
+
+
 def test_ceilings_that_break_littles_law_are_marked_and_counted(tmp_path):
     tables = HttpTables(tmp_path)
     wrk = NOTHING | {"generator": "wrk"}

@@ -33,6 +33,7 @@ from benchstudy.families.load_test.page.panels import PANELS, LoadPanels
 from benchstudy.families.load_test.page.published import LoadPublished
 from benchstudy.families.load_test.page.setup import LoadSetup
 from benchstudy.families.load_test.page.summary import LoadSummary
+from benchstudy.families.load_test.page.users import LoadUsers
 from benchstudy.report import human
 from benchstudy.report.figures.charts import Figure
 from benchstudy.report.figures.panels import Phase
@@ -763,6 +764,36 @@ def test_a_study_with_one_version_says_that_there_is_nothing_to_compare(tmp_path
     (text,) = LoadSummary(alone).nothing_worse()
     assert text.startswith("No two versions were measured") and not list(LoadSummary(alone).comments())
     assert LoadSummary(alone).mix.table().rows == () and dict(LoadPanels(alone).figures())
+
+
+def test_a_study_with_one_version_shows_what_it_measured(tmp_path):
+    """Supported users, times and what limited them. Nothing is compared, and nothing is called a version's change."""
+    tables = LoadTables(tmp_path)
+    for block, users in enumerate((90.0, 93.0, 96.0), 1):
+        tables.run(levels_of(BASE), block)
+        tables.run(levels_of(BASE, load="unbounded"), block, users=users)
+    alone = load_of(tables.write())
+    answers = {answer["what"]: answer["lines"] for answer in LoadSummary(alone).answers()}
+    assert list(answers) == ["Supported users", "API times", "Store times"]
+    (users_line,) = answers["Supported users"]
+    assert users_line["value"] == "93" and users_line["evidence"].startswith("n = 3")
+    assert [line["name"] for line in answers["API times"]] == [
+        f"PostgreSQL 15, bounded, {BASE} (30 users)",
+        f"PostgreSQL 15, unbounded, {BASE} (users are added until an alert)",
+    ]
+    users = LoadUsers(alone)
+    compared, single = users.tables()
+    assert not compared.rows and said(single.rows[0][1]).startswith("93")
+    assert len(users.limits().rows) == 3 and list(users.figures())
+    bounded, _ = LoadPanels(alone).tables()
+    assert bounded.columns == ("Metric over the steady window", BASE) and len(bounded.rows) == len(PANELS)
+    actions = next(iter(LoadClient(alone).actions())).without_empty_columns()
+    assert "base" not in actions.caption and "Change" not in actions.columns
+    assert all(" → " not in said(cell) and "not done" not in said(cell) for cells in actions.rows for cell in cells)
+
+
+def test_a_version_beside_another_one_is_not_shown_by_itself(load):
+    assert load.singles == [] and [table.rows for table in LoadUsers(load).tables()[1:]] == [()]
 
 
 def test_a_version_that_always_failed_is_told_and_breaks_no_table(tmp_path):

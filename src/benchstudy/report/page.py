@@ -89,6 +89,10 @@ class Page(PageTables, PageFigures):
     def show_answers(self, answers: Sequence[Mapping[str, Any]]) -> None:
         """Show answers, and below them what is known of their targets if there are many."""
         super().show_answers(answers)
+        if not answers:
+            gave = self.measured.counts()["ok"]
+            short = "No trial gave a figure for a short answer. The sections below show what was measured."
+            self.nothing(short if gave else "No trial gave a result.")
         if isinstance(self.results, OverTargets):
             self._targets(self.results)
 
@@ -146,8 +150,10 @@ class Page(PageTables, PageFigures):
 
         The overview gets them from `compare`, so nothing is recorded here.
         """
-        found = {question: self._compared(metrics, **asked) for question, asked in questions.items()}
-        show(evidence.answers([verdicts.answer(made, question) for question, made in found.items() if made.rows]))
+        made = {question: self._compared(metrics, **asked) for question, asked in questions.items()}
+        found = [verdicts.answer(compared, question) for question, compared in made.items() if compared.rows]
+        if found:
+            show(evidence.answers(found))
 
     def _compared(
         self, metrics: Titled, *, where: Where | None = None, of: Results | None = None, **choice: Any

@@ -74,7 +74,8 @@ class Exhibits:
         """Show answers, `{what, lines: [{name, value, evidence}], note}` of plain text, and write `answer.json`."""
         self.output.mkdir(parents=True, exist_ok=True)
         (self.output / ANSWER).write_text(json.dumps(answers, ensure_ascii=False, indent=1), encoding="utf-8")
-        show(evidence.answers(answers))
+        if answers:
+            show(evidence.answers(answers))
 
     def say(self, sentences: Iterable[str]) -> None:
         """Show sentences that come from data, one paragraph each."""

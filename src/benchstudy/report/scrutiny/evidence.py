@@ -44,7 +44,7 @@ def answers(found: Sequence[Mapping[str, Any]]) -> str:
         )
         note = f"<p>{html.escape(answer['note'])}</p>" if answer["note"] else ""
         cards.append(f"<li><table><caption>{html.escape(answer['what'])}</caption>{rows}</table>{note}</li>")
-    return f'<ul class="answers">{"".join(cards)}</ul>' if cards else '<p class="none">No trial gave a result.</p>'
+    return f'<ul class="answers">{"".join(cards)}</ul>'
 
 
 def count_badges(counts: Mapping[str, int]) -> list[tuple[str, str]]:

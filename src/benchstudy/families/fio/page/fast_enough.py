@@ -1,6 +1,7 @@
 """The short answers of the page: rates and times, each beside what the published page calls fast."""
 
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,13 @@ def answered(results: Results, judged: pl.DataFrame, published_csv: Path) -> lis
 
 
 def _rates(results: Results, published_csv: Path) -> Iterator[dict[str, Any] | None]:
-    """The rates of the page's own command."""
+    """The rates of the page's own command, or those of all other jobs if it was not run."""
+    jobs = results.cases.filter(pl.col("test") == OF_PAGE["test"])["job"].unique(maintain_order=True).to_list()
+    if OF_PAGE["job"] not in jobs:
+        for job, op in product(jobs, _DONE):
+            label = f"{results.declared(f'{op}_iops').title}, {job}"
+            yield answers.answer(results, label, f"{op}_iops", OF_PAGE | {"job": job}, "directory")
+        return
     for op in _DONE:
         answer = answers.answer(results, f"Random {op}s", f"{op}_iops", OF_PAGE, "directory")
         labels = [example.label for example in published.references(published_csv, op, section=EXAMPLES)]

@@ -343,9 +343,13 @@ class HttpLoad(SweepResults):
     # -- first and last sections of the page ---------------------------------------------------------------------------
 
     def answers(self) -> list[dict[str, Any]]:
-        """The largest throughput of each server per limit and endpoint, for `Page.show_answers`."""
-        groups = grouped(((sweep.limits, sweep.endpoint), sweep) for sweep in self.sweeps(is_open=False))
-        several = len({sweep.generator for sweep in self.sweeps(is_open=False)}) > 1
+        """The largest throughput of each server per limit and endpoint, for `Page.show_answers`.
+
+        Open loops only count if no closed one was run, because their offered rate may be what limits them.
+        """
+        counted = self.sweeps(is_open=False) or self.sweeps(is_open=True)
+        groups = grouped(((sweep.limits, sweep.endpoint), sweep) for sweep in counted)
+        several = len({sweep.generator for sweep in counted}) > 1
         return [
             {
                 "what": f"Highest rate of successful responses {setting({'endpoint': endpoint, 'limits': limits})}",
@@ -361,7 +365,8 @@ class HttpLoad(SweepResults):
         if best is None:
             return {"name": name, "value": "–", "evidence": self.why_nothing("throughput", sweep, sweep.points)}
         point, estimate = best
-        evidence = f"at {human.plural(int(point.number), 'connection')}; {human.evidence(estimate.summary, '1/s')}"
+        at = f"an offered rate of {point.level}" if sweep.is_open else human.plural(int(point.number), "connection")
+        evidence = f"at {at}; {human.evidence(estimate.summary, '1/s')}"
         if self.client_limit(sweep, point).reasons:
             evidence += "; client-limited, so the server may be faster"
         return {"name": name, "value": human.median(estimate.summary, "1/s"), "evidence": evidence}

@@ -7,7 +7,7 @@ from functools import partial
 import polars as pl
 
 from benchstudy.families.load_test.page.cells import bucket, signed, signed_percent
-from benchstudy.families.load_test.page.load import Contrast, LoadTest, Trial
+from benchstudy.families.load_test.page.load import Contrast, LoadTest, Single, Trial
 from benchstudy.families.shared.sweeps import median_cell
 from benchstudy.report import human
 from benchstudy.report.exhibits import cells
@@ -73,14 +73,17 @@ class LoadClient:
     # -- actions -----------------------------------------------------------------------------------------------------
 
     def actions(self) -> Iterator[Table]:
-        """One table per contrast, one row per action: number, failures and times on both sides."""
-        for contrast in self.load.contrasts:
-            sides = zip(contrast.cases.values(), self.load.sides(contrast), strict=True)
-            base, new = (self._actions(contrast.target, case, trials) for case, trials in sides)
-            body = [self._action_row(contrast, name, base.get(name), new.get(name)) for name in {**base, **new}]
-            title = self.load.title(contrast)
+        """One table per contrast or single version, one row per action: number, failures and times of each side."""
+        for measured in self.load.measured:
+            sides = [
+                self._actions(measured.target, case, self.load.trials(measured.target, case))
+                for case in measured.cases.values()
+            ]
+            names = dict.fromkeys(name for side in sides for name in side)
+            body = [self._action_row(measured, name, [side.get(name) for side in sides]) for name in names]
+            title = self.load.title(measured)
             columns = ("Action", "Requests", "Failed", "Mean", "Change", *(f"p{p}" for p in _PERCENTILES))
-            caption = f"{title}: client-side figures per action, base → new"
+            caption = f"{title}: client-side figures per action{', base → new' if len(sides) > 1 else ''}"
             yield Table(slug(f"actions-{title}"), caption, columns, tuple(body))
 
     def _actions(self, target: str, case: str, trials: list[Trial]) -> dict[str, Action]:
@@ -107,26 +110,29 @@ class LoadClient:
             for action, count, failures, mean in together.iter_rows()
         }
 
-    def _action_row(self, contrast: Contrast, name: str, base: Action | None, new: Action | None) -> tuple[Cell, ...]:
-        href = cells.href(self.load.results, contrast.target, contrast.new_case)
+    def _action_row(
+        self, measured: Contrast | Single, name: str, sides: Sequence[Action | None]
+    ) -> tuple[Cell, ...]:  # fmt: skip
+        href = cells.href(self.load.results, measured.target, [*measured.cases.values()][-1])
 
-        def both(say: Callable[[Action], tuple[str, ...]], kind: str = "number") -> Cell:
-            """The figures of both sides, base first, with their evidence on the line below."""
-            said = [say(action) if action else ("not done",) for action in (base, new)]
+        def each(say: Callable[[Action], tuple[str, ...]], kind: str = "number") -> Cell:
+            """The figures of all sides, base first, with their evidence on the line below."""
+            said = [say(action) if action else ("not done",) for action in sides]
             evidence = " → ".join(text for line in said for text in line[1:])
             return Cell((" → ".join(line[0] for line in said), *([evidence] if evidence else [])), href, kind)
 
+        means = [action.mean_s for action in sides if action]
         change = MISSING
-        if base and new and base.mean_s and new.mean_s is not None:
-            change = Cell((signed_percent(new.mean_s / base.mean_s),), href)
-        failures = "number warning" if any(a.failures for a in (base, new) if a) else "number"
+        if len(means) == 2 and means[0] and means[1] is not None:
+            change = Cell((signed_percent(means[1] / means[0]),), href)
+        failures = "number warning" if any(a.failures for a in sides if a) else "number"
         return (
             Cell.text(name),
-            both(lambda action: (f"{action.count:,}",)),
-            both(_failed, failures),
-            both(lambda action: (human.quantity(action.mean_s, "s"),)),
+            each(lambda action: (f"{action.count:,}",)),
+            each(_failed, failures),
+            each(lambda action: (human.quantity(action.mean_s, "s"),)),
             change,
-            *(both(partial(_quantile, percentile=p)) for p in _PERCENTILES),
+            *(each(partial(_quantile, percentile=p)) for p in _PERCENTILES),
         )
 
     # -- failures ----------------------------------------------------------------------------------------------------

@@ -60,6 +60,22 @@ class Contrast:
         return {self.base: self.base_case, self.new: self.new_case}
 
 
+@dataclass(frozen=True)
+class Single:
+    """A version that was measured beside no other, under one load on one database."""
+
+    target: str
+    database: str
+    load: str
+    version: str
+    case: str
+
+    @property
+    def cases(self) -> dict[str, str]:
+        """Version to case."""
+        return {self.version: self.case}
+
+
 class LoadTest:
     """Results of the family. `declared`: its block of the study as measured; `indexes`: records of the sessions."""
 
@@ -101,6 +117,21 @@ class LoadTest:
         """Every repeated version against the version that it repeats."""
         return [c for again, first in self.same_as.items() for c in self._against(first, again, again=True)]
 
+    @cached_property
+    def singles(self) -> list[Single]:
+        """Every case without another version beside it. Repeated versions have their first one."""
+        beside = {(c.target, case) for c in self.contrasts for case in c.cases.values()}
+        return [
+            Single(*(row[k] for k in ("target", "database", "load", "version", "case")))
+            for row in self.results.cases.iter_rows(named=True)
+            if (row["target"], row["case"]) not in beside and row["version"] not in self.same_as
+        ]
+
+    @property
+    def measured(self) -> list[Contrast | Single]:
+        """All that has tables and graphs of its own: contrasts, then single versions."""
+        return [*self.contrasts, *self.singles]
+
     def _against(self, base: str, new: str, again: bool = False) -> Iterator[Contrast]:
         keys = ("target", "database", "load")
         rows = self.results.cases.iter_rows(named=True)
@@ -117,13 +148,15 @@ class LoadTest:
         declared = {d["name"]: d.get("label") for d in self.declared.get("databases", ())}
         return str(declared.get(name) or name)
 
-    def place(self, contrast: Contrast) -> str:
+    def place(self, measured: Contrast | Single) -> str:
         """Database and load in words: "PostgreSQL 15, bounded", with the target if there are several."""
-        where = f" on {contrast.target}" if len(self.results.targets) > 1 else ""
-        return f"{self.database(contrast.database)}, {contrast.load}{where}"
+        where = f" on {measured.target}" if len(self.results.targets) > 1 else ""
+        return f"{self.database(measured.database)}, {measured.load}{where}"
 
-    def title(self, contrast: Contrast) -> str:
-        """`place`, with the versions if there are more than two."""
+    def title(self, contrast: Contrast | Single) -> str:
+        """`place`, with the versions if there are more than two, or with the only one."""
+        if isinstance(contrast, Single):
+            return f"{self.place(contrast)}, {contrast.version}"
         several = len(self.versions) - len(self.same_as) > 2 or contrast.again
         return self.place(contrast) + (f": {contrast.new} against {contrast.base}" if several else "")
 

@@ -1,4 +1,4 @@
-"""The ten graphs of each load and database, with base and new in one chart, and their figures in a table."""
+"""The ten graphs of each load and database, with all versions in one chart, and their figures in a table."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from benchstudy.families.load_test.page.cells import (
     signed_percent,
     verdict_cell,
 )
-from benchstudy.families.load_test.page.load import FEWEST, Contrast, LoadTest, Trial
+from benchstudy.families.load_test.page.load import FEWEST, Contrast, LoadTest, Single, Trial
 from benchstudy.families.load_test.page.mix import LoadMix, Reading
 from benchstudy.report import human
 from benchstudy.report.exhibits import cells
@@ -230,6 +230,20 @@ class LoadPanels:
         means = [m for m, k in PANELS.items() if self._known(contrast, m) and not k.quantile]
         return dict(zip(means, judge([self.load.compared(contrast, m) for m in means]), strict=True))
 
+    def tables(self) -> list[Table]:
+        """The table of each contrast, and of each version that has no other one beside it."""
+        return [*map(self.table, self.load.contrasts), *map(self._table_of_one, self.load.singles)]
+
+    def _table_of_one(self, single: Single) -> Table:
+        """One row per graph: its figure over the steady window."""
+        body = [
+            (Cell.text(kind.title), self._side(single, single.case, metric, kind))
+            for metric, kind in PANELS.items()
+            if self._known(single, metric)
+        ]
+        title, columns = self.load.title(single), ("Metric over the steady window", single.version)
+        return Table(slug(f"window-{title}"), f"{title}: over the steady window", columns, tuple(body))
+
     def table(self, contrast: Contrast) -> Table:
         """One row per graph: both sides over the steady window, their ratio, the verdict."""
         known = {m: k for m, k in PANELS.items() if self._known(contrast, m)}
@@ -247,15 +261,15 @@ class LoadPanels:
         title = self.load.title(contrast)
         return Table(slug(f"window-{title}"), f"{title}: base and new over the steady window", columns, tuple(body))
 
-    def _known(self, contrast: Contrast, metric: str) -> bool:
-        return any(self.load.estimate(metric, contrast.target, case) for case in contrast.cases.values())
+    def _known(self, measured: Contrast | Single, metric: str) -> bool:
+        return any(self.load.estimate(metric, measured.target, case) for case in measured.cases.values())
 
-    def _side(self, contrast: Contrast, case: str, metric: str, kind: Kind) -> Cell:
-        estimate = self.load.estimate(metric, contrast.target, case)
+    def _side(self, measured: Contrast | Single, case: str, metric: str, kind: Kind) -> Cell:
+        estimate = self.load.estimate(metric, measured.target, case)
         cell = cells.estimate_cell(self.load.results, estimate, "median")
         if not kind.quantile or estimate is None or estimate.summary.median is None:
             return cell
-        said = [bucket(q) for t in self.load.trials(contrast.target, case) if (q := self.load.quantile(t, metric))]
+        said = [bucket(q) for t in self.load.trials(measured.target, case) if (q := self.load.quantile(t, metric))]
         counts = {text: said.count(text) for text in dict.fromkeys(said)}
         several = len(said) > 1
         lines = [f"{text} ({n} of {len(said)})" if several else text for text, n in counts.items()]

@@ -6,13 +6,14 @@ from typing import Any
 
 from benchstudy.families.load_test.page.cells import percent_interval, signed, signed_percent
 from benchstudy.families.load_test.page.labels import LoadLabels
-from benchstudy.families.load_test.page.load import FEWEST, GROUPS, LABELS, PAGE_BAND, Contrast, LoadTest
+from benchstudy.families.load_test.page.load import FEWEST, GROUPS, LABELS, PAGE_BAND, Contrast, LoadTest, Single
 from benchstudy.families.load_test.page.mix import MIX_DRIVEN, LoadMix, Reading
 from benchstudy.families.load_test.page.panels import LoadPanels
 from benchstudy.families.load_test.page.users import METRIC, LoadUsers, alert_word
 from benchstudy.families.load_test.page.wording import setting
 from benchstudy.report import human
 from benchstudy.report.comparisons import findings
+from benchstudy.report.exhibits import cells
 from benchstudy.statistics.comparisons import Comparison, Verdict
 
 SAME_MIX = "at the same mix of calls"
@@ -53,7 +54,10 @@ class LoadSummary:
     # -- the answer --------------------------------------------------------------------------------------------------
 
     def answers(self) -> list[dict[str, Any]]:
-        """Answers for `Page.show_answers`: supported users, and the like-for-like change of each group of times."""
+        """Answers for `Page.show_answers`: supported users, and the like-for-like change of each group of times.
+
+        Versions that have no other one beside them follow, with the median of each primary metric.
+        """
         found = []
         lines = [self._users_line(contrast) for contrast in self.users.outcomes]
         if lines:
@@ -70,11 +74,33 @@ class LoadSummary:
                         "note": _terms(readings, LABELS[group]),
                     }
                 )
+        for metric in self.load.results.primary_metrics:
+            lines = [line for single in self.load.singles if (line := self._single_line(single, metric))]
+            if lines:
+                found.append({"what": self.load.results.declared(metric).title, "lines": lines, "note": ""})
         return found
 
-    def _name(self, contrast: Contrast) -> str:
-        """The contrast, and what its load is."""
-        title, load = self.load.title(contrast), self.load.load(contrast.load)
+    def _single_line(self, single: Single, metric: str) -> dict[str, str] | None:
+        """None if this load does not give the metric."""
+        estimate = self.load.estimate(metric, single.target, single.case)
+        figure = self.users.figure(single, single.case) if metric == METRIC else ""
+        name = self._name(single)
+        if bounded := self.users.bounded(single) if figure else {}:
+            return {"name": name, "value": figure, "evidence": bounded[single.version]}
+        if estimate is None:
+            return None
+        if estimate.summary.median is None:
+            return {"name": name, "value": "–", "evidence": "; ".join(cells.failures(estimate))}
+        evidence = human.evidence(estimate.summary, estimate.unit)
+        return {
+            "name": name,
+            "value": human.median(estimate.summary, estimate.unit),
+            "evidence": "; ".join([evidence, *cells.failures(estimate)]),
+        }
+
+    def _name(self, measured: Contrast | Single) -> str:
+        """What is compared or measured, and what its load is."""
+        title, load = self.load.title(measured), self.load.load(measured.load)
         users = f"{load['users']} users" if load.get("users") else "users are added until an alert"
         return f"{title} ({users})" if load else title
 
@@ -260,12 +286,15 @@ class LoadSummary:
         if not self.load.repeats and self.users.outcomes:
             band = "comes from pairs of the base's own trials" if self.users.has_band else "is unknown"
             yield f"No version was measured under two names, so the band of equal versions {band}."
-        for contrast in self.users.outcomes:
-            for version, text in self.users.bounded(contrast).items():
-                yield (
-                    f"{self.load.title(contrast)}, {version}: {text}. The number of supported users is only a lower "
-                    "bound: raise `max_users`, and measure again."
-                )
+        limits = (
+            f"{self.load.place(measured)}, {version}: {text}"
+            for measured in self.users.measured
+            for version, text in self.users.bounded(measured).items()
+        )
+        for text in dict.fromkeys(limits):
+            yield (
+                f"{text}. The number of supported users is only a lower bound: raise `max_users`, and measure again."
+            )
         few = [c for c in self.load.contrasts if self.load.n(c) < FEWEST]
         if few:
             yield f"{human.plural(len(few), 'comparison')} with fewer than {FEWEST} trials per arm: no verdict."

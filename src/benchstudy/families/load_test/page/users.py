@@ -17,7 +17,7 @@ from benchstudy.families.load_test.page.cells import (
     signed_percent,
     verdict_cell,
 )
-from benchstudy.families.load_test.page.load import PAGE_BAND, Contrast, LoadTest, Trial
+from benchstudy.families.load_test.page.load import PAGE_BAND, Contrast, LoadTest, Single, Trial
 from benchstudy.families.load_test.page.panels import HEIGHT, Drawn, LoadPanels
 from benchstudy.families.load_test.users.on_host import feedback
 from benchstudy.report import human
@@ -87,6 +87,16 @@ class LoadUsers:
         found = {c: self._compared(c) for c in self.load.contrasts if self.searched(c)}
         return dict(zip(found, judge(list(found.values())), strict=True))
 
+    @cached_property
+    def singles(self) -> list[Single]:
+        """Versions under an unbounded load that have no other version beside them."""
+        return [single for single in self.load.singles if self.searched(single)]
+
+    @property
+    def measured(self) -> list[Contrast | Single]:
+        """Everything under an unbounded load: contrasts, then single versions."""
+        return [*self.outcomes, *self.singles]
+
     def _compared(self, contrast: Contrast) -> Comparison:
         """Without a ratio if a number is only a lower bound: it would leave out the trials with the highest ones."""
         made = self.load.compared(contrast, METRIC)
@@ -95,17 +105,17 @@ class LoadUsers:
             return made
         return refused(made.base, made.other, Refusal.UNFIT, why, margin=made.margin, better=made.better)
 
-    def searched(self, contrast: Contrast) -> bool:
+    def searched(self, measured: Contrast | Single) -> bool:
         """Whether this load searches for the number of users instead of keeping a fixed one."""
-        gave = any(self.load.median(METRIC, contrast.target, case) is not None for case in contrast.cases.values())
-        return gave or bool(self.load.load(contrast.load).get("rule"))
+        gave = any(self.load.median(METRIC, measured.target, case) is not None for case in measured.cases.values())
+        return gave or bool(self.load.load(measured.load).get("rule"))
 
-    def unsettled(self, contrast: Contrast) -> dict[str, str]:
+    def unsettled(self, measured: Contrast | Single) -> dict[str, str]:
         """Versions whose load ran but found no number of supported users, with the reason."""
         found = {}
-        for version, case in contrast.cases.items():
-            trials = self.load.trials(contrast.target, case)
-            if trials and not self.figure(contrast, case):
+        for version, case in measured.cases.items():
+            trials = self.load.trials(measured.target, case)
+            if trials and not self.figure(measured, case):
                 said = (self._why(search) for t in trials if (search := self.search(t)))
                 found[version] = next(said, "the number of users is not known")
         return found
@@ -115,12 +125,12 @@ class LoadUsers:
         rows = self.load.series("search", trial.uuid)
         return {} if rows is None or rows.is_empty() else rows.row(0, named=True)
 
-    def bounded(self, contrast: Contrast) -> dict[str, str]:
+    def bounded(self, measured: Contrast | Single) -> dict[str, str]:
         """Versions whose number is only a lower bound, because loads reached their maximum of users, and how often."""
-        return {version: text for version, case in contrast.cases.items() if (text := self._bounded(contrast, case))}
+        return {version: text for version, case in measured.cases.items() if (text := self._bounded(measured, case))}
 
-    def _bounded(self, contrast: Contrast, case: str) -> str:
-        trials = self.load.trials(contrast.target, case)
+    def _bounded(self, measured: Contrast | Single, case: str) -> str:
+        trials = self.load.trials(measured.target, case)
         if clipped := [search for t in trials if (search := self._clipped(t))]:
             seen, checks = (sum(search[name] for search in clipped) for name in ("clipped", "checks"))
             return f"at the maximum of {clipped[0]['max_users']:,} users in {seen} of {human.plural(checks, 'check')}"
@@ -132,12 +142,12 @@ class LoadUsers:
         search = self.search(trial)
         return search if search.get("why") == CLIPPED else {}
 
-    def figure(self, contrast: Contrast, case: str) -> str:
+    def figure(self, measured: Contrast | Single, case: str) -> str:
         """The median over trials: "93", or "≥ 97.2" if it is only a lower bound; empty if there is no number."""
-        trials = self.load.trials(contrast.target, case)
+        trials = self.load.trials(measured.target, case)
         bounds = [search["supported"] for t in trials if (search := self._clipped(t))]
         known = [*self.load.by_trial(trials, METRIC).values(), *bounds]
-        return f"{'≥ ' if self._bounded(contrast, case) else ''}{human.number(median(known))}" if known else ""
+        return f"{'≥ ' if self._bounded(measured, case) else ''}{human.number(median(known))}" if known else ""
 
     @staticmethod
     def _why(search: Mapping[str, Any]) -> str:
@@ -177,6 +187,12 @@ class LoadUsers:
 
     # -- table -------------------------------------------------------------------------------------------------------
 
+    def tables(self) -> list[Table]:
+        """The table of versions side by side, and that of those without another one beside them."""
+        alone = [(Cell.text(self.load.title(one)), self._side(one, one.case)) for one in self.singles]
+        caption = "Supported users in unbounded tests of a single version"
+        return [self.table(), Table("supported-users-single", caption, ("Test", "Supported users"), tuple(alone))]
+
     def table(self) -> Table:
         """One row per database and load: both versions, the change, the bands, and the verdict."""
         versions = [v for v in self.load.versions if v not in self.load.same_as]
@@ -202,25 +218,25 @@ class LoadUsers:
             verdict_cell(made),
         )
 
-    def _side(self, contrast: Contrast, case: str) -> Cell:
-        estimate = self.load.estimate(METRIC, contrast.target, case)
+    def _side(self, measured: Contrast | Single, case: str) -> Cell:
+        estimate = self.load.estimate(METRIC, measured.target, case)
         cell = cells.estimate_cell(self.load.results, estimate, "median")
-        href, figure = cells.href(self.load.results, contrast.target, case), self.figure(contrast, case)
-        if figure and (bounded := self._bounded(contrast, case)):
+        href, figure = cells.href(self.load.results, measured.target, case), self.figure(measured, case)
+        if figure and (bounded := self._bounded(measured, case)):
             return Cell((figure, bounded), href, "number warning")
         if estimate is None or estimate.summary.median is None:
-            why = [text for version, text in self.unsettled(contrast).items() if contrast.cases[version] == case]
+            why = [text for version, text in self.unsettled(measured).items() if measured.cases[version] == case]
             return Cell(("not found", *why), href, "failed") if why else cell
         lines = list(cell.lines)
         if estimate.summary.n == 1:
-            ends = within_trial.mean_interval(self._only(contrast, case))
+            ends = within_trial.mean_interval(self._only(measured, case))
             lines[1:2] = [f"95 %: {human.value_range(ends, '1')}", within_trial.WITHIN] if ends else ["one trial"]
         return Cell(tuple(lines), cell.href, cell.kind, cell.title)
 
-    def _only(self, contrast: Contrast, case: str) -> list[float]:
+    def _only(self, measured: Contrast | Single, case: str) -> list[float]:
         """Active users over time in the only trial that found a number; [] if several did, or none."""
-        found = self.load.by_trial(self.load.trials(contrast.target, case), METRIC)
-        trials = [t for t in self.load.trials(contrast.target, case) if t.uuid in found]
+        found = self.load.by_trial(self.load.trials(measured.target, case), METRIC)
+        trials = [t for t in self.load.trials(measured.target, case) if t.uuid in found]
         return self._steady_users(trials[0]) if len(trials) == 1 else []
 
     def _delta(self, contrast: Contrast, made: Comparison) -> Cell:
@@ -277,11 +293,11 @@ class LoadUsers:
     def limits(self) -> Table:
         """One row per trial of an unbounded load: result, bracket, alerts."""
         body = []
-        for contrast in [*self.outcomes, *(r for r in self.load.repeats if self.searched(r))]:
-            cases = contrast.cases if contrast in self.outcomes else {contrast.new: contrast.new_case}
+        repeated = [(r, {r.new: r.new_case}) for r in self.load.repeats if self.searched(r)]
+        for measured, cases in [*((each, each.cases) for each in self.measured), *repeated]:
             for version, case in cases.items():
-                for trial in self.load.trials(contrast.target, case):
-                    row = self._limit_row(contrast, version, trial)
+                for trial in self.load.trials(measured.target, case):
+                    row = self._limit_row(measured, version, trial)
                     if row not in body:
                         body.append(row)
         columns = ("Test", "Supported users", "Users in the window", "Bracket", "Slope", "Alerts, share of checks")
@@ -291,7 +307,7 @@ class LoadUsers:
         )
         return Table("limits", caption, columns, tuple(body), MOST_OF_TRIALS)
 
-    def _limit_row(self, contrast: Contrast, version: str, trial: Trial) -> tuple[Cell, ...]:
+    def _limit_row(self, measured: Contrast | Single, version: str, trial: Trial) -> tuple[Cell, ...]:
         href, found = self.load.results.places.href(trial.uuid), self.bracket(trial)
         users, slope = (self.load.value(trial.uuid, metric) for metric in (METRIC, "slope"))
         supported = Cell(("not found",), href, "missing") if users is None else Cell((human.number(users),), href)
@@ -301,7 +317,7 @@ class LoadUsers:
             [f"{alert_word(name)}: {human.percent(share)}" for name, share in found.alerts.items()] if found else []
         )
         return (
-            Cell((f"{self.load.place(contrast)}, {version}", f"block {trial.block}")),
+            Cell((f"{self.load.place(measured)}, {version}", f"block {trial.block}")),
             supported,
             self._seen(trial, href),
             _bracket_cell(found, href),
@@ -321,19 +337,19 @@ class LoadUsers:
     def figures(self) -> Iterator[Drawn]:
         """Users over time: for each database and version, the trial nearest to the median."""
         done = set()
-        for contrast in self.outcomes:
-            key = (contrast.target, contrast.database, contrast.load)
+        for measured in self.measured:
+            key = (measured.target, measured.database, measured.load)
             if key not in done:
                 done.add(key)
-                yield from self._figure(contrast)
+                yield from self._figure(measured)
 
-    def _figure(self, contrast: Contrast) -> Iterator[Drawn]:
-        place, chosen = self.load.place(contrast), {}
-        for other in self.outcomes:
+    def _figure(self, measured: Contrast | Single) -> Iterator[Drawn]:
+        place, chosen = self.load.place(measured), {}
+        for other in self.measured:
             if self.load.place(other) == place:
                 for version, case in other.cases.items():
-                    trials = self.load.trials(contrast.target, case)
-                    trial = self.load.typical(contrast.target, case, METRIC) or next(iter(trials), None)
+                    trials = self.load.trials(measured.target, case)
+                    trial = self.load.typical(measured.target, case, METRIC) or next(iter(trials), None)
                     if trial is not None and self.load.series("users", trial.uuid) is not None:
                         chosen[version] = trial
         lines, marks = self._lines(chosen), self._marked(chosen)
