@@ -84,9 +84,9 @@ def test_a_case_that_the_base_lacks_stands_against_the_first_that_has_it_and_the
 @pytest.mark.parametrize(
     ("measured", "choice", "why"),
     [
-        ([{}, {"backend": "b"}], {"factor": "cache"}, "X: no case has a cache."),
-        ([{}, {"backend": "b"}], {"base": "tape"}, "X: no backend tape was measured to compare with."),
-        ([{}, {"size": "2MB"}], {}, "X: there is only one backend, so there is nothing to compare."),
+        ([{}, {"backend": "b"}], {"factor": "cache"}, "X: no case has the factor cache."),
+        ([{}, {"backend": "b"}], {"base": "tape"}, "X: no case with backend tape was measured to compare with."),
+        ([{}, {"size": "2MB"}], {}, "X: all cases have the same backend, local, so there is nothing to compare."),
         ([{}, {"backend": "b", "size": "2MB"}], {}, "X: no two cases differ only in their backend."),
     ],
 )
@@ -398,7 +398,7 @@ def test_the_page_says_margin_adjustment_and_method_and_that_there_is_no_a_a(bar
     )
     assert "Adjusted by Benjamini-Hochberg over 4 tests; paired t on logarithms." in text
     assert '<td class="text verdict worse">worse<span class="evidence">' in text
-    assert "no backend tape was measured to compare with" in text
+    assert "no case with backend tape was measured to compare with" in text
     assert "No case of this family is described twice" in text
     assert HOSTILE not in text and "&lt;script&gt;document" in text
 

@@ -118,7 +118,7 @@ def test_a_log_that_others_write_to_is_watched(programs, tmp_path):
     with posix_log(programs, tmp_path) as log:
         watcher_folder = tmp_path / "watch"
         watcher_folder.mkdir()
-        look = {"read_url": log.url + "/", "public_key": log.public_key, "duration_s": 3, "still_s": 1.5}
+        look = {"read_url": log.url + "/", "public_key": log.public_key, "duration_s": 3, "still_s": 6}
         watcher = start(programs, watcher_folder, "watch", {**look, "proof_sample": 40})
         written = finish(start(programs, tmp_path, "write", config_of(log)), tmp_path)
         watched = finish(watcher, watcher_folder)

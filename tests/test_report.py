@@ -14,6 +14,7 @@ from conftest import as_project
 from notebook_outputs import code_of
 from tidy_fixture import HOSTILE, Tables, write_file_size
 
+from benchstudy.families.command.page import layout
 from benchstudy.families.shared.clientpage import show_clients
 from benchstudy.model import paths
 from benchstudy.model.errors import BenchstudyError
@@ -315,7 +316,12 @@ def test_a_figure_names_the_cases_that_it_cannot_draw_because_every_trial_failed
     assert len(figures) == 2 and all(f"Not drawn, because {why}</figcaption>" in text for text in figures)
     shown.clear()
     page.strip("n", ["duration"], where={"backend": "never"}, value_title="Time", **drawn)
-    assert f"Times. Not drawn, because {why}" in "".join(shown) and "nothing was measured" not in "".join(shown)
+    page.metrics_table("m", ["duration"], rows=["backend"], caption="All", where={"backend": "never"})
+    page.metrics_table("m", ["throughput"], rows=["backend"], caption="None", where={"backend": "sometimes"})
+    assert f"Times. Not drawn, because {why}" in "".join(shown[:-1]) and "nothing was measured" not in "".join(
+        shown[:-1]
+    )
+    assert "failed: no space left on the host" in shown[-2] and "None: nothing was measured." in shown[-1]
 
 
 def test_clients_of_a_storage_are_drawn_beside_ideal_scaling_from_the_fewest(bare_project, tables, monkeypatch):
@@ -390,6 +396,26 @@ def test_causes_that_each_trial_has_one_of_its_own_are_counted_and_not_all_liste
     found = evidence.weak_points(results_of(tables), [])
     assert sum("connection refused" in text for text in found) == 40
     assert "20 more trials failed for other causes, which the list of trials gives." in found
+
+
+def test_commands_that_all_failed_are_the_answer_of_their_page(bare_project):
+    tables = Tables(bare_project, "embedded", "command")
+    for command in ("typed", "mistyped"):
+        tables.add({"command": command}, 1, {}, status="failed", cause=f"{command}: not found")
+    page = Page("command", study="embedded", tidy=tables.write(), output="reports/embedded/command")
+    layout.answers(page, layout.Layout(page))
+    (answer,) = json.loads((bare_project / "reports/embedded/command/answer.json").read_text())
+    assert (answer["what"], [line["name"] for line in answer["lines"]]) == ("Wall time", ["typed", "mistyped"])
+    assert answer["lines"][0]["evidence"] == "failed: typed: not found (1 of 1)"
+
+
+def test_cases_that_failed_for_one_cause_are_one_sentence(tables):
+    for number in range(5):
+        levels = LEVELS | {"backend": f"b{number}"}
+        for block in (1, 2):
+            tables.add(levels, block, {}, status="failed", cause="connection refused")
+    found = [text for text in evidence.weak_points(results_of(tables), []) if "refused" in text]
+    assert found == ["10 of 10 trials of 5 cases failed: connection refused. The list of trials has them."]
 
 
 @pytest.mark.fault(32)

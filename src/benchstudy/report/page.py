@@ -92,7 +92,7 @@ class Page(PageTables, PageFigures):
         if not answers:
             gave = self.measured.counts()["ok"]
             short = "No trial gave a figure for a short answer. The sections below show what was measured."
-            self.nothing(short if gave else "No trial gave a result.")
+            self.say([short if gave else "No trial gave a result."])  # it stays at the top, which `nothing` does not
         if isinstance(self.results, OverTargets):
             self._targets(self.results)
 

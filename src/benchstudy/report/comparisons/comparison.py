@@ -187,13 +187,15 @@ class Comparisons:
 
     def nothing(self, caption: str) -> str:
         """The reason why there is no comparison."""
+        factor = self.factor.replace("_", " ")
         if not self.levels:
-            return f"{caption}: no case has a {self.factor}."
+            return f"{caption}: no case has the factor {factor}."
         if self.base not in self.levels:
-            return f"{caption}: no {self.factor} {self.base} was measured to compare with."
+            return f"{caption}: no case with {factor} {self.base} was measured to compare with."
         if len(self.levels) < 2:
-            return f"{caption}: there is only one {self.factor}, so there is nothing to compare."
-        return f"{caption}: no two cases differ only in their {self.factor}."
+            only = self.name(self.levels[0])
+            return f"{caption}: all cases have the same {factor}, {only}, so there is nothing to compare."
+        return f"{caption}: no two cases differ only in their {factor}."
 
     def table(self, name: str, caption: str) -> Table:
         """All comparisons, one row each: ratio, verdict, both figures, p value, smallest detectable effect."""

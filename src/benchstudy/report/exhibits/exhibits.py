@@ -201,7 +201,9 @@ class Exhibits:
 
     def _not_measured(self, what: str, failed: str = "") -> None:
         """Stands in place of a figure or table without values. `failed`: a sentence on trials that gave none."""
-        self.nothing(f"{what.rstrip('.')}. {failed}" if failed else f"{what.rstrip('.')}: nothing was measured.")
+        what = what.rstrip(".")
+        # Further sentences say how to read what would be drawn.
+        self.nothing(f"{what}. {failed}" if failed else f"{what.split('. ')[0]}: nothing was measured.")
 
     def _downloads(self, folder: str, name: str, suffixes: Sequence[str]) -> str:
         links = (

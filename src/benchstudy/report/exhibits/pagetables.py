@@ -48,18 +48,18 @@ class PageTables(Exhibits):
         self, name: str, metrics: Titled, *, rows: Sequence[str], caption: str, where: Where | None = None,
         cell: str = "median", units: Mapping[str, str] | None = None,
     ) -> None:  # fmt: skip
-        """Show one row per case and one column per metric, without metrics that no trial gave.
+        """Show one row per case and one column per metric, without metrics that no trial gave, unless all failed.
 
         `units` replaces units of metrics: {metric: "%"}. `cell` is as for `table`, or "range" for what must hold in
         every trial.
         """
         self.results.require_factors(rows)
         rows = self._with_target(rows, where or {})
-        given = {
-            m: title
-            for m, title in self.results.titles(metrics).items()
-            if not self.results.points(m, where).is_empty()
-        }
+        titles = self.results.titles(metrics)
+        given = {m: title for m, title in titles.items() if not self.results.points(m, where).is_empty()}
+        chosen = self.results.counted.join(self.results.select(where), on=["target", "case"], how="semi")
+        if (chosen["status"] != "ok").all():
+            given = titles
         body = []
         for levels in self.results.select(where).iter_rows(named=True):
             estimates = {m: self.results.estimate(m, levels["target"], levels["case"]) for m in given}

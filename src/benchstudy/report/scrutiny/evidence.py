@@ -21,6 +21,7 @@ Indexes = Sequence[Mapping[str, Any]]
 
 # A cause may name a port or an id, so each trial may have a different one.
 _MOST_CAUSES = 40
+_MOST_CASES = 3  # more of them that failed for one cause are counted, and not named
 # Of the facts about the method, so many are shown; the rest is folded below this line.
 _OPEN, _FOLDED = 3, "Sessions, order, environment, tools and hashes"
 # The load average before a trial still includes the previous trial, which is not a neighbour.
@@ -130,10 +131,10 @@ def _design(results: Results) -> str:
     found = []
     if measured.height or others.is_empty():
         of_case = measured.group_by("target", "case").agg(pl.col("block").n_unique())["block"].to_list()
-        often = f"each once in each of {human.plural(measured['block'].n_unique(), 'block')}"
-        if len(set(of_case)) > 1:
-            often = f"each once per block, in {min(of_case)} to {human.plural(max(of_case), 'block')}"
+        fewest = f"{min(of_case)} to " if len(set(of_case)) > 1 else ""
         cases = results.cases.height - len(results.imported)
+        often = f"{'each ' if cases > 1 else ''}once per block, in "
+        often += fewest + human.plural(max(of_case, default=0), "block")
         turns = registry.get(results.family).ordering
         on = f" on {human.plural(len(results.targets), 'target')}" if results.has_many_targets else ""
         found.append(f"{human.plural(cases, 'case')}{on}, {often}, {turns}; one trial at a time on a host.")
@@ -205,14 +206,20 @@ def _weak_trials(results: Results, indexes: Indexes) -> list[str]:
     counts = results.counts()
     failed = results.counted.filter(pl.col("status") != "ok")
     found = []
-    causes = Counter(failed.select("case", "cause").iter_rows())
-    for (case, cause), k in causes.most_common(_MOST_CAUSES):
-        total = results.counted.filter(pl.col("case") == case).height
-        found.append(
-            f"{human.level(case)}: {k} of {human.plural(total, 'trial')} failed: {cause or 'no cause recorded'}."
-        )
-    if len(causes) > _MOST_CAUSES:
-        more = sum(causes.values()) - sum(k for _, k in causes.most_common(_MOST_CAUSES))
+    cases: dict[str, Counter[str]] = {}
+    for case, cause in failed.select("case", "cause").iter_rows():
+        cases.setdefault(cause or "no cause recorded", Counter())[case] += 1
+    by_cause = sorted(cases.items(), key=lambda item: -item[1].total())
+    for cause, of_case in by_cause[:_MOST_CAUSES]:
+        if len(of_case) > _MOST_CASES:
+            total = results.counted.filter(pl.col("case").is_in(list(of_case))).height
+            trials = f"{of_case.total():,} of {human.plural(total, 'trial')} of {len(of_case)} cases"
+            found.append(f"{trials} failed: {cause}. The list of trials has them.")
+            continue
+        for case, k in of_case.most_common():
+            total = results.counted.filter(pl.col("case") == case).height
+            found.append(f"{human.level(case)}: {k} of {human.plural(total, 'trial')} failed: {cause}.")
+    if more := sum(of_case.total() for _, of_case in by_cause[_MOST_CAUSES:]):
         found.append(f"{human.plural(more, 'more trial')} failed for other causes, which the list of trials gives.")
     if len(instruments(results)) > 1:
         found.append(

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 import polars as pl
 
 from benchstudy.families.command.metrics import METRICS
+from benchstudy.model.metrics import measured_for
 from benchstudy.report import human
 from benchstudy.report.exhibits import figuredata
 from benchstudy.report.figures.panels import Axis, Panel, Style, strip_panels, time_panel, trend_panel
@@ -40,8 +41,8 @@ class Layout:
         self.series = COMMAND if COMMAND in texts else next(reversed(texts or self.varying), COMMAND)
         numbers = [factor for factor in self.varying if factor != self.series and self.column(factor)]
         self.number = next(reversed(numbers), None)
-        # The primary metrics come first.
-        self.primary = list(results.primary_metrics)
+        # The primary metrics come first. If every trial failed, the page says so of the one that each command has.
+        self.primary = list(results.primary_metrics) or measured_for(METRICS, METRICS)
         self.own = [metric for metric in results.metrics if metric not in METRICS and metric not in self.primary]
         self._declared = {c["name"]: c.get("metrics", {}) for c in page.declared.get("commands", ())}
 
