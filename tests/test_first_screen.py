@@ -295,7 +295,7 @@ def first_page(facts, wanted):
     context = StudyIndex(facts).context() | {"citing": ""}
     context["primary"] = [row for row in context["primary"] if wanted(row)]
     shown = pagetemplates.render("index.html.j2", study=context, style="", script="")
-    assert shown.count("<tr data-verdicts=") == len(context["primary"]) > 1
+    assert shown.count("<tr data-verdicts=") == len(context["primary"]) != 1
     return shown
 
 
@@ -310,6 +310,15 @@ def test_the_table_has_a_column_of_metrics_only_if_there_are_several(facts, seve
     shown = first_page(facts, lambda row: several or row.metric == "Time of one file")
     assert ('<th scope="col">Metric</th>' in shown, "<td>Time of one file</td>" in shown) == (several, several)
     assert ("All cases were measured for one metric, time of one file." in shown) is not several
+
+
+def test_the_table_compares_only_if_something_was_compared_and_says_that_it_is_empty(facts):
+    page = first_page(facts, lambda row: not row.compared)
+    plain = page[page.index('<h2 id="metrics">') : page.index('<h2 id="results">')]
+    assert "<td>Time of one file</td>" in plain and '<form class="filter"' in plain
+    assert not re.search("ratio|verdict<", plain, re.I)
+    empty = first_page(facts, lambda row: False)
+    assert "No trial gave a primary metric." in empty and '<table class="primary"' not in empty
 
 
 SORTED = """

@@ -30,7 +30,9 @@
   });
 
   const form = document.querySelector(".filter");
-  const [words, verdict] = form.elements;
+  if (!form) return;
+  const words = form.querySelector("input");
+  const verdict = form.querySelector("select"); // none if nothing was compared
   const count = form.querySelector("output");
   const filter = () => {
     const wanted = words.value.toLowerCase().split(/\s+/).filter(Boolean);
@@ -38,7 +40,7 @@
     rows.forEach((row) => {
       const text = row.textContent.toLowerCase();
       const kinds = (row.dataset.verdicts || "").split(" ");
-      row.hidden = !wanted.every((word) => text.includes(word)) || (verdict.value && !kinds.includes(verdict.value));
+      row.hidden = !wanted.every((word) => text.includes(word)) || (verdict?.value && !kinds.includes(verdict.value));
       shown += !row.hidden;
     });
     count.textContent = `${shown} of ${rows.length} rows`;
