@@ -415,3 +415,18 @@ def test_a_rate_without_a_window_of_its_own_is_as_long_as_its_longest_phase_that
     asked = {question.title: question.answer(found) for question in checklist.asked()[:12]}
     assert asked["Enough duration"].status == status and "log_write" in asked["Enough duration"].text
     assert asked["Warm-up tagged"].status == "satisfied"
+
+
+def test_a_study_with_one_case_per_family_has_nothing_to_compare(own: Study):
+    """Nobody can compare it, so the checklist does not ask for comparisons; and its words are those for one case."""
+    for family in SHOWS:
+        (case,) = pl.read_parquet(own.tidy(family) / "cases.parquet")["case"].head(1)
+        own.drop(family, pl.col("case") != case, "cases", "trials", "observations")
+        own.note(family, lambda notes: [notes.pop(name, None) for name in ("comparisons", "calibration")])
+    answers = own.answers()
+    titles = ("Effect with interval", "Thresholds declared before, and hashed", "A/A calibration")
+    assert {(answers[title].status, answers[title].text) for title in titles} == {
+        ("does not apply", "No family has two cases on a target, so there is nothing to compare.")
+    }
+    number = len(SHOWS)
+    assert answers["n in each cell"].text.startswith(f"{number} cases with 6 successful trials each;")

@@ -23,6 +23,7 @@ from benchstudy.report.tables.tables import anchor
 
 _MOST_NAMED = 3
 _NO_COMPARISON = "No page compares two cases."
+_ONE_CASE = "No family has two cases on a target, so there is nothing to compare."
 _BEYOND_CEILING = (cache_speed_reads.name, unsynced_writes.name)
 
 
@@ -58,13 +59,26 @@ def _answered(facts: StudyFacts, what: str, fine: str, problem: str) -> Answer:
     return Answer("not satisfied", f"{fine}. {problem}: {human.listed(lacking, _MOST_NAMED, '; ')}.", first)
 
 
+def _nothing_compared(facts: StudyFacts, href: str) -> Answer:
+    """The answer of a study without comparisons: two cases of a target should be compared, one cannot be."""
+    if _has_pairs(facts):
+        return Answer("not satisfied", _NO_COMPARISON, href)
+    return does_not_apply(_ONE_CASE)
+
+
+def _has_pairs(facts: StudyFacts) -> bool:
+    """Whether some family has two cases on one target. Targets are not compared with one another."""
+    per_target = (Counter(target for target, _ in family.results.outcomes) for family in facts.families)
+    return any(count > 1 for counts in per_target for count in counts.values())
+
+
 @question("Effect with interval")
 def effect(facts: StudyFacts) -> Answer:
     made = _made(facts)
     total = sum(sum(m["verdicts"].values()) for m in made)
     known = sum(m["intervals"] for m in made)
     if not total:
-        return Answer("not satisfied", _NO_COMPARISON, "#results")
+        return _nothing_compared(facts, "#results")
     text = f"{known} of {human.plural(total, 'comparison')} have a ratio with its 95 % interval and absolute figures"
     # A family with one case has nothing to compare.
     quiet = [f for f in facts.families if not f.comparisons and len(f.results.outcomes) > 1]
@@ -87,7 +101,7 @@ def multiplicity(facts: StudyFacts) -> Answer:
 @question("Thresholds declared before, and hashed")
 def thresholds(facts: StudyFacts) -> Answer:
     if not _made(facts):
-        return Answer("not satisfied", _NO_COMPARISON, "#hashes")
+        return _nothing_compared(facts, "#hashes")
     edited = [lack for family in facts.families for lack in _edited(family)]
     post_hoc = [f for f in _comparing(facts) if any("post hoc" in m["margin"] for m in f.comparisons)]
     of_nothing = _margins_of_nothing(facts)
@@ -261,6 +275,8 @@ def calibration(facts: StudyFacts) -> Answer:
     if withheld and not done:
         family, said = withheld[0]
         return Answer("not satisfied", f"{names([family])}: {said}", family.page)
+    if not done and not _has_pairs(facts):
+        return does_not_apply(_ONE_CASE)
     if not done:
         return Answer("not satisfied", "The study describes no case twice, so its own false-alarm rate is unknown.")
     text = f"{names([family for family, _ in done])}: {done[0][1][0]['said'][0]}"

@@ -49,6 +49,10 @@ def _successes(facts: StudyFacts) -> list[int]:
     return found
 
 
+def _have(number: int) -> str:
+    return "has" if number == 1 else "have"
+
+
 @question("Raw samples")
 def raw_samples(facts: StudyFacts) -> Answer:
     lacking, trials, files = [], 0, 0
@@ -74,8 +78,9 @@ def n_in_each_cell(facts: StudyFacts) -> Answer:
     for family in facts.families:
         declared = family.results.cases.select("target", "case").iter_rows()
         lacking += in_cases(family, [key for key in declared if key not in family.results.outcomes])
-    cases = human.plural(len(counts), "case")
-    text = f"{cases} with {min(counts)} to {max(counts)} successful trials each; every cell shows n."
+    least = "" if min(counts) == max(counts) else f"{min(counts)} to "
+    trials = f"{least}{human.plural(max(counts), 'successful trial')}{' each' if len(counts) > 1 else ''}"
+    text = f"{human.plural(len(counts), 'case')} with {trials}; every cell shows n."
     return unless_lacking(lacking, text, "There is no trial of", "#results")
 
 
@@ -95,9 +100,10 @@ def intervals(facts: StudyFacts) -> Answer:
             n = min(asked, default=0)
             if succeeded and n < least:
                 few.append(Lack(family, key, what=f"n = {n}"))
-    text = f"{cases - len(few) - lost} of {human.plural(cases, 'case')} have a 95 % interval of their median"
+    with_interval = cases - len(few) - lost
+    text = f"{with_interval} of {human.plural(cases, 'case')} {_have(with_interval)} a 95 % interval of the median"
     text += f"; {lost} gave no figure" if lost else ""
-    text += f"; {len(few)} have fewer than {least} successful trials, and the page says so" if few else ""
+    text += f"; {len(few)} {_have(len(few))} fewer than {least} successful trials, and the page says so" if few else ""
     if not cases:
         return Answer("not satisfied", "There is no case with a trial.")
     return unless_lacking(few, f"{text}.", text, "#weak", "#what-is-weak")
@@ -281,7 +287,7 @@ def steady_state(facts: StudyFacts) -> Answer:
         for f, found in noted
         for lack in in_cases(f, map(tuple, found["unseen"]), f"fewer than {steady.ROUNDS} blocks")
     ]
-    text = f"All {human.plural(looked_at, 'case')} were steady."
+    text = "The only case was steady." if looked_at == 1 else f"All {looked_at:,} cases were steady."
     problem = (
         f"{looked_at - len(drifting)} of {human.plural(looked_at + len(unseen), 'case')} were steady. The others are"
     )
