@@ -274,7 +274,12 @@ def test_what_is_used_of_snakemake_beyond_its_manual_is_there():
         Workflow: ("self.configfiles = list(", "output_settings: Optional[OutputSettings]"),
         DAG: ("self.forcefiles = set()", "self.forcefiles.isdisjoint(job.output)"),
         Job: ("self.rule: Rule = ", "self.wildcards_dict = "),
-        job_scheduler: ("if self.job_rate_limiter is None:", "signal.signal(signal.SIGTERM, self.exit_gracefully)"),
+        job_scheduler: (
+            "if self.job_rate_limiter is None:",
+            "signal.signal(signal.SIGTERM, self.exit_gracefully)",
+            '_user_kill = "graceful"',
+            "self._open_jobs.release()",
+        ),
         LoggerManager: ('stream_handler.name = "DefaultStreamHandler"',),
         FileBackupMixin: ('return self.path / "backups"',),
         ConfigSettings: ("update_config(overwrite_config, load_configfile(f))",),
@@ -309,6 +314,35 @@ def test_a_command_does_not_wake_every_second_to_look_at_jobs_that_wait(tmp_path
     done = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, check=True)
     # As it starts, after either job, and for the target.
     assert 3 <= done.stderr.count("Ready jobs: ") <= 4, done.stderr
+
+
+TERMINATED = """
+import os, signal
+from snakemake.jobs import Job
+from benchstudy.jobs import snakemake_adapter
+snakemake_adapter.end_on_sigterm()
+postprocess = Job.postprocess
+async def terminated(*args, **options):  # the scheduler holds its lock meanwhile
+    os.kill(os.getpid(), signal.SIGTERM)
+    return await postprocess(*args, **options)
+Job.postprocess = terminated
+rule second:
+    input: "first"
+    output: "second"
+    shell: "touch {output}"
+rule first:
+    output: "first"
+    shell: "touch {output}"
+"""
+
+
+def test_sigterm_while_a_job_ends_ends_the_command(tmp_path):
+    """Snakemake's own handler would wait for a lock that the code holds which it interrupted."""
+    (tmp_path / "Snakefile").write_text(TERMINATED)
+    argv = [sys.executable, "-m", "snakemake", "--cores", "1"]
+    done = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert done.returncode != 0 and "Will exit after finishing currently running jobs" in done.stderr, done.stderr
+    assert (tmp_path / "first").exists() and not (tmp_path / "second").exists()
 
 
 FAILING = """

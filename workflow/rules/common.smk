@@ -31,6 +31,7 @@ from benchstudy.provisioning.target import (
 from benchstudy.report.study.studypages import STUDY_PAGES
 
 snakemake_adapter.check_place(workflow)
+snakemake_adapter.end_on_sigterm()
 snakemake_adapter.end_with_ctrl_c(workflow)
 snakemake_adapter.print_short_lines(workflow)
 snakemake_adapter.end_in_words_on_errors()

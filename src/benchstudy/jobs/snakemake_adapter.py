@@ -3,13 +3,13 @@
 tests/test_side_by_side.py fails for what a release of Snakemake no longer has.
 """
 
+import _thread
 import logging
 import os
 import re
 import shutil
 import signal
 import sys
-import threading
 import time
 import traceback
 from collections.abc import Iterable, Iterator, Mapping
@@ -107,6 +107,22 @@ def accept_clocks_that_differ() -> None:
                 say(f"{file}: its time lies in the future. If this machine's clock is right, `touch` the file")
 
     DAG.check_output_mtime = checked
+
+
+def end_on_sigterm() -> None:
+    """Let SIGTERM end the command after the jobs that run, as Snakemake means it to.
+
+    Its handler takes a lock that the interrupted code holds while a job ends. Then the command would wait for itself
+    for ever, and keep its locks of hosts. Nothing here takes a lock of the interrupted code, nor does a thread of
+    `_thread`, unlike one of `threading`, as it starts.
+    """
+    from snakemake.scheduling.job_scheduler import JobScheduler
+
+    def begin_no_more(scheduler: JobScheduler, *_: Any) -> None:
+        scheduler._user_kill = "graceful"
+        _thread.start_new_thread(scheduler._open_jobs.release, ())  # it wakes the scheduler
+
+    JobScheduler.exit_gracefully = begin_no_more
 
 
 def end_in_words_on_errors() -> None:
@@ -262,8 +278,7 @@ def _on_ctrl_c(number: int, frame: Any) -> None:
     if not callable(begin_no_more):  # nothing runs yet
         raise KeyboardInterrupt
     end_jobs_elsewhere()
-    # On its own thread, because it waits for a lock that this one may hold.
-    threading.Thread(target=begin_no_more, args=[number, None], daemon=True).start()
+    begin_no_more(number, None)
 
 
 class _Printing:
