@@ -1,8 +1,10 @@
 """A study as one file: complete, described, reproducible to the byte, without secrets, and checked to the last file."""
 
 import base64
+import errno
 import hashlib
 import html
+import io
 import json
 import os
 import re
@@ -11,6 +13,7 @@ import subprocess
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from urllib.parse import quote
 
 import markupsafe
@@ -501,6 +504,35 @@ def test_a_crate_that_was_damaged_on_its_way_is_named_file_by_file(packed, tmp_p
     damaged.write_bytes(packed.path.read_bytes()[:-3000])
     with pytest.raises(BenchstudyError, match="neither a zip file nor a folder"):
         check_crate(damaged)
+
+
+class FailingDisk(io.BytesIO):
+    """A file of which a number of reads succeed."""
+
+    def __init__(self, content: bytes, reads: int):
+        super().__init__(content)
+        self.left = reads
+
+    def read(self, size: int | None = -1) -> bytes:
+        self.left -= 1
+        if self.left < 0:
+            raise OSError(errno.EIO, "Input/output error")
+        return super().read(size)
+
+
+@pytest.mark.parametrize("reads", [None, 0, 1, 2])
+def test_a_crate_on_a_disk_that_fails_is_not_called_something_else(packed, monkeypatch, reads: int | None):
+    """From opening it on, its end, or its directory cannot be read, and nor can anything afterwards."""
+
+    def opened(path: Path, mode: str = "rb") -> FailingDisk:
+        if reads is None:
+            raise OSError(errno.EIO, "Input/output error", str(path))
+        return FailingDisk(Path(path).read_bytes(), reads)
+
+    monkeypatch.setattr(zipfile, "io", SimpleNamespace(**vars(io) | {"open": opened}))
+    monkeypatch.setattr(zipfile, "open", lambda path, mode: FailingDisk(b"", 0), raising=False)
+    with pytest.raises(OSError, match="Input/output error"):
+        check_crate(packed.path)
 
 
 @pytest.mark.parametrize("name", ["../outside", "/etc/outside", "a/../../outside", "data\\raw", "link", "study.json"])

@@ -1,5 +1,6 @@
 """`benchstudy verify`: compares every file on disk or in a crate with its stored SHA-256, and names what differs."""
 
+import errno
 import hashlib
 import struct
 import zipfile
@@ -54,8 +55,10 @@ class Crate:
             try:
                 self._zip = zipfile.ZipFile(path)
             except _OF_A_ZIP as error:
-                if isinstance(error.__context__, OSError):  # zipfile says that an unreadable file is no zip file
-                    raise error.__context__ from None
+                unread = error if isinstance(error, OSError) else error.__context__
+                # zipfile says that an unreadable file is no zip file. It seeks to places that a damaged one lacks.
+                if isinstance(unread, OSError) and unread.errno != errno.EINVAL:
+                    raise unread from None
                 if zipfile.is_zipfile(path):
                     raise BenchstudyError(f"{path}: a damaged zip file: {error}") from error
                 raise BenchstudyError(f"{path}: not a crate: neither a zip file nor a folder") from None
