@@ -754,6 +754,7 @@ def test_a_page_says_that_nothing_failed_only_if_nothing_did(tmp_path, trouble):
 
 def test_windows_that_do_not_alternate_are_held_against_a_scraped_study(once):
     weak = list(LoadSummary(once).weaknesses())
+    assert LoadClient(once).why_none() == "Someone else ran the load."
     assert any("all windows of one version are before all of the other" in text for text in weak)
 
 
@@ -763,6 +764,7 @@ def test_a_study_with_one_version_says_that_there_is_nothing_to_compare(tmp_path
     alone = load_of(tables.write())
     (text,) = LoadSummary(alone).nothing_worse()
     assert text.startswith("No two versions were measured") and not list(LoadSummary(alone).comments())
+    assert alone.not_compared == text and LoadClient(alone).why_none() == "No trial gave client-side figures."
     assert LoadSummary(alone).mix.table().rows == () and dict(LoadPanels(alone).figures())
 
 
@@ -793,7 +795,11 @@ def test_a_study_with_one_version_shows_what_it_measured(tmp_path):
 
 
 def test_a_version_beside_another_one_is_not_shown_by_itself(load):
-    assert load.singles == [] and [table.rows for table in LoadUsers(load).tables()[1:]] == [()]
+    assert (
+        load.singles == []
+        and load.not_compared == ""
+        and [table.rows for table in LoadUsers(load).tables()[1:]] == [()]
+    )
 
 
 def test_a_version_that_always_failed_is_told_and_breaks_no_table(tmp_path):

@@ -318,10 +318,8 @@ def test_a_figure_names_the_cases_that_it_cannot_draw_because_every_trial_failed
     page.strip("n", ["duration"], where={"backend": "never"}, value_title="Time", **drawn)
     page.metrics_table("m", ["duration"], rows=["backend"], caption="All", where={"backend": "never"})
     page.metrics_table("m", ["throughput"], rows=["backend"], caption="None", where={"backend": "sometimes"})
-    assert f"Times. Not drawn, because {why}" in "".join(shown[:-1]) and "nothing was measured" not in "".join(
-        shown[:-1]
-    )
-    assert "failed: no space left on the host" in shown[-2] and "None: nothing was measured." in shown[-1]
+    assert f"Times. Not drawn, because {why}" in "".join(shown[:-1]) and "gave a figure" not in "".join(shown[:-1])
+    assert "failed: no space left on the host" in shown[-2] and "None: no trial gave a figure." in shown[-1]
 
 
 def test_clients_of_a_storage_are_drawn_beside_ideal_scaling_from_the_fewest(bare_project, tables, monkeypatch):

@@ -117,7 +117,7 @@ class Exhibits:
     def show_table(self, table: Table) -> None:
         """Show a table without its empty columns, and write its files.
 
-        For a table without rows, a sentence says that nothing was measured. A table of comparisons without a single
+        For a table without rows, a sentence says that no trial gave a figure. A table of comparisons without a single
         verdict is folded below its caption.
         """
         if not table.rows:
@@ -203,7 +203,7 @@ class Exhibits:
         """Stands in place of a figure or table without values. `failed`: a sentence on trials that gave none."""
         what = what.rstrip(".")
         # Further sentences say how to read what would be drawn.
-        self.nothing(f"{what}. {failed}" if failed else f"{what.split('. ')[0]}: nothing was measured.")
+        self.nothing(f"{what}. {failed}" if failed else f"{what.split('. ')[0]}: no trial gave a figure.")
 
     def _downloads(self, folder: str, name: str, suffixes: Sequence[str]) -> str:
         links = (

@@ -61,6 +61,10 @@ class LoadClient:
         )  # fmt: skip
         return Table("client-server", "Client-side against server-side", columns, tuple(body))
 
+    def why_none(self) -> str:
+        """Why no case has client-side figures."""
+        return "Someone else ran the load." if self.load.scraped else "No trial gave client-side figures."
+
     def _median(self, metric: str, target: str, case: str) -> Cell:
         # The table of failures says why a value is missing.
         return median_cell(self.load.results, self.load.estimate(metric, target, case))

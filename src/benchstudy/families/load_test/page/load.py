@@ -128,6 +128,13 @@ class LoadTest:
         ]
 
     @property
+    def not_compared(self) -> str:
+        """The sentence that says so of a study without two versions; else empty."""
+        if self.contrasts:
+            return ""
+        return "No two versions were measured under the same load on the same database: nothing can be compared."
+
+    @property
     def measured(self) -> list[Contrast | Single]:
         """All that has tables and graphs of its own: contrasts, then single versions."""
         return [*self.contrasts, *self.singles]

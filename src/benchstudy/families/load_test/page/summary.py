@@ -250,8 +250,8 @@ class LoadSummary:
         """The sentence that there is nothing to look at, and on how many tests it rests; nothing if there is."""
         if self.actions():
             return []
-        if not self.load.contrasts:
-            return ["No two versions were measured under the same load on the same database: nothing can be compared."]
+        if self.load.not_compared:
+            return [self.load.not_compared]
         tests = [line.outcome for line in self.labels.lines if line.outcome.low is not None]
         if not tests:
             return ["No verdict is possible with so few trials: nothing is shown to be worse or equivalent."]
