@@ -303,7 +303,7 @@ def read_index(path: Path) -> dict[str, Any] | None:
     """
     found = _json(path)
     try:
-        _Index.model_validate(found)
+        _Index.model_validate(found, strict=True)
     except ValidationError:
         return None
     return found
