@@ -18,21 +18,9 @@ def answer(results: Results, label: str, metric: str, where: Where, series: str)
     estimates = results.estimates(metric, where)
     medians = [(e.summary.median, e) for e in estimates if e.summary.median is not None]
     known = [e for _, e in sorted(medians, key=itemgetter(0))]
-    lines = [
-        {
-            "name": figuredata.label(results, e.levels, series),
-            "value": human.median(e.summary, e.unit),
-            "evidence": "; ".join(
-                [human.evidence(e.summary, e.unit), *_marks(results, e, where, series), *cells.failures(e)]
-            ),
-        }
-        for e in known
-    ]
+    lines = [line(figuredata.label(results, e.levels, series), e, *_marks(results, e, where, series)) for e in known]
     lost = [e for e in estimates if e.summary.median is None]
-    lines += [
-        {"name": figuredata.label(results, e.levels, series), "value": "–", "evidence": "; ".join(cells.failures(e))}
-        for e in lost
-    ]
+    lines += [line(figuredata.label(results, e.levels, series), e) for e in lost]
     # Only within a target, because figures of different hosts allow no verdict in any case.
     by_target = [[e for e in known if e.target == target] for target in results.targets]
     unclear = [
@@ -43,6 +31,15 @@ def answer(results: Results, label: str, metric: str, where: Where, series: str)
     ]
     note = f"So few {results.unit}s do not establish the order of {', nor of '.join(unclear)}." if unclear else ""
     return {"what": label, "lines": lines, "note": note} if lines else None
+
+
+def line(name: str, estimate: Estimate, *marks: str) -> dict[str, str]:
+    """`{name, value, evidence}` of one case: its median and interval, `marks` and failures; or why it has none."""
+    failures = cells.failures(estimate)
+    if estimate.summary.median is None:
+        return {"name": name, "value": "–", "evidence": "; ".join(failures)}
+    evidence = "; ".join([human.evidence(estimate.summary, estimate.unit), *marks, *failures])
+    return {"name": name, "value": human.median(estimate.summary, estimate.unit), "evidence": evidence}
 
 
 def _marks(results: Results, estimate: Estimate, where: Where, series: str) -> tuple[str, ...]:

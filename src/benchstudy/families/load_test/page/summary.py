@@ -12,8 +12,7 @@ from benchstudy.families.load_test.page.panels import LoadPanels
 from benchstudy.families.load_test.page.users import METRIC, LoadUsers, alert_word
 from benchstudy.families.load_test.page.wording import setting
 from benchstudy.report import human
-from benchstudy.report.comparisons import findings
-from benchstudy.report.exhibits import cells
+from benchstudy.report.comparisons import answers, findings
 from benchstudy.statistics.comparisons import Comparison, Verdict
 
 SAME_MIX = "at the same mix of calls"
@@ -87,16 +86,7 @@ class LoadSummary:
         name = self._name(single)
         if bounded := self.users.bounded(single) if figure else {}:
             return {"name": name, "value": figure, "evidence": bounded[single.version]}
-        if estimate is None:
-            return None
-        if estimate.summary.median is None:
-            return {"name": name, "value": "–", "evidence": "; ".join(cells.failures(estimate))}
-        evidence = human.evidence(estimate.summary, estimate.unit)
-        return {
-            "name": name,
-            "value": human.median(estimate.summary, estimate.unit),
-            "evidence": "; ".join([evidence, *cells.failures(estimate)]),
-        }
+        return answers.line(name, estimate) if estimate is not None else None
 
     def _name(self, measured: Contrast | Single) -> str:
         """What is compared or measured, and what its load is."""
