@@ -432,6 +432,15 @@ def test_a_load_that_did_not_settle_says_why_instead_of_a_number(tmp_path):
     assert [panels for _, _, panels, *_ in summary.users.figures()], "users over time are shown all the same"
 
 
+def test_a_load_of_one_version_that_did_not_settle_says_why_in_the_answer(tmp_path):
+    tables = LoadTables(tmp_path)
+    facts = {"load": {"result": {"why": "at_minimum", "limited_by": "cpu"}}}
+    tables.run(levels_of(BASE, load="unbounded"), 1, facts=facts)
+    users, *_ = LoadSummary(load_of(tables.write())).answers()
+    assert users["what"] == "Supported users" and users["lines"][0]["value"] == "–"
+    assert users["lines"][0]["evidence"] == "an alert was on even with the fewest users"
+
+
 def test_the_heights_of_a_ramp_do_not_press_what_is_measured_to_the_ground():
     heights = {"y": [90.0, 50.0, 1.0, 1.2], "low": [0.5] * 4, "high": [99.0, 60.0, 1.1, 1.3]}
     rows = pl.DataFrame({"x": [0.0, 1.0, 2.0, 3.0], **heights})

@@ -73,19 +73,22 @@ class LoadSummary:
                         "note": _terms(readings, LABELS[group]),
                     }
                 )
-        for metric in self.load.results.primary_metrics:
+        results = self.load.results
+        for metric in results.measured_for([*results.metrics, METRIC]):  # a search that fails gives no METRIC
             lines = [line for single in self.load.singles if (line := self._single_line(single, metric))]
             if lines:
-                found.append({"what": self.load.results.declared(metric).title, "lines": lines, "note": ""})
+                found.append({"what": results.declared(metric).title, "lines": lines, "note": ""})
         return found
 
     def _single_line(self, single: Single, metric: str) -> dict[str, str] | None:
         """None if this load does not give the metric."""
-        estimate = self.load.estimate(metric, single.target, single.case)
-        figure = self.users.figure(single, single.case) if metric == METRIC else ""
         name = self._name(single)
-        if bounded := self.users.bounded(single) if figure else {}:
-            return {"name": name, "value": figure, "evidence": bounded[single.version]}
+        if metric == METRIC and self.users.searched(single):
+            why = self.users.unsettled(single) or self.users.bounded(single)
+            if why:
+                figure = self.users.figure(single, single.case) or "–"
+                return {"name": name, "value": figure, "evidence": why[single.version]}
+        estimate = self.load.estimate(metric, single.target, single.case)
         return answers.line(name, estimate) if estimate is not None else None
 
     def _name(self, measured: Contrast | Single) -> str:
