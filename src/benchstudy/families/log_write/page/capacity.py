@@ -39,8 +39,8 @@ class LogCapacity:
             return Cell(("none failed",), self.load.href(sweep, point), "missing")
         cell = cells.estimate_cell(self.load.results, estimate, "median")
         marks = self.load.marks(sweep, point) if metric == "capacity_pass" else ()
-        if metric == "capacity_fail" and inversion(self.load, sweep, point) is not None:
-            marks = ("not monotonic",)
+        if metric == "capacity_fail" and (inverted := inversion(self.load, sweep, point)) is not None:
+            marks = (inverted.mark,)
         return cell if cell is MISSING else Cell(cell.lines, cell.href, cell.kind, cell.title, marks)
 
     def _brackets(self, sweep: Sweep, point: Point) -> Cell:

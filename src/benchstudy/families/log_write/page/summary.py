@@ -86,8 +86,7 @@ class LogSummary:
             counted = f" in {failing} of {trials} trials" if failing < trials else ""
             yield f"fails at {human.quantity(fails.summary.median, '1/s')}{counted}"
         if inverted is not None:
-            failed, passed = inverted.failed.told("failed"), inverted.passed.told("passed")
-            yield f"not monotonic, a lower rate failed and a higher one passed: {failed}, {passed}"
+            yield f"{inverted.mark}: {inverted.failed.told('failed')}, {inverted.passed.told('passed')}"
 
     def _most(self, sweep: Sweep) -> dict[str, str]:
         best = self.load.best(sweep)
@@ -247,10 +246,11 @@ class Tried:
 
 @dataclass(frozen=True)
 class Inversion:
-    """The lowest rate that failed, which is below the highest that passed."""
+    """The lowest rate that failed, which is below the highest that passed. `mark`: how, in a few words."""
 
     failed: Tried
     passed: Tried
+    mark: str
 
 
 def inversion(load: LogWrite, sweep: Sweep, point: Point) -> Inversion | None:
@@ -274,7 +274,9 @@ def inversion(load: LogWrite, sweep: Sweep, point: Point) -> Inversion | None:
         those = [(result, trial) for at, result, trial in found if at == rate]
         return Tried(rate, len({t for result, t in those if result is passed}), len({t for _, t in those}))
 
-    return Inversion(tried(failed, False), tried(highest, True))
+    # A log that differs from trial to trial is not one that takes a higher rate and refuses a lower one.
+    in_one = any(t == u and not ok and higher and rate < at for rate, ok, t in found for at, higher, u in found)
+    return Inversion(tried(failed, False), tried(highest, True), "not monotonic" if in_one else "trials disagree")
 
 
 def bracket_width(load: LogWrite, sweep: Sweep, point: Point) -> float | None:
