@@ -337,6 +337,19 @@ def test_a_capacity_above_all_rates_of_a_search_is_compared_with_none(tmp_path, 
     assert all(row.outcome.verdict == "none" for row in made.rows if told[row.metric])
 
 
+def test_searches_are_compared_by_their_capacities_only(tmp_path):
+    """A log with a higher capacity is measured at a higher rate, so its times are not those of the same load."""
+    tables = LogTables(tmp_path)
+    for block in range(1, 7):
+        for antispam, takes in (("no", 900.0), ("yes", 500.0)):
+            at = takes + block
+            tables.opened(levels_of("posix", antispam, "open", "search"), block, at, 2 * at, search=(at, 1.05 * at))
+    made = {row.metric: row.outcome for row in compared(load_of(tables.write()), "capacity_pass").rows}
+    assert made["capacity_pass"].verdict == "worse"
+    whys = {made[metric].why for metric in ("qps", "integrate_p50")}
+    assert whys == {"each at its own highest rate: compared by their capacities"}
+
+
 def test_a_comparison_calls_a_level_that_is_no_name_by_the_familys_phrase(load):
     made = compared(load)
     assert made.drawn and {*made.drawn} == {"a log with deduplication"} and made.base_name == "one without"

@@ -231,11 +231,14 @@ class LogWrite(SweepResults):
         """Why the study decides how a metric differs between cases, each (target, case); "" if it does not.
 
         If logs take all leaves of open loops at the same rate, their QPS is that rate. If no rate of a search fails,
-        the log's capacity is the highest rate that the search may try.
+        the log's capacity is the highest rate that the search may try. Rates and times of a search are those at the
+        log's own highest rate, so only capacities compare searches.
         """
         known = [self._by_case[case] for case in cases]
         if metric in ("qps", "capacity_pass") and any(self._is_bound(sweep, point) for sweep, point in known):
             return "no rate failed in a search, so a capacity is only a lower bound"
+        if metric != "capacity_pass" and any(point.rate is None for _, point in known):
+            return "each at its own highest rate: compared by their capacities"
         took = [sweep.is_open and self._took(sweep, point) for sweep, point in known]
         is_one_rate = len({point.rate or case for case, (_, point) in zip(cases, known, strict=True)}) == 1
         return "both took the offered rate" if metric == "qps" and is_one_rate and all(took) else ""
