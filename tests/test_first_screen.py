@@ -611,3 +611,8 @@ def test_methods_name_only_the_margin_that_decided(facts):
     thresholds = Thresholds.model_validate({"margin": "5%", "margins": {"fio/iops": "40%"}})
     with_another.study = facts.study.model_copy(update={"thresholds": thresholds})
     assert "lies wholly beyond the margin of 5 %, and" in citing.of_study(with_another).markdown()
+
+
+def test_methods_say_that_verdicts_are_adjusted(facts):
+    """An interval beyond the margin can be inconclusive, because the comparisons of a table are judged together."""
+    assert "[3], both after this adjustment." in "".join(citing.of_study(facts).numbered)

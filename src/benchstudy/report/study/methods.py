@@ -236,7 +236,7 @@ def _evaluated(facts: StudyFacts, families: Sequence[FamilyFacts]) -> Iterator[s
             f"Cases of one session were compared by the ratio of their values, with {' or '.join(ways)}; p values were "
             "adjusted within each table [@benjamini-hochberg]. "
             "A case is called better or worse only if the 95 % interval of the ratio lies wholly beyond the margin"
-            f"{of}, and equivalent only if two one-sided tests show it [@schuirmann]."
+            f"{of}, and equivalent only if two one-sided tests show it [@schuirmann], both after this adjustment."
         )
     marked = sum(len(family.results.disturbed) for family in families)
     if marked:
