@@ -168,14 +168,16 @@ def _measured(facts: StudyFacts, families: Sequence[FamilyFacts]) -> Iterator[st
         low, high = min(of_case), max(of_case)
         often = human.plural(high, "block") if low == high else f"{low} to {high} blocks"
         failed = measured.filter(pl.col("status") != "ok").height
-        lost = f"; {human.plural(failed, 'trial')} failed and are reported as such" if failed else ""
+        lost = f"; {failed:,} failed, and the pages report each failure" if failed else ""
+        repeated = family.results.counts()["repeated"]
+        again = f"; {human.plural(repeated, 'disturbed trial')} set aside and measured again" if repeated else ""
         yield (
             f"{family.title}: {human.plural(cases, 'case')}, each measured once per block in {often}, "
-            f"{registry.get(family.name).ordering} ({human.plural(measured.height, 'trial')}{lost})."
+            f"{registry.get(family.name).ordering} ({human.plural(measured.height, 'trial')}{lost}{again})."
         )
     imported = sum(family.results.counted.height - family.measured.height for family in families)
     if imported:
-        yield f"{human.plural(imported, 'trial')} were imported from existing output of the tools."
+        yield f"Another {human.plural(imported, 'trial')} came from existing output of the tools."
     if facts.sessions:
         first, last = facts.sessions[0][1]["started"], max(session["finished"] for _, session in facts.sessions)
         seeds = sorted({session["seed"] for _, session in facts.sessions})
@@ -241,7 +243,7 @@ def _evaluated(facts: StudyFacts, families: Sequence[FamilyFacts]) -> Iterator[s
     marked = sum(len(family.results.disturbed) for family in families)
     if marked:
         yield (
-            f"During {human.plural(marked, 'trial')} other programs used more of a host than the study allows; these "
+            f"During {human.plural(marked, 'trial')} other programs used more of a host than the study allows; such "
             "trials are marked, and verdicts that rest on them were withheld."
         )
 
