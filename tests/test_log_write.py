@@ -18,7 +18,7 @@ from benchstudy.families.log_write.config import Backend, CapacitySearch, LogGen
 from benchstudy.families.log_write.growth import growth
 from benchstudy.families.log_write.limits import How, Limit, LimitedBy, limited_by
 from benchstudy.families.log_write.page import reasons
-from benchstudy.families.log_write.page.limits import told
+from benchstudy.families.log_write.page.limits import REST, told
 from benchstudy.families.log_write.parse import reason_of
 from benchstudy.families.log_write.samples import Found, Shares
 from benchstudy.families.log_write.search import (
@@ -484,7 +484,7 @@ def test_a_log_stalls_after_two_and_a_half_publish_steps(end, stalled):
             0.1,
             0.0,
             "neighbour",
-            "unknown: other processes and kernel threads used 59 %",
+            "unknown: processes other than server, database and generator used 59 %",
         ),
         (0.2, 0.1, None, 0.2, 0.2, 0.97, 0.1, "disk", "disk: busy 97 %"),
         (0.2, 0.1, None, 0.2, 0.2, 0.5, 0.9, "server-fsync", "fsync: the server waits for the disk"),
@@ -498,7 +498,7 @@ def test_a_log_stalls_after_two_and_a_half_publish_steps(end, stalled):
             0.2,
             0.1,
             "unknown",
-            "unknown: no resource was exhausted, and other processes used 40 % of",
+            f"unknown: no resource was exhausted, and {REST} used 40 % of",
         ),
     ],
 )
@@ -519,7 +519,7 @@ def test_a_processor_that_is_short_in_bursts_only_is_the_limit():
     said = told(limit)
     assert said.startswith("server CPU, in bursts: 1.4 of its threads were waiting for a CPU"), said
     said = told(limited_by(Found(shares, {"here": 0.9}, {"here": 0.65}, None, 0.1, []), at_its_limit=True))
-    assert said.startswith("unknown: no resource was exhausted, and other processes used 25 %"), said
+    assert said.startswith(f"unknown: no resource was exhausted, and {REST} used 25 %"), said
 
 
 def found_of(

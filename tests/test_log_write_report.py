@@ -14,6 +14,7 @@ from benchstudy.families.log_write.hammer import parse_box
 from benchstudy.families.log_write.page.capacity import LogCapacity
 from benchstudy.families.log_write.page.figures import AS_OFFERED, LogFigures
 from benchstudy.families.log_write.page.hammer import LogHammer
+from benchstudy.families.log_write.page.limits import REST
 from benchstudy.families.log_write.page.load import LogWrite
 from benchstudy.families.log_write.page.loops import LogLoops
 from benchstudy.families.log_write.page.published import LogPublished
@@ -542,7 +543,7 @@ def test_a_real_session_says_what_disturbed_it(captured):
     assert full.lines[0] == "4,260/s" and full.lines[2] == "107 % of 4,000/s"
     assert full.marks[0] == "host busy" and full.marks[1].startswith("not sent 9.") and full.marks[-1] == "backlog"
     assert row(posix, "500/s")["Achieved, no dedup"].marks == ()
-    assert any("other processes used the host's CPUs" in text for text in LogSummary(captured).weaknesses())
+    assert any(f"{REST} used the host's CPUs" in text for text in LogSummary(captured).weaknesses())
     shown = [captured.shown(sweep).level for sweep in captured.sweeps if sweep.is_open]
     assert shown == ["500/s"] * 3, "4,000/s was not met, although more than that came into the tree"
 

@@ -4,6 +4,8 @@ from benchstudy.families.log_write.limits import How, Limit, LimitedBy
 from benchstudy.report import human
 
 NOTHING = "nothing"
+# Who used a host's CPUs if none of the sampled processes did. A mounted file system has processes, too.
+REST = "processes other than server, database and generator"
 _RESOURCES = {
     LimitedBy.NOTHING: NOTHING,
     LimitedBy.GENERATOR_CPU: "generator CPU",
@@ -14,7 +16,7 @@ _RESOURCES = {
     LimitedBy.DISK: "disk",
     LimitedBy.MEMORY: "memory",
     LimitedBy.DEATH: "server died",
-    LimitedBy.NEIGHBOUR: "other processes",
+    LimitedBy.NEIGHBOUR: "rest of the host",
     LimitedBy.UNKNOWN: "unknown",
 }
 _CPU = {
@@ -47,12 +49,11 @@ def told(limit: Limit) -> str:
         case LimitedBy.DISK:
             what = f"disk: busy {human.percent(limit.share)} of the time"
         case LimitedBy.NEIGHBOUR:
-            whose = "other processes and kernel threads"
-            what = f"unknown: {whose} used {human.percent(limit.share)} of the host's CPUs, and all CPUs were busy"
+            what = f"unknown: {REST} used {human.percent(limit.share)} of the host's CPUs, and all CPUs were busy"
         case LimitedBy.DATABASE_FSYNC | LimitedBy.SERVER_FSYNC:
             what = f"{_FSYNC[limit.by]} in {human.percent(limit.share)} of the samples"
         case LimitedBy.UNKNOWN:
-            whose = f", and other processes used {human.percent(limit.share or 0)} of the host's CPUs"
+            whose = f", and {REST} used {human.percent(limit.share or 0)} of the host's CPUs"
             had = whose if limit.share else ""
             what = f"unknown: no resource was exhausted{had}"
         case _:

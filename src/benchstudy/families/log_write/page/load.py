@@ -15,7 +15,7 @@ import polars as pl
 
 from benchstudy.families.log_write.config import SEARCH
 from benchstudy.families.log_write.limits import Limit, LimitedBy
-from benchstudy.families.log_write.page.limits import resource, told
+from benchstudy.families.log_write.page.limits import REST, resource, told
 from benchstudy.families.shared.levels import UNLIMITED
 from benchstudy.families.shared.sweeps import SweepResults
 from benchstudy.model.causes import Cause
@@ -217,7 +217,7 @@ class LogWrite(SweepResults):
         reasons = {
             "client-limited": self.client_limited(sweep, point),
             "writers-bound": self.writers_bound(sweep, point),
-            "other processes used the host's CPUs": self.others_busy(sweep, point),
+            f"{REST} used the host's CPUs": self.others_busy(sweep, point),
             "it lost accepted leaves": self.lost_trials(sweep, point),
         }
         if metric.startswith(("integrate", "queue", "capacity")):
@@ -253,7 +253,7 @@ class LogWrite(SweepResults):
         return {(sweep.target, point.case): (sweep, point) for sweep in self.sweeps for point in sweep.every_point}
 
     def others_busy(self, sweep: Sweep, point: Point) -> bool:
-        """Whether other processes used the host's CPUs in at least half of the trials."""
+        """Whether processes that are not sampled used the host's CPUs in at least half of the trials."""
         return self._mostly(LimitedBy.NEIGHBOUR, sweep, point)
 
     def marks(self, sweep: Sweep, point: Point) -> tuple[str, ...]:

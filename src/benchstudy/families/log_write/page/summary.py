@@ -8,7 +8,7 @@ from typing import Any
 
 import polars as pl
 
-from benchstudy.families.log_write.page.limits import NOTHING
+from benchstudy.families.log_write.page.limits import NOTHING, REST
 from benchstudy.families.log_write.page.load import AGREEMENT, CLIENT_LIMITED, LogWrite, Point, Sweep
 from benchstudy.families.log_write.page.problems import told
 from benchstudy.families.log_write.problems import Problem, Rule
@@ -163,8 +163,8 @@ class LogSummary:
         busy = [(s, p) for s, p in points if load.others_busy(s, p)]
         if busy:
             yield (
-                f"In {len(busy)} of {human.plural(len(points), 'case')} other processes used the host's CPUs while "
-                "the log was at its limit, so the rate depends on them."
+                f"In {len(busy)} of {human.plural(len(points), 'case')} {REST} used the host's CPUs while the log was "
+                "at its limit, so the rate depends on them."
             )
         emulated = list(dict.fromkeys(load.label(s) for s, _ in points if load.emulated(s)))
         if emulated:
