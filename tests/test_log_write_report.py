@@ -276,6 +276,16 @@ def test_a_disagreement_of_any_trial_is_marked(load):
     assert any("by more than 3 % in at least one trial" in text for text in LogSummary(load).weaknesses())
 
 
+def test_a_hammer_that_ran_too_shortly_for_its_window_is_not_called_compared(load, tmp_path):
+    assert LogHammer(load).not_compared() == []
+    tables = LogTables(tmp_path)
+    tables.hammered(levels_of("posix", "no", "hammer", "500-per-s"), 1, 500.0, 900.0)
+    tables.observations = [row for row in tables.observations if row["metric"] != "hammer_qps_mean"]
+    short = LogHammer(load_of(tables.write()))
+    assert short.not_compared()[0].endswith("so whether they agree is not known.")
+    assert short.agreement().caption == "The hammer's oversupply and the checkpoints of the same run"
+
+
 def test_open_and_closed_loops_stand_in_pairs(load):
     table = LogHammer(load).open_closed()
     assert [said(r[1]) for r in table.rows] == ["open loop", "hammer, closed loop"] * 4

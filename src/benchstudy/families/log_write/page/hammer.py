@@ -97,6 +97,13 @@ class LogHammer:
 
     # -- does it agree? --------------------------------------------------------------------------------------------
 
+    def not_compared(self) -> list[str]:
+        """The sentence that no Δ could be compared; nothing if one could, or if the hammer was not run."""
+        runs = [(s, point) for s in self.load.sweeps if not s.is_open for point in s.points]
+        if not runs or any(worst_disagreement(self.load, *run) is not None for run in runs):
+            return []
+        return ["No run of the hammer lasted for a full window, so whether they agree is not known."]
+
     def agreement(self) -> Table:
         """One row per case of the hammer: its Δ beside the checkpoints of the same seconds, means over its screens."""
         body = []
@@ -112,7 +119,8 @@ class LogHammer:
                 head = f"{self.load.name(sweep)} · {point.level}"
                 body.append((Cell.text(head), *row[:2], self._worst(sweep, point, worst), *row[2:]))
         columns = ("Case", "Checkpoints, same 30 s", "Hammer's Δ", "Difference, worst trial")
-        caption = "The hammer's Δ and the checkpoints of the same run"
+        left = "oversupply" if self.not_compared() else "Δ"
+        caption = f"The hammer's {left} and the checkpoints of the same run"
         return Table("hammer-agreement", caption, (*columns, "Checkpoints, window", "Oversupply"), tuple(body))
 
     def _worst(self, sweep: Sweep, point: Point, worst: float | None) -> Cell:
