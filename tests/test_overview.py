@@ -346,6 +346,8 @@ def test_the_first_page_counts_the_tests_of_the_whole_study_beside_those_of_each
     context = StudyIndex(facts).context()
     own = [made["tests"] for family in facts.families for made in family.comparisons]
     assert min(own) > 1 and f"{sum(own) + 1} tests in 3 groups" in context["multiplicity"]
+    counted = answers(facts)["multiplicity"].text
+    assert counted.startswith(f"{sum(own) + 1} tests in 3 "), "the checklist counts what the sentence counts"
     tables = [made for family in context["families"] for made in family["comparisons"]]
     for made, tests in zip(tables, own, strict=True):
         assert f"Benjamini-Hochberg over {tests} tests" in made["summary"]

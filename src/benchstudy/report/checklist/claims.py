@@ -89,9 +89,11 @@ def effect(facts: StudyFacts) -> Answer:
 
 @question("Multiplicity")
 def multiplicity(facts: StudyFacts) -> Answer:
-    tests = [m["tests"] for m in _made(facts) if m["tests"]]
-    if not tests:
-        return does_not_apply("Nothing was tested." if _made(facts) else _NO_COMPARISON)
+    judged = [group for family in facts.families for group in family.notes.get("judged", {}).values()]
+    made = _made(facts)
+    tests = [count for count in (*(m["tests"] for m in made), *map(len, judged)) if count]
+    if not made or not tests:
+        return does_not_apply("Nothing was tested." if made else _NO_COMPARISON)
     families = human.plural(len(tests), "declared group")
     listed = ", ".join(map(str, tests))
     text = f"{sum(tests)} tests in {families} ({listed}), each adjusted by Benjamini-Hochberg"
