@@ -525,6 +525,8 @@ def test_what_limited_users_is_read_before_they_were_removed(tmp_path):
     table = users.limits()
     limits = dict(zip(table.columns, table.rows[0], strict=True))
     assert said(limits["Bracket"]) == "24–36", "24 users also had an alert that went on"
+    (about,) = users.about_brackets()
+    assert about.endswith("so they can lie outside of the bracket.") and "bracket" not in table.caption
     assert not [name for name in table.columns if "without an alert" in name]
     assert said(limits["Supported users"]) == "not found"
     assert said(limits["Users in the window"]) == "12–36 | swing: 114 %"

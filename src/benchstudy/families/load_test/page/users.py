@@ -278,6 +278,16 @@ class LoadUsers:
 
     # -- what limited it ---------------------------------------------------------------------------------------------
 
+    def about_brackets(self) -> list[str]:
+        """What brackets are, and why a result can lie outside of its own; nothing without an unbounded load."""
+        if not self.measured:
+            return []
+        return [
+            "A bracket ends at the fewest users at which an alert began during the load, and begins at the most below "
+            "these without an alert. The supported users are a mean over the last window, in which users are added and "
+            "removed around the limit, so they can lie outside of the bracket."
+        ]
+
     def bracket(self, trial: Trial) -> Bracket | None:
         """The bracket from the trial's checks; None if none were recorded."""
         rows = self.load.series("checks", trial.uuid)
@@ -301,11 +311,7 @@ class LoadUsers:
                     if row not in body:
                         body.append(row)
         columns = ("Test", "Supported users", "Users in the window", "Bracket", "Slope", "Alerts, share of checks")
-        caption = (
-            "What limited the users, per trial; the bracket ends at the fewest users at which an alert began, and "
-            "begins at the most below without one"
-        )
-        return Table("limits", caption, columns, tuple(body), MOST_OF_TRIALS)
+        return Table("limits", "What limited the users, per trial", columns, tuple(body), MOST_OF_TRIALS)
 
     def _limit_row(self, measured: Contrast | Single, version: str, trial: Trial) -> tuple[Cell, ...]:
         href, found = self.load.results.places.href(trial.uuid), self.bracket(trial)
