@@ -314,6 +314,18 @@ def test_beside_a_change_of_times_stands_what_the_base_differs_from_itself_by(lo
     )
 
 
+def test_a_change_seen_in_one_trial_stands_beside_that_of_the_base_against_itself(tmp_path):
+    tables = LoadTables(tmp_path)
+    for version in (BASE, NEW, AGAIN):
+        tables.run(levels_of(version), 1)
+    summary = LoadSummary(load_of(tables.write()))
+    for found in summary.mix.readings:
+        assert f"{BASE} against itself, with as many trials: " in summary.mix.sentence(found)
+        assert "Both are true" not in summary.mix.sentence(found)
+    times = [line for answer in summary.answers() for line in answer["lines"] if "as called" in line["evidence"]]
+    assert len(times) == 2 and all(f"; {BASE} against itself: " in line["evidence"] for line in times)
+
+
 def test_labels_of_one_side_have_no_ratio_and_are_never_an_improvement_to_nothing(load):
     summary = LoadSummary(load)
     tables = {t.caption: t for t in summary.mix.entered_and_left()}

@@ -202,7 +202,8 @@ class LoadMix:
                 "the calls of all trials: one trial with unusual times can turn it."
             )
         own, other = ("slower", "fast") if verdict_slower else ("faster", "slow")
-        return f" Both are true: the {labels} themselves got {own}, but more of the calls are to {other} ones now."
+        seen = "Both are true" if reading.tested else "In these trials, both are true"
+        return f" {seen}: the {labels} themselves got {own}, but more of the calls are to {other} ones now."
 
     def _about_quantile(self, reading: Reading) -> str:
         base, new = reading.shift.base_quantile(), reading.shift.new_quantile()
@@ -256,13 +257,14 @@ class LoadMix:
     def _own_band(self, reading: Reading) -> str:
         """The difference between two measurements of one version in this study, and the usual one elsewhere."""
         twin = self.twin(reading)
-        like = twin.like if twin is not None else None
-        if like is None or like.ratio is None:
+        if twin is None:
             return ""
+        like, again = twin.like, f" {reading.contrast.base} against itself, with as many trials"
+        if like.ratio is None:
+            return f"{again}: {signed(twin.shift.within, 's')} like for like."
         ends = "" if like.low is None or like.high is None else f" ({percent_interval(like.low, like.high)})"
         return (
-            f" {reading.contrast.base} against itself, with as many trials: "
-            f"{signed_percent(like.ratio, like.low, like.high)}{ends}; "
+            f"{again}: {signed_percent(like.ratio, like.low, like.high)}{ends}; "
             f"{human.percent(PAGE_BAND)} is usual elsewhere."
         )
 

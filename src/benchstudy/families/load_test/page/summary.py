@@ -146,8 +146,17 @@ class LoadSummary:
             value = human.from_to(shift.base_mean, shift.base_mean + shift.within, "s")
             apart = human.from_to(shift.base_mean, shift.new_mean, "s")
             said = reading.verdict.removeprefix("no verdict: ")
-            parts = [self._without(reading.contrast, like), said, f"as called {apart}", *labels]
+            parts = [self._without(reading.contrast, like), said, f"as called {apart}", *labels, *self._again(reading)]
         return {"name": self._name(reading.contrast), "value": value, "evidence": "; ".join(parts)}
+
+    def _again(self, reading: Reading) -> list[str]:
+        """What a repeated base differs from itself by: without an interval, this alone tells how much is noise."""
+        twin = self.mix.twin(reading)
+        if twin is None:
+            return []
+        shift = twin.shift
+        differs = human.from_to(shift.base_mean, shift.base_mean + shift.within, "s")
+        return [f"{reading.contrast.base} against itself: {differs}"]
 
     # -- comments ----------------------------------------------------------------------------------------------------
 
