@@ -151,9 +151,9 @@ def test_a_label_that_is_no_longer_called_is_no_regression_and_is_named_without_
     assert [part.label for part in found.drivers] == [DRIVER]
     assert found.raw.verdict == "worse" and found.like.verdict == "equivalent"
     text = LoadSummary(load).mix.sentence(found)
-    assert re.match(r"Store times: mix-driven, no regression\. The mean is \+1\.\d\d ms", text)
-    assert f"Without {DRIVER} (no longer called) the mean is −0.0" in text
-    assert "both in the same bucket" in text, "14.7 ms within a bucket of 50 ms are an interpolation"
+    assert re.match(r"Store times: mix-driven, no regression\. The mean changed by \+1\.\d\d ms", text)
+    assert f"Without {DRIVER} (no longer called) the mean changed by −0.0" in text
+    assert "within one bucket" in text, "14.7 ms within a bucket of 50 ms are an interpolation"
     answers = {a["what"]: a["lines"] for a in LoadSummary(load).answers()}
     line = answers[f"Store times, {NEW} against {BASE}, like for like"][0]
     assert "mix-driven, no regression" in line["evidence"] and f"mostly {DRIVER}" in line["evidence"]
@@ -203,7 +203,7 @@ def test_real_servers_a_release_that_only_lost_the_label_is_mix_driven(tmp_path)
     assert found.mix_driven and [p.label for p in found.drivers] == [DRIVER]
     assert found.shift.within == 0 and found.shift.change > 0.0004
     text = LoadSummary(load).mix.sentence(found)
-    assert text.startswith("Store times: no verdict: mostly a change of the mix. The mean is +0.5")
+    assert text.startswith("Store times: no verdict: mostly a change of the mix. The mean changed by +0.5")
     assert not any("store" in text for text in LoadSummary(load).actions())
 
 
@@ -260,7 +260,7 @@ def test_a_faster_version_with_a_slower_mean_says_why_they_differ(tmp_path):
     found = reading(load, "PostgreSQL 15, bounded", "store")
     text = LoadSummary(load).mix.sentence(found)
     assert (
-        text.startswith("Store times: improvement. The mean is +")
+        text.startswith("Store times: improvement. The mean changed by +")
         and "one trial with unusual times can turn it" in text
     )
 
@@ -276,7 +276,7 @@ def test_a_base_whose_sums_never_moved_has_no_relative_change(tmp_path, blocks):
     summary = LoadSummary(load_of(tables.write()))
     (found,) = [r for r in summary.mix.readings if r.group == "store"]
     assert found.shift.base_mean == 0
-    assert re.search(r"The mean is \+[\d.]+ ms: \+", summary.mix.sentence(found))
+    assert re.search(r"The mean changed by \+[\d.]+ ms: \+", summary.mix.sentence(found))
     assert re.fullmatch(r"\+[\d.]+ ms", said(summary.mix.table().rows[0][4]))
     lines = [line for answer in summary.answers() for line in answer["lines"]]
     assert lines and not any("%" in line["value"] for line in lines)

@@ -182,7 +182,7 @@ class LoadMix:
         shift, group = reading.shift, GROUPS[reading.group]
         relative = f" ({signed_percent(shift.ratio)})" if shift.ratio is not None else ""
         told = (
-            f"{group[0].upper()}{group[1:]} times: {reading.verdict}. The mean is "
+            f"{group[0].upper()}{group[1:]} times: {reading.verdict}. The mean changed by "
             f"{signed(shift.change, 's')}{relative}: "
             f"{signed(shift.within, 's')} from the {LABELS[reading.group]}s themselves, {signed(shift.mix, 's')} "
             "from how often each is called"
@@ -210,10 +210,10 @@ class LoadMix:
         like = reading.shift.standardised_quantile()
         if base is None or new is None or like is None:
             return ""
-        where = "" if base.apart(new) else ", both in the same bucket"
+        where = "" if base.apart(new) else ", within one bucket"
         return (
-            f" The interpolated p99 is {signed(new.value - base.value, 's')}{where}; with the calls of the base it is "
-            f"{signed(like.value - base.value, 's')}."
+            f" The interpolated p99 changed by {signed(new.value - base.value, 's')}{where}; with the calls of the "
+            f"base, it changed by {signed(like.value - base.value, 's')}."
         )
 
     def _about_drivers(self, reading: Reading) -> str:
@@ -224,13 +224,13 @@ class LoadMix:
         assert rest is not None, "drivers leave something on both sides"
         names = " and ".join(f"{part.label} ({self._called(part)})" for part in drivers)
         base, new = rest.base_quantile(), rest.new_quantile()
-        p99 = f", the p99 {signed(new.value - base.value, 's')}" if base is not None and new is not None else ""
-        return f" Without {names} the mean is {signed(rest.change, 's')}{p99}."
+        p99 = f", the p99 by {signed(new.value - base.value, 's')}" if base is not None and new is not None else ""
+        return f" Without {names} the mean changed by {signed(rest.change, 's')}{p99}."
 
     def _about_one_sided(self, found: Sequence[Part]) -> str:
-        """Sentences about one-sided labels that are part of the change."""
+        """Sentences about one-sided labels that are part of the change of the mean."""
         told = [f"{part.label} ({self._called(part)}) adds {signed(part.influence, 's')}" for part in found]
-        return f" Of this, {' and '.join(told)}." if told else ""
+        return f" To the change of the mean, {' and '.join(told)}." if told else ""
 
     @staticmethod
     def _called(part: Part) -> str:
