@@ -104,9 +104,9 @@ class LoadLabels:
             why = f"{human.plural(self.load.n(contrast), 'trial')} per arm, so no verdict" if few else "no verdict"
             counts = {kind: sum(line.seen == kind for line in own) for kind in (WORSE, BETTER)}
             return (
-                f"{title}{human.plural(len(own), 'label')} called on both sides, {why}. By their means alone, "
-                f"{counts[WORSE]} of those with at least {FEWEST_CALLS} calls are slower and {counts[BETTER]} faster "
-                "by more than the margin. How many of them are so by chance is not known."
+                f"{title}{human.plural(len(own), 'label')} called on both sides, {why}. By their means alone, of those "
+                f"with at least {FEWEST_CALLS} calls, {counts[WORSE]} got slower and {counts[BETTER]} got faster by "
+                "more than the margin. How many of them did so by chance is not known."
             )
         missing = verdicts.count(Verdict.NONE)
         left = f", {missing} without a verdict" if missing else ""
@@ -150,8 +150,8 @@ class LoadLabels:
             Cell.text(line.label),
             Cell(human.ratio(line.ratio, line.outcome.low, line.outcome.high), new),
             verdict_cell(line.outcome, *_about_p99(*quantiles)),
-            Cell((human.quantity(line.base.mean, "s"), f"{line.base.count:,.0f} calls"), base),
-            Cell((human.quantity(line.new.mean, "s"), f"{line.new.count:,.0f} calls"), new),
+            Cell((human.quantity(line.base.mean, "s"), human.plural(round(line.base.count), "call")), base),
+            Cell((human.quantity(line.new.mean, "s"), human.plural(round(line.new.count), "call")), new),
             rates,
             took,
             *(_p99_cell(*found) for found in zip(quantiles, (line.base, line.new), (base, new), strict=True)),

@@ -384,4 +384,4 @@ def _by_trials(made: Comparison) -> tuple[str, ...]:
 
 
 def _calls(count: float) -> str:
-    return f"{count:,.0f} calls"
+    return human.plural(round(count), "call")
