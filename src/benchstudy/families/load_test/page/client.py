@@ -47,7 +47,7 @@ class LoadClient:
             href = cells.href(self.load.results, target, case)
             between = MISSING
             if server:
-                ratio = f"{human.number(client / server)} times the server's"
+                ratio = f"client: {human.number(client / server)} times the server's"
                 between = Cell((signed(client - server, "s"), ratio), href)
             times = [self._median(metric, target, case) for metric in _TIMES]
             rates = [self._median(metric, target, case) for metric in ("client_rate", "api_rate")]
