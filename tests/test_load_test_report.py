@@ -781,6 +781,16 @@ def test_a_page_says_that_nothing_failed_only_if_nothing_did(tmp_path, trouble):
     assert bool(LoadClient(load_of(tables.write())).nothing_failed()) == (trouble is None)
 
 
+@pytest.mark.parametrize(
+    ("roles", "is_shared"),
+    [({"sut": "a"}, True), ({"sut": "a", "load": "a"}, True), ({"sut": "a", "load": "b"}, False)],
+)
+def test_users_beside_the_server_are_a_weakness(load, roles, is_shared):
+    of_session = LoadTest(load.results, DECLARED, [index | {"roles": roles} for index in indexes_of(load.results)])
+    weak = " ".join(LoadSummary(of_session).weaknesses())
+    assert ("Users and server shared a host" in weak) is is_shared
+
+
 def test_windows_that_do_not_alternate_are_held_against_a_scraped_study(once):
     weak = list(LoadSummary(once).weaknesses())
     assert LoadClient(once).why_none() == "Someone else ran the load."

@@ -13,6 +13,7 @@ from typing import Any
 import polars as pl
 
 from benchstudy.families.load_test.metrics import METRICS
+from benchstudy.model.clients import load_roles
 from benchstudy.report.comparisons.comparability import Comparability, Indexes
 from benchstudy.report.comparisons.comparison import Margins
 from benchstudy.report.figures.styles import Style
@@ -80,7 +81,7 @@ class LoadTest:
     """Results of the family. `declared`: its block of the study as measured; `indexes`: records of the sessions."""
 
     def __init__(self, results: Results, declared: Mapping[str, Any], indexes: Indexes = ()):
-        self.results, self.declared = results, declared
+        self.results, self.declared, self._indexes = results, declared, indexes
         self.margins = Margins.declared(indexes)
         # The versions under test are different programs on purpose: the build is the factor.
         self._comparability = Comparability(results, indexes, across_tools=True, across_caches=False)
@@ -211,6 +212,12 @@ class LoadTest:
     def scraped(self) -> bool:
         """Whether someone else ran the load, so that only Prometheus' samples were read."""
         return any(trial.facts.get("mode") == "scrape" for trial in self.all_trials)
+
+    @property
+    def beside_the_server(self) -> bool:
+        """Whether the users ran on the host of the server."""
+        sites = [roles for index in self._indexes if "sut" in (roles := index.get("roles") or {})]
+        return not self.scraped and any(roles[load_roles(roles)[0]] == roles["sut"] for roles in sites)
 
     @cached_property
     def _values(self) -> dict[tuple[str, str], tuple[float, str]]:

@@ -285,6 +285,11 @@ class LoadSummary:
                 "ran, and whether the data were the same."
             )
             yield from self._unalternated()
+        if self.load.beside_the_server:
+            yield (
+                "Users and server shared a host, and each took processor time from the other. An alert on the host's "
+                "CPU counts what the users themselves used."
+            )
         if not self.load.repeats and self.users.outcomes:
             band = "comes from pairs of the base's own trials" if self.users.has_band else "is unknown"
             yield f"No version was measured under two names, so the band of equal versions {band}."
