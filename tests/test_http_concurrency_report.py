@@ -14,6 +14,7 @@ from benchstudy.families.http_concurrency.page.load import HttpLoad
 from benchstudy.families.http_concurrency.page.open_loop import OpenAgainstClosed
 from benchstudy.families.http_concurrency.page.tables import CLIENT_LIMITED, LITTLE_BROKEN, NO_CEILING, TOO_SHORT
 from benchstudy.families.http_concurrency.page.tables import HttpTables as Drawn
+from benchstudy.report.exhibits import figuredata
 from benchstudy.report.page import Page
 from benchstudy.report.results.results import Results
 
@@ -96,6 +97,18 @@ def test_the_legend_of_a_distribution_has_what_is_drawn_in_the_order_of_its_numb
         re.findall(r"<text\b[^>]*>([^<]+)<", (figures / f"{name}.svg").read_text()) for name in ("cdf", "cdf-single")
     ]
     assert texts[0][:4] == ["Concurrency:", "5", "20", "a"] and texts[1][:3] == ["Concurrency:", "1", "b"]
+
+
+def test_a_distribution_rises_where_its_operations_are(tmp_path):
+    """Most requests take less than 0.5 ms, and the few others up to 20 ms."""
+    tables = HttpTables(tmp_path)
+    tables.closed(FILES, 1, 6000.0)
+    results = Results(tables.write(), study="embedded", family="http_concurrency")
+    bins = [(0.0, 0.0005, 9700), *((ms / 1000, (ms + 1) / 1000, 2) for ms in range(1, 20)), (0.02, 0.021, 262)]
+    edges = pl.DataFrame(bins, schema=["lower_s", "upper_s", "count"], orient="row")
+    steps = figuredata.cumulative_steps(results, results.cases.join(edges, how="cross"), "concurrency", ["server"])
+    assert steps.select("x", "fraction").rows()[0] == (0.0005, 0.97)
+    assert steps["x"][-1] == 0.021 and steps["fraction"][-1] == 1.0
 
 
 @pytest.mark.parametrize(

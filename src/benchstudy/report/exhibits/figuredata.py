@@ -147,5 +147,5 @@ def _thinned(steps: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
     """Remove invisible steps: keep one per half percent, and ten per decade of the tail."""
     tail = (-(1 - pl.col("fraction")).clip(1e-9).log10() * 10).floor()
     seen = pl.struct((pl.col("fraction") * 200).floor(), tail)
-    # Keep the last of the steps that look the same: it ends where the next visible step begins.
-    return steps.filter((seen != seen.shift(-1)).over(by).fill_null(True))
+    # Keep the first of the steps that look the same. The last one may be far to the right, after a gap.
+    return steps.filter((seen != seen.shift(1)).over(by).fill_null(True))
