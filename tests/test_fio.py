@@ -453,6 +453,29 @@ def test_jobs_of_your_own_answer_if_the_pages_command_was_not_run(bare_project):
     assert told == {f"{title}, {job}": [("data", "902/s")] for job in ("sequential", "mixed")}
 
 
+def test_a_synced_write_has_the_latency_of_its_sync_beside_it(bare_project, capsys):
+    """The kernel takes each write in microseconds, and the storage stores it in milliseconds."""
+    tables = Tables(bare_project, "embedded", "fio")
+    for block in range(1, 4):
+        levels = {"directory": "data", "test": "fio", "job": "log"}
+        trial = tables.add(levels, block, {"write_clat_p50": (4e-6, "s"), "sync_lat_p50": (2e-3, "s")})
+        key = {"target": "this-machine", "case": "directory=data,test=fio,job=log", "block": block, "trial": trial}
+        for op, kind, low in (("write", "clat", 3.9e-6), ("write", "lat", 3.9e-6), ("sync", "lat", 1.9e-3)):
+            bucket = {"op": op, "kind": kind, "lower_s": low, "upper_s": low * 1.1, "count": 100}
+            tables.series["latency_histogram"] = [*tables.series.get("latency_histogram", []), key | bucket]
+    page = Page("fio", study="embedded", tidy=tables.write(), output="reports/embedded/fio")
+    page.latency_table("latency", [50], kind="clat", caption="Latency")
+    page.latency_cdf("cdf", series="directory", kind="clat", caption="Latency")
+    shown = (bare_project / "reports/embedded/fio/tables/latency.md").read_text(encoding="utf-8")
+    rows = [[cell.strip() for cell in line.split("|")[2:5]] for line in shown.splitlines()[2:]]
+    assert [(op, p50.split("<br>")[1]) for op, _, p50 in rows] == [
+        ("sync", "trials: 2.00 ms"),
+        ("write", "trials: 4.00 µs"),
+    ]
+    drawn = (bare_project / "reports/embedded/fio/figures/cdf.svg").read_text(encoding="utf-8")
+    assert re.findall(r">(log: \w+)<", drawn) == ["log: sync", "log: write"]
+
+
 def test_the_page_judges_no_trial_that_was_measured_again(bare_project):
     """A disturbed trial of a minute was set aside, and another one stands for it."""
     tables, levels = Tables(bare_project, "embedded", "fio"), {"directory": "data", "test": "small-files"}

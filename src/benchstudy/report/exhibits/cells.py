@@ -91,24 +91,24 @@ def short_cause(reason: Reason) -> str:
 
 
 def percentile_table(
-    results: Results, latencies: pl.DataFrame, name: str, percentiles: Sequence[float], kind: str, caption: str
+    results: Results, latencies: pl.DataFrame, name: str, percentiles: Sequence[float], caption: str
 ) -> Table:
     """Percentiles of merged histograms of all trials, one row per case and operation.
 
-    `latencies` is the histogram `latency_histogram` of one kind of latency. Each percentile is the bucket that it lies
-    in; below it is the median over trials of the trials' own percentiles.
+    `latencies` has rows of the histogram `latency_histogram`. Each percentile is the bucket that it lies in; below it
+    is the median over trials of the trials' own percentiles.
     """
-    keys = ["target", "case", "op"]
+    keys = ["target", "case", "op", "kind"]
     merged = histograms.merge_histograms(latencies, keys)
     totals = merged.group_by(keys, maintain_order=True).agg(pl.col("count").sum())
     buckets = {
-        (percentile, *row[:3]): row[4:]
+        (percentile, *row[:4]): row[5:]
         for percentile in percentiles
         for row in histograms.quantile_interval_from_histogram(latencies, percentile / 100, keys).iter_rows()
     }
     body = []
     for *key, count in totals.iter_rows():
-        target, case, op = key
+        target, case, op, kind = key
         estimates = [results.estimate(f"{op}_{kind}_p{p:g}", target, case) for p in percentiles]
         cells = [
             _percentile_cell(href(results, target, case), percentile, count, buckets[percentile, *key], estimate)

@@ -104,11 +104,12 @@ def estimates(results: Results, metric: str, series: str, where: Where, x: str |
 
 
 def latencies(results: Results, kind: str) -> pl.DataFrame | None:
-    """Histograms of one kind of latency, with the levels of their cases; None if there are none."""
+    """Histograms of one kind of latency, and of syncs, with the levels of their cases; None if there are none."""
     found = results.histogram("latency_histogram")
     if found is None:
         return None
-    chosen = found.filter(pl.col("kind") == kind).join(results.cases, on=["target", "case"])
+    chosen = found.filter((pl.col("kind") == kind) | (pl.col("op") == "sync"))
+    chosen = chosen.join(results.cases, on=["target", "case"])
     return None if chosen.is_empty() else chosen
 
 

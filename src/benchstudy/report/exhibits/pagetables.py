@@ -86,11 +86,14 @@ class PageTables(Exhibits):
         self.show_table(Table(name, caption, tuple(heading for heading, _ in columns.values()), tuple(body)))
 
     def latency_table(self, name: str, percentiles: Sequence[float], *, kind: str, caption: str) -> None:
-        """Show percentiles of merged histograms, and the medians over trials of the trials' own percentiles."""
+        """Show percentiles of merged histograms, and the medians over trials of the trials' own percentiles.
+
+        Syncs have rows of their own, whatever the kind of latency.
+        """
         histogram = figuredata.latencies(self.results, kind)
         if histogram is None:
             return self._not_measured(caption)
-        self.show_table(cells.percentile_table(self.results, histogram, name, percentiles, kind, caption))
+        self.show_table(cells.percentile_table(self.results, histogram, name, percentiles, caption))
 
     def _with_target(self, columns: Sequence[str], where: Where) -> list[str]:
         """The columns, with the target and the number of clients if these differ between cases."""
