@@ -421,6 +421,7 @@ def test_the_pages_limit_and_the_stricter_one():
     assert (floor["within_page_limit"], floor["within_strict_limit"]) == (3, 2)
     assert found["nfs", "no-fork", "write"]["within_strict_limit"] == 0
     assert loop["not_storage"] == pytest.approx(1 - 0.3 / 3.1)
+    assert found["nfs", "shell-loop", "write"]["not_storage"] is None, "its fastest trial is not slower than no-fork"
     slow = found["slow", "shell-loop", "write"]
     assert (slow["n"], slow["failed"], slow["within_page_limit"], slow["not_storage"]) == (2, 1, 1, None)
 
@@ -438,6 +439,18 @@ def test_a_directory_whose_trials_all_failed_is_neither_fast_nor_slow(bare_proje
     written = found["1001 small files written, shell-loop"]
     assert {line["name"]: line["value"] for line in written["lines"]} == {"good": "200 ms", "bad": "–"}
     assert written["note"] == "good is fast by the published limit: 3 of 3 trials took less than 10.0 s."
+
+
+def test_only_the_loop_that_reads_starts_processes(bare_project):
+    tables, levels = Tables(bare_project, "embedded", "fio"), {"directory": "data", "test": "small-files"}
+    for block in range(1, 4):
+        for job, took_s in (("shell-loop", 0.4), ("no-fork", 0.1)):
+            tables.add(levels | {"job": job}, block, {f"{op}_time": (took_s, "s") for op in ("write", "read")})
+    results = Results(tables.write(), study="embedded", family="fio")
+    answers = fast_enough.answered(results, judge(results.observed, results.cases, PUBLISHED), PUBLISHED)
+    notes = {answer["what"]: answer["note"].rpartition(": ")[2] for answer in answers}
+    assert notes["1001 small files read, shell-loop"] == "the loop starts a process for each file."
+    assert notes["1001 small files written, shell-loop"] == "the shell itself takes it."
 
 
 def test_jobs_of_your_own_answer_if_the_pages_command_was_not_run(bare_project):

@@ -16,6 +16,8 @@ from benchstudy.report.results.results import Results
 OF_PAGE = {"test": "fio", "job": "gitlab"}
 EXAMPLES = "Benchmarking with fio: text"
 _DONE = {"read": "read", "write": "written"}
+# What a loop of the shell does besides reading and writing. `echo` is part of bash, and `cat` is not.
+_BESIDES = {"read": "the loop starts a process for each file", "write": "the shell itself takes it"}
 
 
 def answered(results: Results, judged: pl.DataFrame, published_csv: Path) -> list[dict[str, Any]]:
@@ -61,7 +63,8 @@ def _below(results: Results, rows: pl.DataFrame) -> str:
         return ""
     speed = {0: "slow", n: "fast"}.get(within, "neither clearly fast nor clearly slow")
     share = rows["not_storage"][0] if rows.height == 1 else None
-    rest = f" {human.percent(share)} of the time is not due to the storage: the loop starts processes." if share else ""
+    besides = _BESIDES[rows["op"][0]]
+    rest = f" {human.percent(share)} of the time is not due to the storage: {besides}." if share else ""
     below = f"{within} of {human.plural(n, results.unit)} took less than {limit}."
     return f"{rows['directory'][0]} is {speed} by the published limit{scaled}: {below}{rest}"
 
