@@ -8,7 +8,9 @@ import pytest
 from tidy_fixture import HOSTILE, Tables, write_file_size
 
 from benchstudy.model.errors import BenchstudyError
+from benchstudy.report.comparisons import answers
 from benchstudy.report.comparisons.comparison import Comparisons, Margins, calibrations
+from benchstudy.report.exhibits.cells import estimate_cell
 from benchstudy.report.figures.styles import Style
 from benchstudy.report.page import Page
 from benchstudy.report.results.over_targets import OverTargets
@@ -450,6 +452,20 @@ def test_cases_of_unlike_proof_get_no_verdict(tables, given, why):
     add_reads(tables, "sshfs", given)
     outcome = only(compared(tables))
     assert (outcome.verdict, outcome.why, outcome.ratio) == ("none", why, None)
+
+
+def test_a_cold_read_that_storage_gave_nothing_for_is_marked(tables):
+    """The cache of a server answered, so neither the answer nor a table calls its time simply that of a cold read."""
+    add_reads(tables, "local", 1e8)
+    add_reads(tables, "sshfs", 0.0)
+    add_reads(tables, "s3", None)
+    add_reads(tables, "local", 0.0, cache="warm")
+    results = Results(tables.write(), study="embedded", family="file_size")
+    found = {(e.levels["backend"], e.levels["cache"]): e for e in results.estimates("duration", {})}
+    marks = {key: "not from storage" in estimate_cell(results, e, "median").marks for key, e in found.items()}
+    assert [key for key, is_marked in marks.items() if is_marked] == [("sshfs", "cold")]
+    cold = answers.answer(results, "Read", "duration", {"cache": "cold"}, "backend")
+    assert [line["name"] for line in cold["lines"] if "; not from storage" in line["evidence"]] == ["sshfs"]
 
 
 def test_like_proofs_are_judged_and_trials_of_another_are_left_out(tables):

@@ -7,7 +7,7 @@ from typing import Any
 from benchstudy.report import human
 from benchstudy.report.exhibits import cells, figuredata
 from benchstudy.report.results.results import Estimate, Results, Where
-from benchstudy.report.scrutiny import drift
+from benchstudy.report.scrutiny import cachestate, drift
 
 
 def answer(results: Results, label: str, metric: str, where: Where, series: str) -> dict[str, Any] | None:
@@ -43,7 +43,8 @@ def line(name: str, estimate: Estimate, *marks: str) -> dict[str, str]:
 
 
 def _marks(results: Results, estimate: Estimate, where: Where, series: str) -> tuple[str, ...]:
-    """What a reader of a median must know: a level other than the first one that `where` lists, and a drift.
+    """What a reader of a median must know: a level other than the first one that `where` lists, a cold read that did
+    not come from storage, and a drift.
 
     The level of the series is left out, because the line is named after it.
     """
@@ -52,7 +53,8 @@ def _marks(results: Results, estimate: Estimate, where: Where, series: str) -> t
         for factor, levels in where.items()
         if factor != series and not isinstance(levels, str) and estimate.levels.get(factor) in levels[1:]
     ]
-    return (*others, *drift.mark(results, estimate.metric, (estimate.target, estimate.case)))
+    key = (estimate.target, estimate.case)
+    return (*others, *cachestate.mark(results, key), *drift.mark(results, estimate.metric, key))
 
 
 def _apart(a: Estimate, b: Estimate) -> bool:

@@ -9,7 +9,7 @@ import polars as pl
 from benchstudy.model.causes import Cause
 from benchstudy.report import human
 from benchstudy.report.results.results import Estimate, Reason, Results
-from benchstudy.report.scrutiny import disturbed, drift
+from benchstudy.report.scrutiny import cachestate, disturbed, drift
 from benchstudy.report.tables.tables import MISSING, Cell, Table
 from benchstudy.statistics import histograms, stats
 
@@ -48,7 +48,11 @@ def estimate_cell(results: Results, estimate: Estimate | None, form: str, unit: 
         lines.append(estimate.failure)
     kind = "number warning" if estimate.failed else "number"
     key = (estimate.target, estimate.case)
-    marks = (*drift.mark(results, estimate.metric, key), *disturbed.mark(results, key))
+    marks = (
+        *cachestate.mark(results, key),
+        *drift.mark(results, estimate.metric, key),
+        *disturbed.mark(results, key),
+    )
     return Cell(tuple(lines), link, kind, summary.note, marks)
 
 
