@@ -292,6 +292,8 @@ def test_the_page_of_files_needs_neither_reads_nor_writes(bare_project, monkeypa
     state = {"write": "without fsync", "read": "with a cold cache"}[op]
     answers = {f"{op.capitalize()} {size} {state}" for size in ("100 KB", "100 MB")}
     assert answers <= set(re.findall(r">([^<]+)<", page)), "in the words of the family, at the ends of the sizes"
+    columns = re.findall(r"<th[^>]*>(Duration|Throughput|Operations)</th>", page)
+    assert set(columns) == {"Duration", "Throughput", "Operations"}, "a trial is the mean of so many operations"
 
 
 def page_of(tables):

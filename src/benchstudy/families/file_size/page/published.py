@@ -45,8 +45,8 @@ SECTION = Section(
     title="Backing storage",
     introduction=(
         "Time of one file. The published figures are a mean (± standard deviation, p50: median) over an unknown number "
-        "of repetitions. Ours are medians over trials with their interval; the family's page has them in the published "
-        "format, too. The page does not say whether writes were synced or reads were cold; our columns say both."
+        "of repetitions. Ours are medians over trials with their interval; the family's page has means and deviations, "
+        "too. The page does not say whether writes were synced or reads were cold; our columns say both."
     ),
     files={FILE: "Mattermost: backing storage"},
     show=show,
