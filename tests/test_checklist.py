@@ -417,6 +417,15 @@ def test_a_rate_without_a_window_of_its_own_is_as_long_as_its_longest_phase_that
     assert asked["Warm-up tagged"].status == "satisfied"
 
 
+def test_a_figure_near_the_null_servers_rate_is_client_limited_as_on_its_page(own: Study):
+    """The generator's processors were idle half of the time, so no lint knows of it."""
+    reason = "one · none · list · ab · 20: 70 % of the same generator's throughput with the null server"
+    own.note("http_concurrency", lambda notes: notes.update(client_limited={"http_concurrency": [reason]}))
+    found = own.answers()["Load generator not saturated"]
+    assert found.status == "not satisfied"
+    assert found.text == f"1 figure of http_concurrency is client-limited, first {reason}."
+
+
 def test_a_study_with_one_case_per_family_has_nothing_to_compare(own: Study):
     """Nobody can compare it, so the checklist does not ask for comparisons; and its words are those for one case."""
     for family in SHOWS:

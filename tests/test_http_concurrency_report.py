@@ -38,6 +38,21 @@ def test_runs_of_milliseconds_are_no_ceiling(tmp_path):
     assert marks(tmp_path / "milliseconds", 500) == ((NO_CEILING,), (TOO_SHORT,))
 
 
+def test_points_that_only_the_null_server_shows_to_be_limited_are_noted(tmp_path):
+    """Lints know those whose generator had no processor time left."""
+    tables = HttpTables(tmp_path)
+    for block in range(1, 7):
+        tables.closed(FILES, block, 6000.0 + block, generator_cpu=0.5)
+        tables.closed(FILES | {"server": "busy"}, block, 6000.0 + block, generator_cpu=0.9)
+        tables.closed(FILES | {"server": "slow"}, block, 100.0 + block, generator_cpu=0.5)
+        tables.closed(NOTHING, block, 9000.0 + block, requests=10_000)
+    load = HttpLoad(Results(tables.write(), study="embedded", family="http_concurrency"))
+    assert load.at_ceiling() == [
+        "files · 1-core · list · ab · 20: 66.7 % of the same generator's throughput with the null server"
+    ]
+    assert next(load.weaknesses()).startswith("2 of 3 points client-limited"), "with the one that lints know"
+
+
 def test_errors_that_an_output_does_not_count_are_no_zeros(tmp_path):
     """Locust does not say which requests failed how, and old summaries of k6 do not say how many failed."""
     tables = HttpTables(tmp_path)

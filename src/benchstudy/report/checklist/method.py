@@ -73,12 +73,13 @@ def generator(facts: StudyFacts) -> Answer:
     loads = _loads(facts)
     if not loads:
         return does_not_apply("No load generator is at work.")
-    found = [(f, rule) for f in loads for rule in f.lints if rule["lint"] == "client-limited" and rule["open"]]
+    found = [(f, *limited) for f in loads if (limited := _limited(f))[0]]
     if found:
         text = ", ".join(
-            f"{rule['open']} figures of {f.name} are client-limited, first {rule['first']}" for f, rule in found
+            f"{human.plural(count, 'figure')} of {f.name} {'is' if count == 1 else 'are'} client-limited, first {first}"
+            for f, count, first in found
         )
-        return Answer("not satisfied", f"{text}.", f"{found[0][0].page}#lints")
+        return Answer("not satisfied", f"{text}.", f"{found[0][0].page}#what-is-weak")
     lacking = [lack for f in loads for lack in in_trials(f, f.loaded, f.told("generator").keys())]
     fine = f"The generator's processors were monitored in each trial of {names(loads)}; no figure is client-limited."
     return unless_lacking(
@@ -87,6 +88,14 @@ def generator(facts: StudyFacts) -> Answer:
         "The generator's use of its processors is unknown, or not known well enough to tell, in",
         first_page(loads, "#lints"),
     )
+
+
+def _limited(family: FamilyFacts) -> tuple[int, str]:
+    """How many figures are client-limited, and the first: by lints, which know processors, and by the page's note."""
+    rules = [rule for rule in family.lints if rule["lint"] == "client-limited" and rule["open"]]
+    noted = family.noted("client_limited") or []
+    first = next(iter([*(rule["first"] for rule in rules), *noted]), "")
+    return sum(rule["open"] for rule in rules) + len(noted), first
 
 
 @question("Open or closed loop named")

@@ -148,6 +148,16 @@ class HttpLoad(SweepResults):
             reasons.append(f"the generator used {human.percent(cpu)} of its CPUs")
         return ClientLimit(share, cpu, tuple(reasons))
 
+    def at_ceiling(self) -> list[str]:
+        """The points that only the null server shows to be client-limited, with the reason. Lints know the others."""
+        points = ((s, p) for s in self.sweeps() for p in s.points if self.median(ALWAYS, s, p) is not None)
+        limits = ((s, p, self.client_limit(s, p)) for s, p in points)
+        return [
+            f"{self.name(s)} · {p.level}: {limit.reasons[0]}"
+            for s, p, limit in limits
+            if limit.reasons and (limit.generator_cpu or 0.0) <= BUSY_GENERATOR
+        ]
+
     def lacks_ceiling(self, sweep: Sweep, point: Point) -> bool:
         """Whether a closed loop has no null server measured with the same generator and load."""
         key = (sweep.target, sweep.generator, sweep.clients, False, point.number)
