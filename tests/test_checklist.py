@@ -1,6 +1,7 @@
 """Each question of the checklist, asked of a study that lacks just one thing in one case of many."""
 
 import json
+import re
 import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -424,6 +425,14 @@ def test_a_figure_near_the_null_servers_rate_is_client_limited_as_on_its_page(ow
     found = own.answers()["Load generator not saturated"]
     assert found.status == "not satisfied"
     assert found.text == f"1 figure of http_concurrency is client-limited, first {reason}."
+
+
+def test_no_trend_shown_is_not_called_steady(own: Study):
+    """Kendall's correlation of six blocks, adjusted over many cases, rarely shows any trend."""
+    found = own.answers()["Steady-state test"]
+    assert found.status == "satisfied"
+    limits, trend = "All N cases are within SNIA's limits.", "No trend over the blocks is shown in any of N cases"
+    assert re.sub(r"\d+", "N", found.text) == f"{limits} {trend} of other families."
 
 
 def test_a_study_with_one_case_per_family_has_nothing_to_compare(own: Study):

@@ -16,6 +16,7 @@ from benchstudy.report import human
 from benchstudy.report.checklist.lacking import Key, Lack, in_cases, in_trials, unless_lacking
 from benchstudy.report.checklist.model import Answer, does_not_apply, question
 from benchstudy.report.results.results import raw_files
+from benchstudy.report.scrutiny import drift
 from benchstudy.report.study.studyfacts import FamilyFacts, StudyFacts
 from benchstudy.statistics import stats, steady
 
@@ -287,14 +288,24 @@ def steady_state(facts: StudyFacts) -> Answer:
         for f, found in noted
         for lack in in_cases(f, map(tuple, found["unseen"]), f"fewer than {steady.ROUNDS} blocks")
     ]
-    text = "The only case was steady." if looked_at == 1 else f"All {looked_at:,} cases were steady."
-    problem = (
-        f"{looked_at - len(drifting)} of {human.plural(looked_at + len(unseen), 'case')} were steady. The others are"
-    )
+    limits = sum(found["looked_at"] for _, found in noted if found["rule"] == drift.STORAGE_RULE)
+    text = _passed(limits, looked_at - limits)
+    problem = f"{looked_at - len(drifting)} of {human.plural(looked_at + len(unseen), 'case')} passed. The others are"
     if quiet := silent(facts, "steady"):
         return Answer("not satisfied", f"The pages of {names(quiet)} do not test for a steady state.")
     page = first_page(facts.families, "#what-is-weak")
     return unless_lacking([*drifting, *unseen], text, problem, page, "#what-is-weak")
+
+
+def _passed(limits: int, trend: int) -> str:
+    """What the test shows if all cases pass: `limits` by SNIA's limits, `trend` by the absence of a trend."""
+    said = []
+    if limits:
+        said.append(f"{'The only case is' if limits == 1 else f'All {limits:,} cases are'} within SNIA's limits.")
+    if trend:
+        where = "the only case" if trend == 1 else f"any of {trend:,} cases"
+        said.append(f"No trend over the blocks is shown in {where}{' of other families' if limits else ''}.")
+    return " ".join(said)
 
 
 @question("Enough duration")
