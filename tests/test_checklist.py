@@ -427,6 +427,13 @@ def test_a_figure_near_the_null_servers_rate_is_client_limited_as_on_its_page(ow
     assert found.text == f"1 figure of http_concurrency is client-limited, first {reason}."
 
 
+def test_one_smallest_effect_is_no_range(own: Study):
+    for family in SHOWS:
+        own.note(family, lambda notes: [m.update(detectable=[0.2, 0.2]) for m in notes["comparisons"].values()])
+    said = own.answers()["Smallest detectable effect"].text
+    assert said == "Each tested comparison has its smallest detectable effect: 20 % beyond the margin."
+
+
 def test_no_trend_shown_is_not_called_steady(own: Study):
     """Kendall's correlation of six blocks, adjusted over many cases, rarely shows any trend."""
     found = own.answers()["Steady-state test"]

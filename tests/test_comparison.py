@@ -317,6 +317,8 @@ def test_the_second_name_of_an_a_a_pair_is_in_no_other_comparison(bare_project, 
     exports = bare_project / "reports/study/file_size"
     compared = [row[0] for name in ("backends", "fsync") for row in csv.reader((exports / f"tables/{name}.csv").open())]
     assert "other\nnone" in compared and "a synced write\ndisk" in compared
+    heads = next(csv.reader((exports / "tables/fsync.csv").open()))
+    assert "Ratio to an unsynced write" in heads and "an unsynced write, the base" in heads
     assert not any("again" in name for name in compared)
     assert "disk and disk-again are the same case" in (exports / "overview.json").read_text()
 

@@ -448,8 +448,8 @@ def test_nothing_was_noticed_on_the_unknown_host_of_an_imported_outlier(bare_pro
     results, (trial, *_) = results_with(bare_project, [5.0, 1.02, 1.0, 0.99, 1.01, 1.0, 1.03], imported=True)
     found = scrutiny.scrutinise(results, [])
     assert found.flagged[trial].endswith("(imported: nothing is known about its host)")
-    said = "1 outlier among 7 trials; all are kept, and marked in the list of trials. Something was noticed on the host"
-    assert found.explained == 0 and scrutiny.points(found)[0] == f"{said} for none of them."
+    said = "1 outlier among 7 trials; all are kept, and marked in the list of trials. Nothing was noticed on the host"
+    assert found.explained == 0 and scrutiny.points(found)[0] == f"{said} for it."
 
 
 @pytest.mark.parametrize("values", [[1.0, 1.0, 1.0, 1.0, 1.03, 1.0], [1.0, 1.0, 9.0, 1.0, 1.0], [0.0, 1.0] * 4])

@@ -138,7 +138,7 @@ def smallest_detectable(facts: StudyFacts) -> Answer:
     ends = [end for m in _made(facts) for end in m["detectable"]]
     if not ends:
         return does_not_apply("Nothing was tested." if _made(facts) else _NO_COMPARISON)
-    span = " to ".join(human.percent(end) for end in (min(ends), max(ends)))
+    span = " to ".join(dict.fromkeys(human.percent(end) for end in (min(ends), max(ends))))
     text = f"Each tested comparison has its smallest detectable effect: {span} beyond the margin"
     return _answered(facts, "detectable", text, "It is missing in")
 

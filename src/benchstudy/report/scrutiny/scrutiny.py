@@ -53,10 +53,12 @@ def points(found: Scrutiny) -> list[str]:
     """Sentences for the list of what is weak."""
     said = []
     if found.outliers:
+        noticed = f"Something was noticed on the host for {found.explained} of them."
+        if not found.explained:
+            noticed = f"Nothing was noticed on the host for {'it' if len(found.flagged) == 1 else 'any of them'}."
         said.append(
             f"{human.plural(len(found.flagged), 'outlier')} among {found.results.counted.height} trials; all are kept, "
-            "and marked in the list of trials. Something was noticed on the host for "
-            f"{found.explained or 'none'} of them."
+            f"and marked in the list of trials. {noticed}"
         )
     moving = found.drift.cases
     if moving:

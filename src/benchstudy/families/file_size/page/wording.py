@@ -7,8 +7,8 @@ from benchstudy.report.comparisons.wording import size
 
 # Phrases for levels that are not names.
 LEVELS = {
-    "sync": {"fsync": "a synced write", "none": "an unsynced one"},
-    "cache": {"cold": "a cold read", "warm": "a warm one", "direct": "a read past the cache"},
+    "sync": {"fsync": "a synced write", "none": "an unsynced write"},
+    "cache": {"cold": "a cold read", "warm": "a warm read", "direct": "a read past the cache"},
 }
 _STATES = {
     "fsync": "with fsync",

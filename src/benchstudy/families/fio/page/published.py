@@ -35,7 +35,7 @@ def show(page: PublishedPage, results: Results | None) -> None:
     several = len({target for target, _ in tried}) > 1
     heads += [f"Measured: {f'{target}, ' if several else ''}{directory}" for target, directory in tried]
     body = [(Cell.text(name), *printed, *ours) for name, printed, ours in figures]
-    caption = "File system: published (other hardware, one run) and measured here (median)"
+    caption = "File system: published (other hardware, at most one run) and measured here (median)"
     page.show_table(Table("file-system", caption, ("Quantity", *heads), tuple(body)))
 
 
@@ -68,8 +68,8 @@ def _fio(results: Results | None, where: tuple[str, str], job: str, metric: str)
 SECTION = Section(
     title="File system",
     introduction=(
-        "The page's example output of fio, its estimate for a spinning disk, and its shell loop over small files, "
-        "each from one run. Ours are medians over trials."
+        "The page's example output of fio and its shell loop over small files, each from one run, and its estimate for "
+        "a spinning disk. Ours are medians over trials."
     ),
     files={FILE: "GitLab: file system"},
     show=show,
