@@ -83,6 +83,25 @@ def test_a_server_that_fails_requests_is_not_compared_by_its_latency(tmp_path):
     assert why == "busy: 20 % of its requests failed, so its latencies are not compared"
 
 
+def test_a_server_that_answers_a_few_connections_is_not_compared_by_its_median_latency(tmp_path):
+    """It is slower, but most of its responses go to connections that it serves at once, and the others wait."""
+    tables = HttpTables(tmp_path)
+    for block in range(1, 7):
+        for server, rate, little in (("nginx", 5000.0, 0.0), ("hungry", 800.0, 0.95)):
+            levels = levels_of(server, "1-core", "static", "ab", concurrency="20")
+            tables.closed(levels, block, tables.noisy(rate, 0.01), little=little)
+    results = Results(tables.write(), study="embedded", family="http_concurrency")
+    load = HttpLoad(results)
+    made = Comparisons(results, [], ["throughput", "latency_p50"], factor="server", unfit=load.unfit)
+    said = {row.metric: (row.outcome.verdict, row.outcome.why) for row in made.rows}
+    assert said["throughput"][0] == "worse"
+    verdict, why = said["latency_p50"]
+    assert verdict == "none" and why.startswith("hungry: the faster half of its requests took at most ")
+    assert why.endswith(" of its connections' time, so its p50 is not compared")
+    (told,) = (sentence for sentence in load.weaknesses() if "faster half" in sentence)
+    assert told.startswith("In 1 of 2 closed-loop points, ")
+
+
 def test_a_server_to_which_requests_were_not_sent_is_not_compared_by_the_latency_of_the_others(tmp_path):
     """Latencies of such a load count from sending, and those of another from when a request was due."""
     tables = HttpTables(tmp_path)

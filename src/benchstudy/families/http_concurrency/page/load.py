@@ -25,8 +25,11 @@ from benchstudy.statistics.stats import smallest_n
 
 CEILING_ENDPOINT = "null"
 ALWAYS = "throughput"  # the metric of every successful trial
+MEDIAN_LATENCY = "latency_p50"
 # The null server must reach twice the throughput of a server. Above this share, the generator may limit the figure.
 LARGEST_SHARE = 0.5
+# If the faster half of a closed loop's requests takes less of its connections' time, its p50 says little of the load.
+LEAST_HALF = 0.1
 # The first concurrency that reaches this share of a sweep's largest throughput saturates the server.
 SATURATED = 0.95
 
@@ -192,6 +195,24 @@ class HttpLoad(SweepResults):
         for share, what in ((self.error_share(sweep, point), "failed"), (unsent, "were not sent")):
             if metric != ALWAYS and share > 1 - ACHIEVED:
                 yield f"{human.percent(share)} of its requests {what}, so its latencies are not compared"
+        half = self.faster_half(sweep, point)
+        if metric == MEDIAN_LATENCY and half is not None and half < LEAST_HALF:
+            yield (
+                f"the faster half of its requests took at most {human.percent(half)} of its connections' time, so its "
+                "p50 is not compared"
+            )
+
+    def faster_half(self, sweep: Sweep, point: Point) -> float | None:
+        """At most which share of a closed loop's connection time its faster half of requests took; None if unknown.
+
+        Half of the requests take p50 at most, and a request of N connections takes N / throughput on average. Failed
+        requests take their share of the time, too.
+        """
+        throughput, p50 = self.median(ALWAYS, sweep, point), self.median(MEDIAN_LATENCY, sweep, point)
+        succeeded = 1 - self.error_share(sweep, point)
+        if sweep.is_open or not throughput or p50 is None or succeeded <= 0:
+            return None
+        return 0.5 * p50 * throughput / succeeded / point.number
 
     def error_share(self, sweep: Sweep, point: Point) -> float:
         """The share of requests of all trials that failed."""
@@ -420,6 +441,14 @@ class HttpLoad(SweepResults):
                 "shows whether the client limited them."
             )
         yield from self._against_little()
+        halves = [half for s, p in closed if (half := self.faster_half(s, p)) is not None]
+        uneven = sum(half < LEAST_HALF for half in halves)
+        if uneven:
+            yield (
+                f"In {uneven} of {human.plural(len(halves), 'closed-loop point')}, the faster half of the requests "
+                f"took less than {human.percent(LEAST_HALF)} of the connections' time: a few connections got most "
+                "responses, or few requests took nearly all of the time. Their p50 gets no verdict; look at p99."
+            )
         if closed:
             yield (
                 "Closed loops (" + ", ".join(dict.fromkeys(s.generator for s, _ in closed)) + ") wait for a response "
