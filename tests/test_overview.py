@@ -27,6 +27,8 @@ from benchstudy.report.overview.studyindex import StudyIndex
 from benchstudy.report.page import Page
 from benchstudy.report.results.results import Results
 from benchstudy.report.scrutiny import drift, outliers, scrutiny
+from benchstudy.report.study.citation import citation
+from benchstudy.report.study.methods import methods
 from benchstudy.report.study.studyfacts import StudyFacts
 from benchstudy.report.tables.tables import Cell, Table
 from benchstudy.statistics import steady
@@ -442,6 +444,18 @@ def test_an_outlier_is_flagged_and_kept_with_what_happened_on_its_host(bare_proj
     page = Page("file_size", study="embedded", tidy="data/tidy/embedded/file_size", output="reports/embedded/file_size")
     assert results.estimate("duration", "this-machine", found.case).summary.n == 7, "kept"
     assert list(page._scrutiny.flagged) == [trials[2]]
+
+
+def test_the_methods_tell_which_trials_no_figure_includes(bare_project):
+    tables = Tables(bare_project, "embedded", "file_size")
+    levels = {"backend": "local", "op": "write", "size": "1MB", "sync": "fsync"}
+    for block, fields in enumerate([{}, {}, {"set_aside": "other"}, {"set_aside": "other"}, {"discarded_why": "x"}], 1):
+        tables.add(levels, block, {"duration": (1.0 + block / 100, "s")}, numbers={"size_bytes": 10**6}, **fields)
+    tables.write()
+    facts = facts_of(bare_project, {"file_size": show_others})
+    told = methods(facts, citation(facts.study, [family.results for family in facts.families])).paragraphs[1]
+    assert "2 trials were set aside and measured again, whatever the values, because other programs used more" in told
+    assert "1 trial was discarded by hand, for a reason that the list of trials states." in told
 
 
 def test_nothing_was_noticed_on_the_unknown_host_of_an_imported_outlier(bare_project):

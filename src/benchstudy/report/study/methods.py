@@ -102,6 +102,14 @@ REFERENCES = {
 }
 
 
+# Trials that no figure includes, by their name in `Results.counts`.
+_LEFT_OUT = {
+    "repeated": "set aside and measured again, whatever the values, because other programs used more of a host than "
+    "the study allows",
+    "discarded": "discarded by hand, for a reason that the list of trials states",
+}
+
+
 @dataclass(frozen=True)
 class Methods:
     """The methods as `paragraphs` of plain text, in which `[@key]` is a reference."""
@@ -240,6 +248,10 @@ def _evaluated(facts: StudyFacts, families: Sequence[FamilyFacts]) -> Iterator[s
             "A case is called better or worse only if the 95 % interval of the ratio lies wholly beyond the margin"
             f"{of}, and equivalent only if two one-sided tests show it [@schuirmann], both after this adjustment."
         )
+    counts = [family.results.counts() for family in families]
+    for kind, told in _LEFT_OUT.items():
+        if number := sum(count[kind] for count in counts):
+            yield f"{human.plural(number, 'trial')} {'was' if number == 1 else 'were'} {told}."
     marked = sum(len(family.results.disturbed) for family in families)
     if marked:
         yield (
