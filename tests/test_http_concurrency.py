@@ -362,7 +362,9 @@ def test_good_trials_say_what_the_page_says_and_what_it_lacks(everything: Sessio
         assert values["little_error"] == pytest.approx(abs(10 - values["concurrency_measured"]) / 10)
         assert values["little_error"] < 0.5, "and less where nothing else is at work beside it"
     assert "little_error" not in k6, "an open loop has no number of connections to hold it against"
-    assert k6["offered"] == pytest.approx(500, rel=0.02) and k6["throughput"] <= k6["offered"]
+    # k6 sends one more at the very end, whose answer can still count.
+    assert k6["offered"] == pytest.approx(500, rel=0.02)
+    assert k6["throughput"] <= k6["offered"] + 1 / parse_duration(K6["duration"])
     # On a busy machine, its timer ends the load late: it began 506 requests, and its run took 1.018 s.
     longest = max(parse_duration(K6["duration"]), k6["duration"])
     assert 500 - 5 <= k6["requests"] + k6["dropped"] <= 500 * longest + 5
