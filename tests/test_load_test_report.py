@@ -512,6 +512,8 @@ def test_one_trial_an_arm_has_both_values_for_a_headline_and_no_per_cent(tmp_pat
     assert said(row(summary.users.table(), "unbounded")["Delta"]).startswith("93 → 22")
     comments = " ".join(text for _, texts in summary.comments() for text in texts)
     assert "Supported users: 93 → 22, from one trial per arm, so without a verdict." in comments
+    weak = [text for text in summary.weaknesses() if text.startswith("Fewer than 3 trials of a version")]
+    assert len(weak) == 1 and weak[0].endswith("nothing has a verdict there: PostgreSQL 15, unbounded.")
     assert "−76" not in json.dumps([*summary.answers(), comments])
 
 

@@ -304,7 +304,8 @@ class LoadSummary:
             )
         few = [c for c in self.load.contrasts if self.load.n(c) < FEWEST]
         if few:
-            yield f"{human.plural(len(few), 'comparison')} with fewer than {FEWEST} trials per arm: no verdict."
+            places = human.listed([self.load.title(contrast) for contrast in few], FEWEST, "; ")
+            yield f"Fewer than {FEWEST} trials of a version, so nothing has a verdict there: {places}."
         alarms = [r for r in self.mix.repeats if r.shift.alarm and r.tested]
         if alarms:
             yield (
