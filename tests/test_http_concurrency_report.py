@@ -1,6 +1,7 @@
 """What the page of HTTP servers says about figures that need context, from tidy tables with known values."""
 
 import html
+import json
 import re
 from pathlib import Path
 
@@ -222,6 +223,17 @@ def test_ceilings_that_break_littles_law_are_marked_and_counted(tmp_path):
         "1 of 1 closed-loop point and 2 of 3 closed-loop points of the null server break Little's law by more than "
         "5 %. In 2, λW is below L: fewer requests were in flight than there are connections, the run was too short "
         "for so many connections, or a clock is wrong. In 1, λW is above L, so the mean latency is overestimated."
+    ]
+
+
+def test_a_generator_that_took_cpu_time_from_the_server_is_a_weakness(tmp_path):
+    tables = HttpTables(tmp_path)
+    for block, shared in enumerate((True, False, True), start=1):
+        verified = json.dumps({"placement": {"shared": shared}})
+        tables.closed(FILES, block, 9000.0, requests=10_000, verified=verified)
+    load = HttpLoad(Results(tables.write(), study="embedded", family="http_concurrency"))
+    assert [text for text in load.weaknesses() if "shared CPUs" in text] == [
+        "In 2 of 3 trials server and generator shared CPUs, and each took time from the other."
     ]
 
 

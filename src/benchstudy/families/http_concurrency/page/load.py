@@ -4,6 +4,7 @@ It uses the tables of the family http_concurrency (docs/families/http_concurrenc
 open loop, and one with a level `concurrency` is a closed loop. The null server has the endpoint "null".
 """
 
+import json
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -448,6 +449,13 @@ class HttpLoad(SweepResults):
                 f"In {uneven} of {human.plural(len(halves), 'closed-loop point')}, the faster half of the requests "
                 f"took less than {human.percent(LEAST_HALF)} of the connections' time: a few connections got most "
                 "responses, or few requests took nearly all of the time. Their p50 gets no verdict; look at p99."
+            )
+        told = self.results.counted.filter(pl.col("status") == "ok")["verified"].to_list()
+        shared = sum(bool((json.loads(text or "{}").get("placement") or {}).get("shared")) for text in told)
+        if shared:
+            yield (
+                f"In {shared} of {human.plural(len(told), 'trial')} server and generator shared CPUs, and each took "
+                "time from the other."
             )
         if closed:
             yield (
