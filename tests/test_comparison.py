@@ -280,6 +280,8 @@ def test_a_case_described_twice_tells_the_false_alarm_rate(tables):
     (sentence,), withheld = calibrations(results, [], DURATION, {"backends": backends, "sizes": ["1MB"]})
     assert withheld == []
     assert sentence.startswith("A/A: disk and disk-again are the same case under two names")
+    low, high, widest = (float(text) for text in re.findall(r"([\d.]+)×", sentence))
+    assert widest == pytest.approx(max(high, 1 / low), abs=0.006), "swapping the names turns 0.9 into 1.11"
     assert "0 of 3 comparisons got a verdict of better or worse (95 %: 0–56 %)" in sentence
     assert calibrations(results, [], DURATION, {"backends": backends[1:]}) == ([], [])
 
