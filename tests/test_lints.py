@@ -67,6 +67,7 @@ def test_4_a_text_that_contradicts_its_sample_and_a_loop_that_measures_cat():
     assert "86 times" in limit.what
     read = called("processor-bound", "gitlab-filesystem.csv")[1]
     assert read.where.endswith("read") and "starting a program" in read.what
+    assert "sync its writes and empty the cache" in read.action, "also for a process that starts no other"
 
 
 def test_5_a_change_against_nothing_a_lowest_bucket_and_a_vanished_series():

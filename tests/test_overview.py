@@ -446,6 +446,13 @@ def test_an_outlier_is_flagged_and_kept_with_what_happened_on_its_host(bare_proj
     assert list(page._scrutiny.flagged) == [trials[2]]
 
 
+def test_loops_that_write_files_are_not_denied(bare_project):
+    """The loops of fio's family write files, but no level says what a write waits for."""
+    write_fio(bare_project)
+    found = answers(facts_of(bare_project, {"fio": show_others}))["fsync"]
+    assert found.text == "No family has what a write waits for among its factors."
+
+
 def test_the_methods_tell_which_trials_no_figure_includes(bare_project):
     tables = Tables(bare_project, "embedded", "file_size")
     levels = {"backend": "local", "op": "write", "size": "1MB", "sync": "fsync"}

@@ -262,7 +262,7 @@ def _is_proved(claim: str, held: float | None, given: float | None) -> bool:
 def fsync(facts: StudyFacts) -> Answer:
     writing = [(f, factor) for f in facts.families if (factor := registry.get(f.name).sync_factor) in f.results.factors]
     if not writing:
-        return does_not_apply("No family measures writes of single files.")
+        return does_not_apply("No family has what a write waits for among its factors.")
     lacking, levels = [], []
     for family, factor in writing:
         others = ["target", *(name for name in family.results.factors if name != factor)]
