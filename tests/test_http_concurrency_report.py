@@ -39,6 +39,15 @@ def test_runs_of_milliseconds_are_no_ceiling(tmp_path):
     assert marks(tmp_path / "milliseconds", 500) == ((NO_CEILING,), (TOO_SHORT,))
 
 
+def test_a_null_server_is_not_measured_against_itself(tmp_path):
+    tables = HttpTables(tmp_path)
+    for block in range(1, 7):
+        tables.closed(NOTHING, block, 9000.0 + block, requests=10_000, generator_cpu=0.95)
+    load = HttpLoad(Results(tables.write(), study="embedded", family="http_concurrency"))
+    (ceiling,) = load.ceilings()
+    assert Drawn(load).throughput_cell(ceiling, ceiling.points[0]).title == "the generator used 95 % of its CPUs"
+
+
 def test_points_that_only_the_null_server_shows_to_be_limited_are_noted(tmp_path):
     """Lints know those whose generator had no processor time left."""
     tables = HttpTables(tmp_path)

@@ -142,6 +142,8 @@ class HttpLoad(SweepResults):
         ceiling = self._ceiling.get((sweep.target, sweep.generator, sweep.clients, sweep.is_open, point.number))
         cpu = self.median("generator_cpu", sweep, point)
         share = throughput / ceiling if throughput is not None and ceiling else None
+        if sweep.endpoint == CEILING_ENDPOINT:  # it is the ceiling itself
+            share = None
         reasons = []
         if share is not None and not sweep.is_open and share > LARGEST_SHARE:
             reasons.append(f"{human.percent(share)} of the same generator's throughput with the null server")
