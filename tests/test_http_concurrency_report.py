@@ -351,6 +351,19 @@ def test_figures_over_connections_have_a_place_without_a_line_or_a_closed_loop(t
     assert [{name: len(views) for name, views in load.figures("t")} for load in loads] == [{"t": 1}, {"t": 0}]
 
 
+def test_a_closed_loop_whose_trials_had_other_rates_is_not_near(tmp_path):
+    """Its median is near the open loop's rate, and its trials are not."""
+    tables = HttpTables(tmp_path)
+    for block, wide in enumerate((63.0, 80.0, 180.0, 200.0, 400.0, 420.0), 1):
+        tables.closed(FILES, block, wide)
+        tables.closed(FILES | {"server": "even"}, block, 188.0 + block)
+        for server in ("files", "even"):
+            tables.opened(levels_of(server, "1-core", "list", "k6", rate="200/s"), block, 200.0, 0.003)
+    load = HttpLoad(Results(tables.write(), study="embedded", family="http_concurrency"))
+    near = {pair.sweep.server: pair.is_near for pair in OpenAgainstClosed(load).pairs()}
+    assert near == {"files": False, "even": True}
+
+
 @pytest.mark.parametrize(("rate", "is_near"), [(100.0, False), (5900.0, True)])
 def test_open_loops_without_a_closed_loop_near_them_are_folded(bare_project: Path, monkeypatch, rate, is_near):
     shown: list[str] = []

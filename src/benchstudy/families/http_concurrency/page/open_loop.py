@@ -26,7 +26,8 @@ _DRAWN = (ALWAYS, f"latency_p{_TAIL}")
 class Pair:
     """One open-loop case, and the closed-loop case with the nearest throughput, or None if there is none.
 
-    `is_near`: whether the two throughputs are similar, so that their latencies can be compared.
+    `is_near`: whether the two throughputs are similar, with the closed loop's whole interval, so that their latencies
+    can be compared.
     """
 
     sweep: Sweep
@@ -67,7 +68,13 @@ class OpenAgainstClosed:
         if not known:
             return Pair(sweep, point, None, is_near=False)
         distance, other, p = min(known, key=lambda k: k[0])
-        return Pair(sweep, point, (other, p), is_near=distance <= SIMILAR)
+        return Pair(sweep, point, (other, p), is_near=distance <= SIMILAR and self._is_known(other, p, achieved))
+
+    def _is_known(self, sweep: Sweep, point: Point, rate: float | None) -> bool:
+        """Whether the interval of a throughput stays as near to `rate` as its median must."""
+        found = self.load.estimate("throughput", sweep, point)
+        ends = (found.summary.interval_low, found.summary.interval_high) if found is not None else ()
+        return all(end is None or not rate or abs(end / rate - 1) <= SIMILAR for end in ends)
 
     def table(self) -> Table:
         """One row per open-loop case: achieved rate and latencies, beside the closed loop of nearest throughput."""
