@@ -101,7 +101,7 @@ class Material:
     """Everything to examine: one published table, or one family of a study.
 
     `groups`: cells or cases. `samples`: each stands for one sample: the cells of a published table, or the single
-    trials of a family. `failed`: how many trials of a case failed without a cause, by case.
+    trials of a family. `unexplained`: how many trials of a case failed without a cause, by case.
     """
 
     name: str
