@@ -613,15 +613,13 @@ def test_methods_name_only_the_margin_that_decided(facts):
     assert "lies wholly beyond the margin of 5 %, and" in citing.of_study(with_another).markdown()
 
 
-def test_methods_count_trials_that_were_measured_again_or_failed(bare_project):
+def test_methods_count_trials_that_failed(bare_project):
     tables = Tables(bare_project, "embedded", "fio")
     for block in (1, 2):
         tables.add({"job": "read"}, block, {"iops": (100.0, "1/s")}, status="ok" if block == 1 else "failed")
-    tables.add({"job": "read"}, 2, {"iops": (60.0, "1/s")}, set_aside="another")
     tables.write()
     text = citing.of_study(facts_of(bare_project, {"fio": show_others})).markdown()
-    again = "1 disturbed trial set aside and measured again"
-    assert f"(2 trials; 1 failed, and the pages report each failure; {again})" in text
+    assert "(2 trials; 1 failed, and the pages report each failure)" in text
 
 
 def test_methods_say_that_verdicts_are_adjusted(facts):

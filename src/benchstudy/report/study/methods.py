@@ -177,11 +177,9 @@ def _measured(facts: StudyFacts, families: Sequence[FamilyFacts]) -> Iterator[st
         often = human.plural(high, "block") if low == high else f"{low} to {high} blocks"
         failed = measured.filter(pl.col("status") != "ok").height
         lost = f"; {failed:,} failed, and the pages report each failure" if failed else ""
-        repeated = family.results.counts()["repeated"]
-        again = f"; {human.plural(repeated, 'disturbed trial')} set aside and measured again" if repeated else ""
         yield (
             f"{family.title}: {human.plural(cases, 'case')}, each measured once per block in {often}, "
-            f"{registry.get(family.name).ordering} ({human.plural(measured.height, 'trial')}{lost}{again})."
+            f"{registry.get(family.name).ordering} ({human.plural(measured.height, 'trial')}{lost})."
         )
     imported = sum(family.results.counted.height - family.measured.height for family in families)
     if imported:
