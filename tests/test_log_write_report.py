@@ -267,6 +267,17 @@ def test_the_hammers_screen_is_drawn_again_as_it_was_beside_ours_at_the_same_rat
     assert 0 < least < mean < most
 
 
+def test_a_capacity_search_is_no_rate_in_words(tmp_path):
+    tables = LogTables(tmp_path)
+    tables.opened(levels_of("posix", "no", "open", "search"), 1, 1000.0, 1000.0, search=(1000.0, 1050.0))
+    searched = load_of(tables.write())
+    ((_, (ours,)),) = LogHammer(searched).boxes()
+    assert ours.title == "Ours in the capacity search (open loop)"
+    table = LogPublished(paths.published(paths.project_root(Path(__file__).parent)), searched).table()
+    beside = " ".join(said(cell) for line in table.rows for cell in line)
+    assert "1-core-1GB, in the capacity search" in beside and "search offered" not in beside
+
+
 def test_a_disagreement_of_any_trial_is_marked(load):
     table = LogHammer(load).agreement()
     apart = table.columns.index("Difference, worst trial")

@@ -69,7 +69,7 @@ class LogHammer:
             lines.append(f"{heading}: {'/'.join(ends)} (min/avg/max)")
             shares = [f"{p} {time(f'{which}_{p}')}" for p in ("p50", "p90", "p99")]
             lines.append(f"  of leaves: {', '.join(shares)}")
-        title = f"Ours at {point.level} ({self.load.loop(sweep)})"
+        title = f"Ours {'at' if point.rate else 'in the'} {point.level} ({self.load.loop(sweep)})"
         note = (
             f"Medians of {human.plural(len(values), 'trial')}. Minimum, maximum, and the counts of leaves not sent, "
             "pushed back or failed cover all trials. Times start when a leaf was due."

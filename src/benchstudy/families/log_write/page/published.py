@@ -82,7 +82,8 @@ class LogPublished:
             return tables.rate_cell(mine[0], mine[0].every_point[0])
         _, sweep, point = max(known, key=lambda k: k[0])
         cell = tables.rate_cell(sweep, point)
-        where = f"{load.label(sweep)}, {load.resources(sweep)}, {point.level} offered"
+        at = f"{point.level} offered" if point.rate else f"in the {point.level}"
+        where = f"{load.label(sweep)}, {load.resources(sweep)}, {at}"
         return Cell((cell.lines[0], where, *cell.lines[1:]), cell.href, cell.kind, cell.title, cell.marks)
 
     # -- boxes -----------------------------------------------------------------------------------------------------
