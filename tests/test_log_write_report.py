@@ -267,6 +267,19 @@ def test_the_hammers_screen_is_drawn_again_as_it_was_beside_ours_at_the_same_rat
     assert 0 < least < mean < most
 
 
+def test_every_trial_whose_tree_grew_by_a_backlog_is_counted(tmp_path):
+    """The median share hides it: 1.36 of the offered rate in one of three trials."""
+    tables = LogTables(tmp_path)
+    levels = levels_of("posix", "no", "open", "500-per-s")
+    for block in (1, 2, 3):
+        tables.opened(levels, block, 500.0, 2000.0)
+    share = next(row for row in tables.observations if row["metric"] == "achieved_share")
+    share["value"] = 1.36
+    grown = load_of(tables.write())
+    (sweep,) = grown.sweeps
+    assert grown.marks(sweep, sweep.points[0]) == ("backlog in 1 of 3 trials",)
+
+
 def test_a_capacity_search_is_no_rate_in_words(tmp_path):
     tables = LogTables(tmp_path)
     tables.opened(levels_of("posix", "no", "open", "search"), 1, 1000.0, 1000.0, search=(1000.0, 1050.0))

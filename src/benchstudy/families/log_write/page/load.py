@@ -271,7 +271,11 @@ class LogWrite(SweepResults):
                 found.append(f"{name}: {human.number(self.total(part, sweep, point))}")
             elif share:
                 found.append(f"{name} {_percent(share)}")
-        if (self.median("achieved_share", sweep, point) or 0.0) > BACKLOG:
+        shares = [values.get("achieved_share", 0.0) for values in self.trials(sweep, point).values()]
+        behind = sum(share > BACKLOG for share in shares)
+        if sweep.is_open and 0 < behind < len(shares):
+            found.append(f"backlog in {behind} of {len(shares)} trials")
+        elif (self.median("achieved_share", sweep, point) or 0.0) > BACKLOG:  # single trials of the hammer scatter
             found.append("backlog")
         if self.emulated(sweep):
             found.append("emulated")
