@@ -169,6 +169,8 @@ def test_a_figure_misleads_from_its_threshold_on(changes, rule, facts):
 def test_a_problem_is_kept_as_a_value_and_an_old_one_as_it_was_told():
     for problem in of_screen(parse_box(page("posix"))):
         assert Problem.of_note(json.loads(json.dumps(problem.note))) == problem
+    late = told(Problem(Rule.LATE, {"late_s": 0.13}))
+    assert late == "1 % of the leaves were sent 0.13 s late or more: the generator did not keep up with its schedule"
     old = Problem.of_note("late: 1 % of the leaves were begun 0.2 s late or more: the generator was the limit")
     assert old.rule is Rule.LATE
     assert told(old) == "1 % of the leaves were begun 0.2 s late or more: the generator was the limit"

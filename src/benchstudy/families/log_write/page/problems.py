@@ -18,7 +18,7 @@ _SENTENCES = {
     ),
     Rule.PUSHBACK: "the log was overloaded and refused {refused} of {sent} leaves",
     Rule.ERRORS: "{errors} of {sent} leaves failed (over the whole run: {said})",
-    Rule.LATE: "1 % of the leaves were sent {late_s} s late or more: the generator was the limit",
+    Rule.LATE: "1 % of the leaves were sent {late_s} s late or more: the generator did not keep up with its schedule",
     Rule.POLLS: "{failed} of {asked} polls could not read the checkpoint",
     Rule.DIED: (
         "servers died in {died} of {windows} windows of the search, first at {rate_per_s:g}/s ({said}). Each time the "
