@@ -1,8 +1,11 @@
 """Every metric is declared once, by its family: captured outputs give no others, and docs list the declared ones."""
 
 import gzip
+import itertools
 import json
+import re
 import shutil
+from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -157,3 +160,27 @@ def test_the_tables_of_metrics_in_the_docs_are_current(family):
     text = (CHECKOUT / "docs" / "families" / f"{family}.md").read_text()
     assert f"<!-- metrics of {family}: begin -->" in text
     assert reference.written_into(text) == text, "run python -m benchstudy.commands.reference docs/families/*.md"
+
+
+@pytest.mark.parametrize("family", registry.names())
+def test_a_table_of_metrics_shows_the_primary_ones_and_no_others_in_bold(family):
+    primary = [name for name, metric in registry.get(family).metrics.items() if metric.primary]
+    bold = re.findall(r"^\| \*\*(.+?)\*\* \|", reference.metrics(family), re.MULTILINE)
+    assert [name for row in bold for shown in re.findall("`(.+?)`", row) for name in _spelt_out(shown)] == primary
+
+
+def _spelt_out(shown: str) -> list[str]:
+    """`{read,write}_iops` in full."""
+    parts = re.split(r"\{(.+?)\}", shown)
+    choices = [part.split(",") if number % 2 else [part] for number, part in enumerate(parts)]
+    return ["".join(chosen) for chosen in itertools.product(*choices)]
+
+
+def test_each_link_of_the_reference_of_keys_leads_to_one_heading():
+    text = reference.tables()
+    headings = Counter(
+        re.sub("[^a-z0-9_ -]", "", line.lower()).replace(" ", "-") for line in re.findall("^##+ (.*)$", text, re.M)
+    )
+    links = re.findall(r"\]\(#(.+?)\)", text)
+    assert links and {headings[link] for link in links} == {1}
+    assert {"expect-of-command", "expect-of-http_concurrency"} <= set(links)

@@ -7,7 +7,8 @@ file's markers.
 import math
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import groupby, product
 from pathlib import Path
@@ -23,6 +24,7 @@ from benchstudy.model import interference, registry
 from benchstudy.model.catalogue.folders import Catalogue
 from benchstudy.model.disturbance import LimitField
 from benchstudy.model.family import FamilyConfig
+from benchstudy.model.metrics import Metric
 from benchstudy.model.names import Name
 from benchstudy.model.stopping import PrecisionField
 from benchstudy.model.study import MarginField, Study
@@ -58,19 +60,32 @@ def tables() -> str:
         ("The study", Study, ()),
         ("Every family", FamilyConfig, ()),
     ]
-    sections += [
-        (f"The family `{name}`", registry.get(name).Config, tuple(FamilyConfig.model_fields))
-        for name in registry.names()
-    ]
+    known = tuple(FamilyConfig.model_fields)
+    families = [(name, registry.get(name).Config) for name in registry.names()]
+    sections += [(f"The family `{name}`", config, known) for name, config in families]
+    headings = _headings([("", Study), ("", FamilyConfig), *families])
     parts: list[str] = []
     seen: set[type[BaseModel]] = set()
-    for title, model, known in sections:
-        parts.append(f"## {title}\n\n{_table(model, known)}")
-        for inner in _models_inside(model, known):
+    for title, model, said in sections:
+        parts.append(f"## {title}\n\n{_table(model, headings, said)}")
+        for inner in _models_inside(model, said):
             if inner not in seen and not issubclass(inner, FamilyConfig):
                 seen.add(inner)
-                parts.append(f"### {inner.__name__}\n\n{_summary(inner)}{_table(inner)}")
+                parts.append(f"### {headings[inner]}\n\n{_summary(inner)}{_table(inner, headings)}")
     return "\n\n".join(parts) + "\n"
+
+
+def _headings(blocks: Iterable[tuple[str, type[BaseModel]]]) -> dict[type[BaseModel], str]:
+    """The heading of each model below these blocks of families: its name, and its family if two have the same name."""
+    family_of: dict[type[BaseModel], str] = {}
+    for family, block in blocks:
+        for model in _models_inside(block):
+            family_of.setdefault(model, family)
+    names = Counter(model.__name__ for model in family_of)
+    return {
+        model: f"{model.__name__} of {family}" if names[model.__name__] > 1 else model.__name__
+        for model, family in family_of.items()
+    }
 
 
 def written_into(text: str) -> str:
@@ -102,12 +117,15 @@ def metrics(family: str) -> str:
     """Markdown: a table of a family's metrics, or of every family's `hosts`. Metrics with one meaning share a row."""
     rows = ["| metric | unit | better | meaning |", "|---|---|---|---|"]
     declared = (interference.METRICS if family == "hosts" else registry.get(family).metrics).values()
-    for (unit, better, meaning), alike in groupby(declared, lambda m: (m.unit, m.better, m.meaning)):
-        found = list(alike)
-        names = _together([metric.name for metric in found])
-        shown = f"**{names}**" if any(metric.primary for metric in found) else names
-        rows.append(f"| {shown} | {unit} | {better or ''} | {meaning} |")
-    return "\n".join(rows) + "\n"
+    for (is_primary, unit, better, meaning), alike in groupby(declared, _in_a_row):
+        names = _together([metric.name for metric in alike])
+        rows.append(f"| {f'**{names}**' if is_primary else names} | {unit} | {better or ''} | {meaning} |")
+    said = "Cases are measured for the primary metrics, which are in bold.\n\n" if family != "hosts" else ""
+    return said + "\n".join(rows) + "\n"
+
+
+def _in_a_row(metric: Metric) -> tuple[bool, str, str, str]:
+    return metric.primary, metric.unit, metric.better or "", metric.meaning
 
 
 def _together(names: Sequence[str]) -> str:
@@ -120,9 +138,9 @@ def _together(names: Sequence[str]) -> str:
     return ", ".join(f"`{name}`" for name in names)
 
 
-def _table(model: type[BaseModel], known: tuple[str, ...] = ()) -> str:
+def _table(model: type[BaseModel], headings: Mapping[type[BaseModel], str], known: tuple[str, ...] = ()) -> str:
     rows = [
-        f"| `{key}` | {_type(field.annotation, field.metadata)} | {_default(field)} | {_meaning(field)} |"
+        f"| `{key}` | {_type(field.annotation, headings, field.metadata)} | {_default(field)} | {_meaning(field)} |"
         for name, field in model.model_fields.items()
         if (key := field.alias or name) not in known
     ]
@@ -154,25 +172,27 @@ def _models_of(annotation: Any) -> Iterator[type[BaseModel]]:
         yield from _models_of(part)
 
 
-def _type(annotation: Any, metadata: Any = ()) -> str:
+def _type(annotation: Any, headings: Mapping[type[BaseModel], str], metadata: Any = ()) -> str:
     for mark in metadata:
         if id(mark) in _MARKED:
             return _MARKED[id(mark)]
     origin, parts = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
-        return _type(parts[0], parts[1:])
+        return _type(parts[0], headings, parts[1:])
     if origin is Literal:
         return " or ".join(f"`{part}`" for part in parts)
     if origin in (Union, UnionType):
-        return " or ".join(_type(part) for part in parts if part is not NoneType)
+        return " or ".join(_type(part, headings) for part in parts if part is not NoneType)
     if origin is list:
-        return f"list of {_type(parts[0])}"
+        return f"list of {_type(parts[0], headings)}"
     if origin is dict:
-        return f"{_type(parts[0])}: {_type(parts[1])}"
+        inner = _type(parts[1], headings)
+        return f"{_type(parts[0], headings)}: {f'({inner})' if ': ' in inner else inner}"
     if annotation is FamilyConfig:
         return "[its section](#every-family)"
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return f"[{annotation.__name__}](#{annotation.__name__.lower()})"
+        heading = headings[annotation]
+        return f"[{annotation.__name__}](#{heading.lower().replace(' ', '-')})"
     return _PLAIN[annotation]
 
 
