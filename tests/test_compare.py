@@ -284,6 +284,13 @@ def test_among_many_comparisons_a_lonely_one_has_to_be_surer():
     assert among.why == "beyond 1 % if judged alone, not among 31 comparisons"
 
 
+def test_among_many_comparisons_an_interval_that_excludes_one_shows_a_difference_only_by_itself():
+    """Of twenty such intervals of equal cases, one excludes 1 by chance."""
+    quiet = [compared(STEADY, STEADY[::-1]) for _ in range(30)]
+    among = judge([*quiet, compared(STEADY, times(1.05))])[-1]
+    assert among.why == "a difference if judged alone, but perhaps of less than 5 %"
+
+
 def test_comparisons_that_could_not_be_made_are_no_tests():
     judged = judge([compared(STEADY, times(2)), compared(STEADY, []), compared([1.0] * 6, [1.0] * 6)])
     assert [made.tests for made in judged] == [1, 0, 0]

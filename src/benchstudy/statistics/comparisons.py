@@ -406,7 +406,8 @@ def _verdict(made: Comparison, p_beyond: float, p_within: float, tests: int) -> 
     if up or down:
         why = f"beyond {margin} if judged alone, not among {tests} comparisons"
     elif not made.low <= 1 <= made.high:
-        why = f"a difference, but perhaps of less than {margin}"
+        alone = " if judged alone" if tests > 1 else ""  # its interval is not adjusted
+        why = f"a difference{alone}, but perhaps of less than {margin}"
     else:
         why = f"neither more nor less than {margin} is shown"
     # Neither hypothesis is rejected: give the p value against the one that is closer to rejection.

@@ -218,7 +218,7 @@ def capacity(facts: StudyFacts) -> Answer:
         return does_not_apply("No capacity is claimed: rates were measured, but none was searched for.")
     text = f"{names(searched)}: by a rule that the study declares, as a bracket of passed and failed load."
     return unless_lacking(
-        lacking, text, "There is no bracket of a load that passed and one that failed in", first_page(searched)
+        lacking, text, "An end of the bracket of passed and failed load is not known in", first_page(searched)
     )
 
 
