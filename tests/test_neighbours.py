@@ -246,7 +246,7 @@ def test_a_disturbed_trial_is_repeated_in_its_block_and_figures_are_of_the_undis
     assert (results.counts()["repeated"], results.counts()["disturbed"]) == (2, 0)
     told = disturbed.rule(results, index["disturbance"])
     assert "20 % of a host's processors" in told and told.endswith(
-        "0 trials could not be checked. 2 trials had to be measured again."
+        "0 trials could not be checked. 2 further disturbed trials were set aside and measured again."
     )
     assert "block 1: others disturbed load=half: measuring again" in str(index["sessions"][0]["events"])
     assert lab.hold(blocks=2, **REPEAT) == index, "the same again asks no host"

@@ -100,11 +100,12 @@ def rule(results: Results, declared: Mapping[str, Any]) -> str:
     """What the study allows others to take, what happens if they take more, and how often that was."""
     then = f"measured again, {declared['at_most']} times at most" if declared["then"] == "repeat" else "marked"
     counts, total = results.counts(), human.plural(results.counted.height, "trial")
-    again = f" {human.plural(counts['repeated'], 'trial')} had to be measured again." if counts["repeated"] else ""
+    verb = "was" if counts["repeated"] == 1 else "were"
+    again = f" {human.plural(counts['repeated'], 'further disturbed trial')} {verb} set aside and measured again."
     return (
         f"Others may take {rounding.percent(declared['limit'])} of a host's processors or of its disks' time during a "
         f"trial. If they take more, the trial is {then}. Others disturbed {counts['disturbed']} of {total}; "
-        f"{human.plural(unseen(results), 'trial')} could not be checked.{again}"
+        f"{human.plural(unseen(results), 'trial')} could not be checked.{again if counts['repeated'] else ''}"
     )
 
 
