@@ -19,7 +19,8 @@ METRICS = declare(
         "B/s",
         "Throughput",
         "higher",
-        "bytes of all operations divided by the sum of their durations (a harmonic mean), in the slowest client",
+        "bytes of all operations divided by the sum of their durations (a harmonic mean); several clients: bytes of "
+        "all divided by that sum of the slowest client",
     ),
     *(
         Metric(

@@ -3,7 +3,6 @@
 from benchstudy.model.metrics import Metric, declare
 
 _GROUPS = {"api": "API", "store": "Store"}
-_SAMPLES = "about the samples themselves"
 _MEANS = "mean over the window; devices are open websockets"
 _HOST = "share of the server's host that is in use"
 _RULE = "unbounded loads only: the rule's result, if it settled between a load that passed and one that failed"
@@ -109,10 +108,10 @@ METRICS = declare(
         "share of a processor used by the busiest Locust process",
         tells="generator",
     ),
-    Metric("gaps", "1", "Gaps", "lower", _SAMPLES),
-    Metric("resets", "1", "Counter resets", "lower", _SAMPLES),
-    Metric("samples", "1", "Samples", None, _SAMPLES),
-    Metric("window", "s", "Window", None, _SAMPLES, tells="window"),
-    Metric("scrape_interval", "s", "Scrape interval", None, _SAMPLES),
-    Metric("rate_window", "s", "Rate window", None, _SAMPLES),
+    Metric("gaps", "1", "Gaps", "lower", "number of gaps in the scrapes of the instances"),
+    Metric("resets", "1", "Counter resets", "lower", "how many times the counters of an instance were reset"),
+    Metric("samples", "1", "Samples", None, "number of samples that were fetched, with those of the ramp"),
+    Metric("window", "s", "Window", None, "length of the steady part", tells="window"),
+    Metric("scrape_interval", "s", "Scrape interval", None, "time between two scrapes"),
+    Metric("rate_window", "s", "Rate window", None, "time over which the panels compute rates"),
 )
