@@ -256,6 +256,14 @@ def test_two_reports_of_ab_in_one_file_are_two_trials(tmp_path: Path):
     assert [(trial.folder / "ab.txt").read_bytes() for _, trial in outcome.imported] == parts
 
 
+def test_a_report_in_a_long_log_is_found(tmp_path: Path):
+    """It was refused as the output of no family above 16 MiB."""
+    report = (DATA / "http/ab-ok.txt").read_text()
+    (tmp_path / "load.log").write_text("GET / 200\n" * 2_000_000 + report)
+    (found,) = HTTP.parse_import(tmp_path / "load.log")
+    assert found.tool == "ab"
+
+
 # --- summaries of other generators ------------------------------------------------------------------------------------
 
 K6, HEY = DATA / "http" / "k6-export.json", DATA / "http" / "hey.txt"

@@ -12,15 +12,12 @@ from benchstudy.model.causes import Cause, Failure
 from benchstudy.model.family import UNKNOWN, Imported
 from benchstudy.model.names import COLUMNS
 
-_LARGEST = 64 << 20
 _LONGEST = 60  # characters of a level
 _MEANS = "user and system time are hyperfine's means over its runs; wall time is the median of the runs"
 
 
 def recognise(path: Path, config: CommandConfig | None = None) -> list[Imported]:
     """Recognise an export, with one trial per command, or a file with all metrics of a command as one trial."""
-    if path.stat().st_size > _LARGEST:
-        return []
     text = text_of(path.read_bytes())
     results = hyperfine.results(text)
     if results is not None:

@@ -17,7 +17,6 @@ from benchstudy.families.shared.files import text_of
 from benchstudy.model.causes import Cause, Failure
 from benchstudy.model.family import UNKNOWN, Imported, ParseError
 
-_LARGEST_IMPORT = 256 << 20
 # By factor: fio's option and its default. The default engine depends on the build.
 _OPTIONS = {
     "rw": ("rw", "read"),
@@ -50,8 +49,6 @@ def recognise(path: Path) -> list[Imported]:
 
     Returns [] for other files. Raises ParseError for a damaged output of fio.
     """
-    if path.stat().st_size > _LARGEST_IMPORT:
-        return []
     text = text_of(path.read_bytes())
     if re.search(r'"fio version"\s*:', text):
         return _trials(split_fio_json(text), parse_fio_json, "fio.json", ())

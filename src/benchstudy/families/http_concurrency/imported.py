@@ -21,7 +21,6 @@ from benchstudy.families.shared.exact_levels import exact_level
 from benchstudy.families.shared.files import text_of
 from benchstudy.model.family import UNKNOWN, Imported
 
-_LARGEST_IMPORT = 16 << 20
 _LONGEST = 40
 # ab's options that change a request, and those that change how it is sent. The others are in the report, or only affect
 # printing.
@@ -30,8 +29,6 @@ _OF_REQUEST, _OF_SENDING = "HCAPTXpu", "bBsEfZIlr"
 
 def recognise(path: Path) -> list[Imported]:
     """Recognise ab's reports, and summaries of k6, hey and Locust. Raises ParseError for a damaged one."""
-    if path.stat().st_size > _LARGEST_IMPORT:
-        return []
     text = text_of(path.read_bytes())
     if not recognise_ab(text):
         return list(_of_summary(text))

@@ -9,16 +9,12 @@ from benchstudy.families.log_write.problems import of_screen
 from benchstudy.families.shared.files import text_of
 from benchstudy.model.family import UNKNOWN, Imported
 
-_LARGEST_IMPORT = 16 << 20
-
 
 def recognise(path: Path) -> Imported | None:
     """Recognise a saved screen of the hammer: the text of a box, or a recording of a terminal.
 
     Raises ParseError if it is damaged.
     """
-    if path.stat().st_size > _LARGEST_IMPORT:
-        return None
     content = path.read_bytes()
     if not recognise_box(text_of(content)):
         return None
