@@ -242,7 +242,7 @@ class Page(PageTables, PageFigures):
             listed = targetpages.write(self.results, metrics, places, self._scrutiny.flagged, self._lints)
         else:
             found = triallist.TrialList(self.results, metrics, self.root, self.output.parent, self._scrutiny.flagged)
-            trialpages.write(found, self.output / "trials")
+            trialpages.write(found.pages(), self.output / "trials", self.output.parent)
             listed = found.html()
         show(
             f'<p class="downloads">In base units: every estimate of every metric '

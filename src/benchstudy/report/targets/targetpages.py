@@ -5,7 +5,6 @@ Each is one plain HTML file without a script. `trialplaces` decides which page l
 
 import html
 import os
-import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,11 +18,11 @@ from benchstudy.model.criteria import FAR
 from benchstudy.model.grouping import grouped
 from benchstudy.report import human
 from benchstudy.report.exhibits.cells import failures
-from benchstudy.report.pagetemplates import page_style, render
 from benchstudy.report.results.over_targets import ALL, OneTarget, OverTargets, each_target
 from benchstudy.report.results.trialplaces import target_page
 from benchstudy.report.scrutiny import evidence, lint_list, many_targets, outliers
 from benchstudy.report.tables.tables import MISSING, Cell, Table, definition_list
+from benchstudy.report.trials import trialpages
 from benchstudy.report.trials.triallist import TrialList, TrialPage, commands_of
 
 _ENDS = 5  # targets named at either end, lowest and highest, of a case
@@ -45,13 +44,8 @@ def write(
 
     `metrics` are those shown with each trial. `flagged` has remarks by trial; `lints` are the findings on all targets.
     """
-    folder = places.output / "targets"
-    shutil.rmtree(folder, ignore_errors=True)  # pages of targets that no longer exist must not stay
-    style, made = page_style(), _Pages(results, metrics, places, flagged, lints)
-    for page in made.pages():
-        path = places.output.parent / page.path
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(render("trials.html.j2", page=page, style=style), encoding="utf-8")
+    made = _Pages(results, metrics, places, flagged, lints)
+    trialpages.write(made.pages(), places.output / "targets", places.output.parent)
     return _section(results)
 
 
