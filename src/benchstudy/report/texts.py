@@ -19,6 +19,11 @@ def as_html(text: str) -> str:
     return re.sub("`([^`]+)`", r"<code>\1</code>", html.escape(unbroken(text)))
 
 
+def numbered(number: str) -> str:
+    """The number at the beginning of a caption as HTML; empty without a number."""
+    return f'<b class="number">{html.escape(number)}.</b> ' if number else ""
+
+
 def fold(summary: str, content: str) -> str:
     """`content`, which is HTML, folded below `summary`: closed on a screen, open in print. It needs no script."""
     return f'<details class="fold"><summary>{html.escape(summary)}</summary>{content}</details>'

@@ -14,6 +14,7 @@ from typing import Any
 from benchstudy.report.figures import off_axis, paper, vega
 from benchstudy.report.figures.layers import Panel
 from benchstudy.report.figures.styles import GRID, INK, MUTED, SYMBOLS, Style
+from benchstudy.report.texts import numbered
 
 # The width of a static drawing is that of a phone's page and of a paper's column. Two fit side by side on a wide screen
 # and on a paper's page, and none is scaled down, which would make its texts too small to read.
@@ -199,11 +200,6 @@ def _columns(panels: int, over_time: bool = False) -> str:
         return " many"
     four = " four" if over_time and -(-panels // 4) < -(-panels // 3) else ""
     return f" many three{four}" if panels > 1 else ""
-
-
-def numbered(number: str) -> str:
-    """The number at the beginning of a caption as HTML; empty without a number."""
-    return f'<b class="number">{html.escape(number)}.</b> ' if number else ""
 
 
 def _symbol(entry: paper.Entry) -> str:

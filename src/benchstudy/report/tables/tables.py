@@ -13,7 +13,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from benchstudy.report.tables import latex
-from benchstudy.report.texts import unbroken
+from benchstudy.report.texts import numbered, unbroken
 
 # The files of a table, by suffix.
 TABLE_FORMATS = ("csv", "rst", "md", "tex")
@@ -110,14 +110,14 @@ class Table:
             f"<tr>{_html_cell(row[0], heading=True)}{''.join(map(_html_cell, row[1:]))}</tr>" for row in shown
         )
         cut = f" (the first {len(shown):,} of {len(self.rows):,} rows; its files have all)"
-        numbered = f'<b class="number">{html.escape(number)}.</b> ' if number else ""
         sizes = [name for name, columns in _DENSE.items() if len(self.columns) >= columns]
         dense = f' class="{" ".join(sizes)}"' if sizes else ""
         caption = html.escape(self.caption + (cut if len(shown) < len(self.rows) else ""))
         return (
             f'<div class="table-frame" id="{anchor("table", self.name)}" role="region" tabindex="0" '
             f'aria-label="{html.escape(number) or caption}">'
-            f"<table{dense}><caption>{numbered}{caption}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
+            f"<table{dense}><caption>{numbered(number)}{caption}</caption>"
+            f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
         )
 
     def csv(self) -> str:
