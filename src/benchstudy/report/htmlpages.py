@@ -16,6 +16,7 @@ from benchstudy.model import registry
 from benchstudy.report.figures import vega
 from benchstudy.report.pagetemplates import template_text
 from benchstudy.report.study.studypages import STUDY_PAGES
+from benchstudy.report.tables.tables import slug
 
 _HEADING = re.compile(r"<h2>(.*?)</h2>", re.DOTALL)
 _NOTHING = re.compile(r'<p class="none">(.*?)</p>', re.DOTALL)
@@ -95,7 +96,7 @@ def list_what_shows_nothing(executed: nbformat.NotebookNode) -> None:
         del executed.cells[start:end]
         title = escape(heading.lstrip("# "))
         told = f"<b>{title}{'' if title.endswith('?') else ':'}</b> {said}"
-        opening = f'<details class="fold nothing" id="{_anchor(title)}"><summary>{told}</summary>'
+        opening = f'<details class="fold nothing" id="{slug(title)}"><summary>{told}</summary>'
         found.append(f"{opening}\n\n{explanation.strip()}\n\n</details>")
     if found:
         listed = "\n".join(reversed(found))
@@ -109,14 +110,10 @@ def with_contents(body: str) -> str:
 
     def identified(match: re.Match[str]) -> str:
         text = re.sub("<[^>]+>", "", match[1]).strip()
-        name = _anchor(text) or f"part-{len(found)}"
+        name = slug(text) or f"part-{len(found)}"
         found[name] = text
         return f'<h2 id="{name}">{match[1].strip()}</h2>'
 
     body = _HEADING.sub(identified, body)
     items = "".join(f'<li><a href="#{name}">{text}</a></li>' for name, text in found.items())
     return body.replace(_CONTENTS, f"<ul>{items}</ul>", 1)
-
-
-def _anchor(title: str) -> str:
-    return re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")
