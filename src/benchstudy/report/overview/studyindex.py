@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
-from jinja2.utils import markupsafe
+from markupsafe import Markup
 
 from benchstudy import __version__
 from benchstudy.model import registry
@@ -27,7 +27,6 @@ from benchstudy.report.study.studypages import STUDY_PAGES
 from benchstudy.report.tables.tables import TABLE_FORMATS, anchor
 from benchstudy.statistics.comparisons import Tested, Verdict, share, standing
 
-Markup = markupsafe.Markup
 # The first page takes five minutes to read; the linked pages have everything.
 _MOST_LINES, _LONGEST_POINT, _LONGEST_TEXT = 6, 150, 240
 _MOST_ANSWERS, _FEWEST_ANSWERS = 8, 2  # that all families share, but each has the fewest at least
@@ -157,8 +156,7 @@ class StudyIndex:
             "more_panels": max(figures[-1]["panels"] - figures[-1]["shown"], 0) if figures else 0,
             "report": family.page,
             "notebook": self._link(self._folder / "notebooks" / f"{family.name}.ipynb"),
-            "files": self._files(family.exports / "tables", TABLE_FORMATS)
-            + self._files(family.exports / "figures", FIGURE_FORMATS),
+            "files": self._files(family.exports),
             "raw": raw,
         }
 
@@ -247,9 +245,8 @@ class StudyIndex:
     def _shortened(text: str) -> str:
         return human.shortened(text, _LONGEST_TEXT)
 
-    def _files(self, folder: Path, formats: Sequence[str]) -> list[dict[str, Any]]:
-        """Each table or figure once, by name, with a link for each of its formats."""
-        stems = sorted({path.stem for suffix in formats for path in folder.glob(f"*.{suffix}")})
+    def _files(self, exports: Path) -> list[dict[str, Any]]:
+        """Each table, then each figure of a page once, by name, with a link for each of its formats."""
         return [
             {
                 "name": stem,
@@ -259,7 +256,8 @@ class StudyIndex:
                     if (path := folder / f"{stem}.{suffix}").is_file()
                 ],
             }
-            for stem in stems
+            for folder, formats in ((exports / "tables", TABLE_FORMATS), (exports / "figures", FIGURE_FORMATS))
+            for stem in sorted({path.stem for suffix in formats for path in folder.glob(f"*.{suffix}")})
         ]
 
     def _archive(self) -> dict[str, str] | None:
@@ -277,8 +275,7 @@ class StudyIndex:
                 "title": title,
                 "href": self._link(path),
                 "notebook": self._link(self._folder / "notebooks" / f"{path.stem}.ipynb"),
-                "files": self._files(self._folder / path.stem / "tables", TABLE_FORMATS)
-                + self._files(self._folder / path.stem / "figures", FIGURE_FORMATS),
+                "files": self._files(self._folder / path.stem),
             }
             for title, path in made
             if path.is_file()
