@@ -109,7 +109,10 @@ def method(results: Results, indexes: Indexes) -> str:
             "and assumes nothing about the distribution. ± is the sample standard deviation of the trials.",
         ),
     ]
-    facts += many_targets.session_facts(indexes) if results.has_many_targets else _each_session(indexes)
+    if results.has_many_targets:
+        facts += many_targets.session_facts(indexes)
+    else:
+        facts += [fact for index in indexes for fact in session_facts(index, several=len(indexes) > 1)]
     declared = next((index["disturbance"] for index in indexes if "disturbance" in index), None)
     facts += [("Others on the hosts", disturbed.rule(results, declared))] if declared else []
     tools = counted.select("tool", "tool_version", "tool_sha256").unique(maintain_order=True).drop_nulls("tool")
@@ -149,10 +152,6 @@ def _design(results: Results) -> str:
 def _tool(name: str, version: str | None, sha256: str | None) -> str:
     named = human.tool(name, version)
     return f"{named}, SHA-256 {sha256}" if sha256 else named
-
-
-def _each_session(indexes: Indexes) -> list[tuple[str, str]]:
-    return [fact for index in indexes for fact in session_facts(index, several=len(indexes) > 1)]
 
 
 def session_facts(index: Mapping[str, Any], *, several: bool) -> list[tuple[str, str]]:
