@@ -37,7 +37,7 @@ def environment(facts: StudyFacts) -> Answer:
     return unless_lacking(disturbed, text, f"{text} Others disturbed trials of", "#hosts")
 
 
-def _programs_known(facts: StudyFacts, fine: str, problem: str, fragment: str, *columns: str) -> Answer:
+def _programs_known(facts: StudyFacts, fine: str, fragment: str, *columns: str) -> Answer:
     """The answer about trials that gave figures, and those that failed after they had started a program."""
     lacking, total = [], 0
     for family in facts.families:
@@ -47,21 +47,21 @@ def _programs_known(facts: StudyFacts, fine: str, problem: str, fragment: str, *
     if not total:
         return Answer("not satisfied", "No trial ran a program.")
     lost = sum(lack.trials for lack in lacking)
-    known = f"{total - lost} of {human.plural(total, 'trial')}"
+    known = f"{total - lost} of {human.plural(total, 'trial')} {fine}."
     page = first_page(facts.families, fragment)
-    return unless_lacking(lacking, f"{known} {fine}.", f"{known} {fine}. {problem}", page, fragment)
+    return unless_lacking(lacking, known, f"{known} Those without are in", page, fragment)
 
 
 @question("Tool and system versions, SHA-256 of binaries")
 def versions(facts: StudyFacts) -> Answer:
     fine = "name the version of their tool and the SHA-256 of its file; kernel and system are listed with the hosts"
-    return _programs_known(facts, fine, "Those without are in", _HOW, "tool_version", "tool_sha256")
+    return _programs_known(facts, fine, _HOW, "tool_version", "tool_sha256")
 
 
 @question("Exact argv")
 def argv(facts: StudyFacts) -> Answer:
     fine = "have the exact command lines of all programs that they ran"
-    return _programs_known(facts, fine, "Those without are in", "#trials", "argv")
+    return _programs_known(facts, fine, "#trials", "argv")
 
 
 def _loads(facts: StudyFacts) -> list[FamilyFacts]:
