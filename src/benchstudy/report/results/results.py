@@ -270,12 +270,8 @@ class Results:
 
     def estimates(self, metric: str, where: Where | None = None) -> list[Estimate]:
         """One estimate per chosen case that gave this metric or has failed trials, in the study's order."""
-        found = []
-        for levels in self.select(where).iter_rows(named=True):
-            estimate = self.estimate(metric, levels["target"], levels["case"])
-            if estimate is not None:
-                found.append(estimate)
-        return found
+        chosen = self.select(where).select("target", "case").iter_rows()
+        return [estimate for key in chosen if (estimate := self.estimate(metric, *key)) is not None]
 
     @cached_property
     def usable(self) -> pl.DataFrame:
