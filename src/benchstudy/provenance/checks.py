@@ -5,7 +5,7 @@ import hashlib
 import struct
 import zipfile
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
 from benchstudy.measuring.confirmed import check
@@ -110,7 +110,10 @@ class Crate:
         return checked
 
     def _sha256(self, name: str) -> str:
-        return _digest(self.pieces(name))
+        digest = hashlib.sha256()
+        for piece in self.pieces(name):
+            digest.update(piece)
+        return digest.hexdigest()
 
     def _against_description(self) -> Iterator[str]:
         """Compare with ro-crate-metadata.json, which holds the sum of each file that it describes."""
@@ -164,10 +167,3 @@ def check_crate(path: Path) -> Checked:
     """Check every file of a crate, packed or unpacked. Raises BenchstudyError if it is not a crate."""
     with Crate(path) as crate:
         return crate.check()
-
-
-def _digest(pieces: Iterable[bytes]) -> str:
-    digest = hashlib.sha256()
-    for piece in pieces:
-        digest.update(piece)
-    return digest.hexdigest()
