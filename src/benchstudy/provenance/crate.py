@@ -10,7 +10,8 @@ from benchstudy.measuring.sealed import SUMS
 from benchstudy.model.errors import BenchstudyError
 from benchstudy.model.study import Study
 from benchstudy.provenance.contents import Contents, Part, gather
-from benchstudy.provenance.graph import METADATA, metadata
+from benchstudy.provenance.entities import METADATA
+from benchstudy.provenance.graph import metadata
 from benchstudy.provenance.leaks import Secrets
 from benchstudy.provenance.words import readme
 from benchstudy.report.zips import chunks, write_zip

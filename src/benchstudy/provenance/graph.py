@@ -11,12 +11,10 @@ from typing import Any
 from benchstudy import __version__
 from benchstudy.model.paths import PUBLISHED
 from benchstudy.provenance.contents import STUDY_FILE, Contents, Part
-from benchstudy.provenance.entities import METADATA, PROFILES, STATUS, Files, Graph, Reference, address, fragment, to
+from benchstudy.provenance.entities import PROFILES, STATUS, Files, Graph, Reference, address, fragment, to
 from benchstudy.provenance.runs import Runs, step
 from benchstudy.provenance.words import SOFTWARE_LICENSE, description_of, license_text, problems_of
 from benchstudy.report.zips import chunks
-
-__all__ = ["METADATA", "metadata"]
 
 _WORKFLOW, _STUDY, _REPORTS, _RUN = "workflow/Snakefile", "#study", "#reports", "#run"
 _SNAKEMAKE = "https://snakemake.readthedocs.io"
