@@ -174,13 +174,14 @@ def software(root: Path) -> dict[str, Path]:
     workflow replaces the Snakefile that includes it.
     """
     if paths.is_whole(root):
-        return _named(root, (*CODE, paths.PUBLISHED))
+        return named_files(root, (*CODE, paths.PUBLISHED))
     package = {f"src/{path.relative_to(paths.PACKAGE.parent).as_posix()}": path for path in files_below(paths.PACKAGE)}
     modules = {name: path for name, path in package.items() if paths.SHIPPED not in path.parts}
-    return {**modules, **_named(paths.shipped(), (*paths.SOFTWARE, paths.PUBLISHED)), **_named(root, _OWN)}
+    return {**modules, **named_files(paths.shipped(), (*paths.SOFTWARE, paths.PUBLISHED)), **named_files(root, _OWN)}
 
 
-def _named(top: Path, names: Iterable[str]) -> dict[str, Path]:
+def named_files(top: Path, names: Iterable[str]) -> dict[str, Path]:
+    """The files of these names, and those below folders of these names, by their names below `top`."""
     places = (top / name for name in names)
     files = (path for place in places for path in ([place] if place.is_file() else files_below(place)))
     return {path.relative_to(top).as_posix(): path for path in files}

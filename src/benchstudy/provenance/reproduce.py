@@ -18,7 +18,7 @@ from benchstudy.model.paths import PUBLISHED
 from benchstudy.model.study import Study, parse_study
 from benchstudy.provenance import packages
 from benchstudy.provenance.checks import Crate
-from benchstudy.provenance.contents import CODE, STUDY_FILE, files_below, software
+from benchstudy.provenance.contents import CODE, STUDY_FILE, named_files, software
 from benchstudy.provenance.tables import Difference, differences
 from benchstudy.report.overview.bundle import report_files
 from benchstudy.report.study.studypages import STUDY_PAGES
@@ -47,11 +47,6 @@ class Reproduction:
     others_differ: tuple[str, ...]
     code: tuple[str, ...]
     packages: tuple[str, ...]
-
-    @property
-    def equal(self) -> bool:
-        """Whether all tables are the same."""
-        return not self.differences
 
 
 def reproduce(path: Path, root: Path, into: Path | None = None, cores: int = 2) -> Reproduction:
@@ -174,7 +169,7 @@ def _compare(crate: Crate, study: Study, root: Path, into: Path, files: int) -> 
 
 def _other_code(crate: Crate, into: Path) -> Iterable[str]:
     """Files of the software that differ from the crate's. Locks are compared by package instead."""
-    ours = {path.relative_to(into).as_posix(): path for name in CODE for path in _code_files(into / name)}
+    ours = named_files(into, CODE)
     theirs = {name for name in crate.sums if name in CODE or name.startswith(tuple(f"{top}/" for top in CODE))}
     for name in sorted((ours.keys() | theirs) - {packages.LOCK}):
         if name not in ours:
@@ -183,7 +178,3 @@ def _other_code(crate: Crate, into: Path) -> Iterable[str]:
             yield f"{name} (only here)"
         elif sha256_of(ours[name]) != crate.sums[name]:
             yield name
-
-
-def _code_files(top: Path) -> list[Path]:
-    return files_below(top) if top.is_dir() else [top] if top.is_file() else []
