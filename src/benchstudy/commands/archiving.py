@@ -6,7 +6,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchstudy.model import paths
+from benchstudy.model import hints, paths
 from benchstudy.model.output import add_json, print_json, progress
 from benchstudy.model.study import load_study
 
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 _ADDRESS = "s3://BUCKET/PREFIX; credentials and region come from AWS_* or AWS_PROFILE"
 
 
-def add_commands(commands: Any, study: Path, study_help: str) -> None:
-    """Adds them to argparse's subcommands. `study`: the file when none is named."""
+def add_commands(commands: Any, study_help: str) -> None:
+    """Adds them to argparse's subcommands."""
     push = commands.add_parser("push", help="send the raw files of a study that an archive in object storage lacks")
     pull = commands.add_parser("pull", help="fetch the raw files of a study that tables need and that are missing here")
     pull.add_argument("--all", action="store_true", help="also fetch what no table needs: logs, files of failed trials")
@@ -30,7 +30,7 @@ def add_commands(commands: Any, study: Path, study_help: str) -> None:
         add_json(command)
         command.set_defaults(command=does)
     for command in (push, pull):
-        command.add_argument("--study", type=Path, default=study, metavar="STUDY", help=study_help)
+        command.add_argument("--study", type=Path, default=hints.EMBEDDED, metavar="STUDY", help=study_help)
         command.add_argument("--dry-run", action="store_true", help="print what would be done, and write nothing")
 
 

@@ -144,9 +144,9 @@ def command_parser() -> argparse.ArgumentParser:
     for command in (discard, imports):
         command.add_argument("--study", type=Path, default=hints.EMBEDDED, metavar="STUDY", help=_STUDY_HELP)
     add_plan_command(commands, _STUDY_HELP)
-    add_provenance_commands(commands, hints.EMBEDDED, _STUDY_HELP)
-    add_pdf_command(commands, hints.EMBEDDED, _STUDY_HELP)
-    add_archive_commands(commands, hints.EMBEDDED, _STUDY_HELP)
+    add_provenance_commands(commands, _STUDY_HELP)
+    add_pdf_command(commands, _STUDY_HELP)
+    add_archive_commands(commands, _STUDY_HELP)
     add_completion_command(commands, parser)
     return parser
 

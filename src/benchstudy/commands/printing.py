@@ -21,12 +21,12 @@ _FLAGS = ("--headless", "--disable-gpu", "--no-pdf-header-footer", "--generate-p
 _TIMEOUT_S = 600
 
 
-def add_command(commands: Any, study: Path, study_help: str) -> None:
-    """Adds it to argparse's subcommands. `study`: the file when none is named."""
+def add_command(commands: Any, study_help: str) -> None:
+    """Adds it to argparse's subcommands."""
     pdf = commands.add_parser(
         "pdf", help="print all reports of a study into reports/<study>.pdf: folds open, contents, page numbers"
     )
-    pdf.add_argument("study", nargs="?", type=Path, default=study, metavar="STUDY", help=study_help)
+    pdf.add_argument("study", nargs="?", type=Path, default=hints.EMBEDDED, metavar="STUDY", help=study_help)
     makes(pdf, "a PDF")
     pdf.set_defaults(command=_pdf)
 

@@ -9,7 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from benchstudy.model import paths
+from benchstudy.model import hints, paths
 from benchstudy.model.errors import BenchstudyError
 from benchstudy.model.output import add_json, print_json
 from benchstudy.model.study import load_study
@@ -17,11 +17,11 @@ from benchstudy.model.study import load_study
 _MOST_SHOWN = 40
 
 
-def add_commands(commands: Any, study: Path, study_help: str) -> None:
-    """Adds them to argparse's subcommands. `study`: the file when none is named."""
+def add_commands(commands: Any, study_help: str) -> None:
+    """Adds them to argparse's subcommands."""
     verify = commands.add_parser("verify", help="compare every raw file, or every file of a crate, with its SHA-256")
     verify.add_argument(
-        "what", nargs="?", type=Path, default=study, metavar="STUDY|CRATE",
+        "what", nargs="?", type=Path, default=hints.EMBEDDED, metavar="STUDY|CRATE",
         help=f"{study_help}; or a crate, packed or unpacked",
     )  # fmt: skip
     verify.add_argument(
@@ -31,7 +31,7 @@ def add_commands(commands: Any, study: Path, study_help: str) -> None:
     verify.set_defaults(command=_verify)
 
     crate = commands.add_parser("crate", help="pack a study, its raw files and reports into reports/<study>.crate.zip")
-    crate.add_argument("study", nargs="?", type=Path, default=study, metavar="STUDY", help=study_help)
+    crate.add_argument("study", nargs="?", type=Path, default=hints.EMBEDDED, metavar="STUDY", help=study_help)
     crate.add_argument(
         "--accept", action="append", default=[], metavar="FILE",
         help="a file in the crate that you checked: it only looks as if it held a secret",
