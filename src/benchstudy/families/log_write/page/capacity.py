@@ -3,8 +3,6 @@
 from collections.abc import Iterator
 from typing import Any
 
-import polars as pl
-
 from benchstudy.families.log_write.page import reasons
 from benchstudy.families.log_write.page.load import LogWrite, Point, Sweep
 from benchstudy.families.log_write.page.summary import bracket_width, inversion
@@ -18,14 +16,10 @@ class LogCapacity:
     def __init__(self, load: LogWrite):
         self.load, self.tables = load, LogTables(load)
 
-    @property
-    def searches(self) -> list[tuple[Sweep, Point]]:
-        return [(sweep, sweep.search) for sweep in self.load.sweeps if sweep.search is not None]
-
     def table(self) -> Table:
         """One row per search: highest pass, lowest fail, the gap between them, all trials' brackets, the limit."""
         body = []
-        for sweep, point in self.searches:
+        for sweep, point in self.load.searches:
             row = [self._bound(sweep, point, f"capacity_{end}") for end in ("pass", "fail")]
             width = bracket_width(self.load, sweep, point)
             row += [MISSING if width is None else Cell.text(human.percent(width)), self._brackets(sweep, point)]
@@ -59,12 +53,10 @@ class LogCapacity:
 
     def steps(self) -> Iterator[Table]:
         """Every attempt at every rate, one table per search."""
-        rows = self.load.results.series("steps")
-        if rows is None:
-            return
         columns = ("Block, step, attempt", "Offered", "Achieved", "Integrate, p99", "Errors", "Pushback", "Verdict")
-        for sweep, point in self.searches:
-            mine = rows.filter((pl.col("target") == sweep.target) & (pl.col("case") == point.case))
+        for sweep, point in self.load.searches:
+            if (mine := self.load.steps(sweep, point)) is None:
+                return
             in_order = mine.sort("block", "trial", "step", "attempt").iter_rows(named=True)
             body = tuple(_step_row(row, self.load.results.places.href(row["trial"])) for row in in_order)
             name = self.load.name(sweep)

@@ -103,6 +103,11 @@ class LogWrite(SweepResults):
         loops = {note["loop"] for point in points for note in self.notes(target, point.case) if "loop" in note}
         return "open" in loops if loops else generator != "hammer"
 
+    @property
+    def searches(self) -> list[tuple[Sweep, Point]]:
+        """The sweeps with a capacity search, each with its search."""
+        return [(sweep, sweep.search) for sweep in self.sweeps if sweep.search is not None]
+
     def subjects(self, *, is_open: bool | None = None) -> Iterator[list[Sweep]]:
         """Groups of sweeps that differ only in antispam, "no" first. `is_open`: only open, or only closed, loops."""
         groups = grouped((sweep.subject, sweep) for sweep in self.sweeps if is_open in (None, sweep.is_open))
@@ -138,6 +143,11 @@ class LogWrite(SweepResults):
         median = self.median(metric, sweep, point)
         known = {trial: values[metric] for trial, values in self.trials(sweep, point).items() if metric in values}
         return min(known, key=lambda trial: abs(known[trial] - (median or 0.0)), default=None)
+
+    def steps(self, sweep: Sweep, point: Point) -> pl.DataFrame | None:
+        """Every attempt of a search at every rate; None if no search was made."""
+        rows = self.results.series("steps")
+        return None if rows is None else rows.filter(target=sweep.target, case=point.case)
 
     # -- what limited it -------------------------------------------------------------------------------------------
 

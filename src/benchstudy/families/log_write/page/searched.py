@@ -7,7 +7,7 @@ from typing import Any
 import polars as pl
 
 from benchstudy.families.log_write.page import reasons
-from benchstudy.families.log_write.page.load import LogWrite, Point, Sweep
+from benchstudy.families.log_write.page.load import LogWrite
 from benchstudy.model.causes import Cause
 from benchstudy.model.grouping import grouped
 from benchstudy.report import human
@@ -38,19 +38,18 @@ class LogSearched:
     def figures(self) -> Iterator[Drawn]:
         """For each log with a capacity search: achieved rate and time to integrate by offered rate."""
         for sweeps in self.load.subjects(is_open=True):
-            rows = [row | {"dedup": s.dedup} for s in sweeps if s.search for row in self._steps(s, s.search)]
+            rows = [
+                row | {"dedup": sweep.dedup}
+                for sweep in sweeps
+                if sweep.search and (steps := self.load.steps(sweep, sweep.search)) is not None
+                for row in steps.iter_rows(named=True)
+            ]
             if len({row["offered_per_s"] for row in rows}) < 2:
                 continue
             name = self.load.name(sweeps[0], dedup=False, generator=False)
             caption = f"{name}: every attempt of the capacity search.{_deaths_told(rows)}"
             series = sorted({_series(row) for row in rows if row["cause"] not in _DEATHS}, key=_STYLE.names.index)
             yield slug(f"searched-{name}"), caption, list(self._panels(rows)), _STYLE, [*series, AS_OFFERED]
-
-    def _steps(self, sweep: Sweep, point: Point) -> Iterator[dict[str, Any]]:
-        rows = self.load.results.series("steps")
-        if rows is not None:
-            mine = (pl.col("target") == sweep.target) & (pl.col("case") == point.case)
-            yield from rows.filter(mine).iter_rows(named=True)
 
     def _panels(self, rows: Sequence[dict[str, Any]]) -> Iterator[Panel]:
         rates = sorted({float(row["offered_per_s"]) for row in rows})

@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
-import polars as pl
-
 from benchstudy.families.log_write.page.limits import NOTHING, REST
 from benchstudy.families.log_write.page.load import AGREEMENT, CLIENT_LIMITED, LogWrite, Point, Sweep
 from benchstudy.families.log_write.page.problems import told
@@ -129,11 +127,10 @@ class LogSummary:
     def objective(self) -> str:
         """The declared objective of the capacity search, in words; "" without a search."""
         said: Mapping[str, Any] = self.load.declared.get("search") or {}
-        searches = [(sweep, sweep.search) for sweep in self.load.sweeps if sweep.search is not None]
-        if not said or not searches:
+        if not said or not self.load.searches:
             return ""
         several = " in a row" if said["windows"] > 1 else ""
-        is_old = any(self.load.refused(sweep, point) > 1 - ACHIEVED for sweep, point in searches)
+        is_old = any(self.load.refused(sweep, point) > 1 - ACHIEVED for sweep, point in self.load.searches)
         old = " These searches did not ask whether leaves were sent and accepted." if is_old else ""
         return (
             "Each trial is one search, and a figure is the median of the searches. A rate passes if it meets the "
@@ -258,12 +255,12 @@ def inversion(load: LogWrite, sweep: Sweep, point: Point) -> Inversion | None:
 
     A trial's bracket ends at its lowest failure. So a pass above it, and other trials' brackets, are in no figure.
     """
-    rows = load.results.series("steps")
-    if rows is None:
+    steps = load.steps(sweep, point)
+    if steps is None:
         return None
-    mine = rows.filter((pl.col("target") == sweep.target) & (pl.col("case") == point.case)).sort("step", "attempt")
     # The last attempt at a rate decides.
-    decided = mine.group_by("trial", "step", maintain_order=True).last().select("offered_per_s", "passed", "trial")
+    in_order = steps.sort("step", "attempt")
+    decided = in_order.group_by("trial", "step", maintain_order=True).last().select("offered_per_s", "passed", "trial")
     found = set(decided.rows())
     failed = min((rate for rate, passed, _ in found if not passed), default=math.inf)
     highest = max((rate for rate, passed, _ in found if passed), default=-math.inf)
