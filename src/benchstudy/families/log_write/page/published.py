@@ -47,14 +47,14 @@ class LogPublished:
     def __init__(self, folder: Path, load: LogWrite | None):
         self._load = load
         self._rows = published.read(folder / FILE, {})
+        self._rates = self._rows.filter(statistic="qps", op="write")
 
     # -- beside ours -----------------------------------------------------------------------------------------------
 
     def table(self) -> Table:
         """One row per published backend, resources and front ends: QPS as printed, and ours of the same kind."""
-        rates = self._rows.filter((pl.col("statistic") == "qps") & (pl.col("op") == "write"))
         body, beside = [], set()
-        for (kind, resources, front_ends), rows in rates.group_by(
+        for (kind, resources, front_ends), rows in self._rates.group_by(
             "backend", "resources", "front_ends", maintain_order=True
         ):
             printed = [_printed(rows.filter(pl.col("antispam").eq_missing(pl.lit(level)))) for level in _DEDUP]
@@ -127,9 +127,8 @@ class LogPublished:
             yield f"Text and box differ, and the page does not say which is the result: {'; '.join(found)}."
 
     def _missing(self, screens: Mapping[str, HammerScreen]) -> Iterator[str]:
-        rates = self._rows.filter((pl.col("statistic") == "qps") & (pl.col("op") == "write"))
-        bounds = rates.filter(pl.col("relation").is_in([">", "~"])).height
-        empty = rates.filter(pl.col("value").is_null())["as_printed"].to_list()
+        bounds = self._rates.filter(pl.col("relation").is_in([">", "~"])).height
+        empty = self._rates.filter(pl.col("value").is_null())["as_printed"].to_list()
         yield (
             f"{len(screens)} pasted screens without repetitions: the page gives no number of runs, interval, warm-up "
             "or command for any rate. By default the hammer makes a tenth of the leaves duplicates."
