@@ -13,8 +13,7 @@ from benchstudy.report.tables.tables import MISSING, Cell, Table, slug
 from benchstudy.statistics import histograms, stats
 
 _TIMES = {"queue": "Time in queue", "integrate": "Time to integrate"}
-_STATISTICS = {"p50": "p50", "p90": "p90", "p99": "p99", "mean": "mean", "max": "max"}
-_SHOWN = ("p99",)
+_STATISTICS = ("p50", "p90", "p99", "mean", "max")
 _FEW_STEPS = 5  # a rate over fewer publish steps is marked
 _MERGED = (50, 90, 99, 99.9)
 
@@ -67,14 +66,12 @@ class LogTables:
     def rate_cell(self, sweep: Sweep, point: Point) -> Cell:
         """The integrated rate with its interval, its share of the offered rate, and why trials failed."""
         estimate = self.load.estimate("qps", sweep, point)
-        steps = self.load.median("publish_steps", sweep, point)
+        steps, href = self.load.median("publish_steps", sweep, point), self.load.href(sweep, point)
         if estimate is None:
-            no_pair = Cell(
-                ("no two checkpoints in the window",), cells.href(self.load.results, sweep.target, point.case), "failed"
-            )
+            no_pair = Cell(("no two checkpoints in the window",), href, "failed")
             return MISSING if steps is None else no_pair
         summary, failed = estimate.summary, cells.failures(estimate)
-        href, why = self.load.href(sweep, point), [reason.words for reason, _ in estimate.causes]
+        why = [reason.words for reason, _ in estimate.causes]
         marks = self.load.marks(sweep, point)
         if summary.median is None:
             return Cell(tuple(failed) or (summary.note,), href, "failed", " ".join(why), marks)
@@ -106,7 +103,7 @@ class LogTables:
         yield self._times()
 
     def _times(self) -> Table:
-        draws = {f"{heading}, {p}": self.figure(f"{which}_{p}") for which, heading in _TIMES.items() for p in _SHOWN}
+        draws = {f"{heading}, p99": self.figure(f"{which}_p99") for which, heading in _TIMES.items()}
         dedups = self._dedups(sweep for sweep in self.load.sweeps if sweep.is_open)
         columns = ("Log", "Rate", *(f"{what}, {dedup}" for dedup in dedups for what in draws))
         rows = (
@@ -145,8 +142,8 @@ class LogTables:
         yield "Integrated, share of the offered rate", self.figure("achieved_share", "%")
         yield "95 % interval within a trial", self._within
         for which, heading in _TIMES.items():
-            for statistic, shown in _STATISTICS.items():
-                yield f"{heading}: {shown}", self.figure(f"{which}_{statistic}")
+            for statistic in _STATISTICS:
+                yield f"{heading}: {statistic}", self.figure(f"{which}_{statistic}")
             for percentile in _MERGED:
                 yield f"{heading}, merged histograms: p{percentile:g}", self._together(which, percentile)
         for metric, heading in {
