@@ -91,7 +91,7 @@ class HttpTables(Tables):
         argv = f"{tool} -k -c {n} -n {requests} http://127.0.0.1:8334/{HOSTILE}"
         trial = self.add(levels, block, values, numbers=numbers, **{"tool": tool, "argv": argv} | fields)
         if fields.get("status", "ok") == "ok" and levels["endpoint"] != "null":
-            self._histogram(trial, block, mean, requests)
+            self._histogram(mean, requests)
         return trial
 
     def _latencies(self, mean: float) -> dict[str, tuple[float, str]]:
@@ -106,20 +106,11 @@ class HttpTables(Tables):
             values |= {f"{part}_{what}": (mean * share * factor, "s") for what, factor in parts.items()}
         return values
 
-    def _histogram(self, trial: str, block: int, mean: float, requests: int) -> None:
+    def _histogram(self, mean: float, requests: int) -> None:
         samples = self.random.lognormal(math.log(mean) - 0.125, 0.5, min(requests, 2_000))
         milliseconds, counts = np.unique(np.floor(samples * 1000), return_counts=True)
-        last = self.trials[-1]
         self.series["histogram"] += [
-            {
-                "target": last["target"],
-                "case": last["case"],
-                "block": block,
-                "trial": trial,
-                "low_s": float(ms / 1000),
-                "high_s": float((ms + 1) / 1000),
-                "count": int(count),
-            }
+            self.head() | {"low_s": float(ms / 1000), "high_s": float((ms + 1) / 1000), "count": int(count)}
             for ms, count in zip(milliseconds, counts, strict=True)
         ]
 

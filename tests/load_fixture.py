@@ -151,7 +151,7 @@ class LoadTables(Tables):
             "failed": most, "least": least, "most": most, "swing": (most - least) / (users or most),
             "bracket_low": None, "bracket_high": None,
         }  # fmt: skip
-        self.series["search"].append(self._head() | found | dict(result))
+        self.series["search"].append(self.head() | found | dict(result))
 
     def _facts(self, levels: Mapping[str, str]) -> dict[str, Any]:
         start = 1.79e9
@@ -187,11 +187,8 @@ class LoadTables(Tables):
             values |= {"supported_users": (users, "1"), "slope": (0.11, "1/s")}
         return values
 
-    def _head(self) -> dict[str, Any]:
-        return {name: self.trials[-1][name] for name in ("target", "case", "block", "trial")}
-
     def _series(self, groups, values: Mapping[str, Any], users: float | None) -> None:
-        head = self._head()
+        head = self.head()
         for group, labels in groups.items():
             for label, (count, total, buckets) in labels.items():
                 value, low, high = _quantile([buckets])

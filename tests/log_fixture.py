@@ -160,7 +160,7 @@ class LogTables(Tables):
             limit = Limit(LimitedBy.GENERATOR_CPU, server_cpu=0.74, generator_cpu=0.97)
         elif full:
             limit = Limit(LimitedBy.SERVER_CPU, server_cpu=0.99, generator_cpu=0.31)
-        self.series["limits"].append(self._head() | limit.row)
+        self.series["limits"].append(self.head() | limit.row)
 
     def _times(self, queue: float, integrate: float) -> dict[str, tuple[float, str]]:
         shape = {"p50": 0.9, "p90": 1.5, "p99": 2.1, "mean": 1.0, "max": 3.2}
@@ -177,11 +177,8 @@ class LogTables(Tables):
         }
         return found | ({"database_cpu": (0.35, "1")} if database else {})
 
-    def _head(self) -> dict[str, Any]:
-        return {name: self.trials[-1][name] for name in ("target", "case", "block", "trial")}
-
     def _series(self, qps: float, queue: float, integrate: float, behind: float) -> None:
-        head = self._head()
+        head = self.head()
         seconds = np.arange(1.0, WARM_UP_S + WINDOW_S + 1)
         grown = qps * self.random.normal(1, 0.02, len(seconds))
         sizes = np.cumsum(grown).round()
@@ -210,7 +207,7 @@ class LogTables(Tables):
         tried = [(passed / 2, True), *([(failed * 1.6, False), (failed, False)] if failed else []), (passed, True)]
         for number, (rate, ok) in enumerate(tried, start=1):
             self.series["steps"].append(
-                self._head()
+                self.head()
                 | {
                     "step": number,
                     "attempt": 1 if ok else 2,

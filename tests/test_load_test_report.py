@@ -84,11 +84,10 @@ def captured(root: Path, *versions: tuple[str, str, tuple[str, ...]]) -> LoadTes
         parsed = FAMILY.parse(levels, CAPTURED / name)
         facts = json.loads((CAPTURED / name / "load_test.json").read_text(encoding="utf-8"))
         values = {o.metric: (o.value, o.unit) for o in parsed.observations if o.value is not None}
-        trial = tables.add(levels, 1, values, verified=json.dumps({"load_test": facts}))
-        head = {"target": "this-machine", "case": tables.trials[-1]["case"], "block": 1, "trial": trial}
+        tables.add(levels, 1, values, verified=json.dumps({"load_test": facts}))
         for series, rows in parsed.series.items():
             kept = (r for r in rows if not (r.get("group") == "store" and r.get("label") in left_out))
-            tables.series.setdefault(series, []).extend(head | dict(r) for r in kept)
+            tables.series.setdefault(series, []).extend(tables.head() | dict(r) for r in kept)
     return load_of(tables.write(), {})
 
 
@@ -527,7 +526,7 @@ def test_what_limited_users_is_read_before_they_were_removed(tmp_path):
         )
         for name in ("users", "checks"):
             tables.series[name] = [r for r in tables.series[name] if r["trial"] != trial]
-        head = tables._head()
+        head = tables.head()
         for n, (users, alert) in enumerate(((24, "cpu"), (12, None), (24, None), (36, "cpu"), (24, "cpu"), (12, None))):
             check = head | {"t_s": 2.0 * n, "users": float(users), "alert": alert, "judged": n > 0}
             tables.series["checks"].append(check)

@@ -477,10 +477,9 @@ def add(tables: Tables, tmp_path: Path, levels: dict[str, str], files: dict[str,
         path.write_bytes(content if isinstance(content, bytes) else content.encode())
     parsed = FAMILY.parse(levels, folder)
     values = {o.metric: (o.value, o.unit) for o in parsed.observations}
-    trial = tables.add(levels, block, values, numbers=FAMILY.numbers(levels), verified="{}")
-    head = {name: tables.trials[-1][name] for name in ("target", "case", "block")} | {"trial": trial}
+    tables.add(levels, block, values, numbers=FAMILY.numbers(levels), verified="{}")
     for name, rows in parsed.series.items():
-        tables.series.setdefault(name, []).extend(head | dict(r) for r in rows)
+        tables.series.setdefault(name, []).extend(tables.head() | dict(r) for r in rows)
     shutil.rmtree(folder)
 
 

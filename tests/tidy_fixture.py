@@ -106,6 +106,10 @@ class Tables:
                 )
         return trial
 
+    def head(self) -> dict[str, Any]:
+        """The columns of the last trial that each of its rows in a long table has."""
+        return {name: self.trials[-1][name] for name in ("target", "case", "block", "trial")}
+
     def noisy(self, value: float, spread: float = 0.12) -> float:
         return float(value * math.exp(self.random.normal(0, spread)))
 
@@ -317,9 +321,8 @@ def write_command(root: Path, *, study: str = "embedded", blocks: int = 6) -> Pa
                 wall_s = tables.noisy(base / float(level))
                 values = {"wall_time": (wall_s, "s"), "user_time": (wall_s * 0.8, "s"), "start_up": (0.001, "s")}
                 levels = {"command": name, "threads": level}
-                trial = tables.add(levels, block, values, numbers={"threads_number": float(level)}, tool=name)
-                head = {"target": "this-machine", "case": tables.trials[-1]["case"], "block": block, "trial": trial}
-                runs.append({**head, "run": 1, "wall_s": wall_s, "user_s": wall_s * 0.8, "system_s": 0.0})
+                tables.add(levels, block, values, numbers={"threads_number": float(level)}, tool=name)
+                runs.append({**tables.head(), "run": 1, "wall_s": wall_s, "user_s": wall_s * 0.8, "system_s": 0.0})
     tables.series["runs"] = runs
     return tables.write()
 
@@ -343,7 +346,7 @@ def write_fio(root: Path, *, study: str = "embedded", blocks: int = 6) -> Path:
                     }
                     if job != "gitlab":
                         values[f"{op}_clat_p50"] = (1 / iops, "s")
-            trial = tables.add(
+            tables.add(
                 levels,
                 block,
                 values,
@@ -352,7 +355,7 @@ def write_fio(root: Path, *, study: str = "embedded", blocks: int = 6) -> Path:
                 argv="fio --name=test --bs=4k --output=fio.json",
             )
             if job != "gitlab":
-                histogram += _histogram(tables, "this-machine", tables.trials[-1]["case"], block, trial, rates)
+                histogram += _histogram(tables, rates)
     for job, (write, read) in {"shell-loop": (0.08, 1.9), "no-fork": (0.02, 0.011)}.items():
         for block in range(1, blocks + 1):
             values = {f"{op}_time": (tables.noisy(t), "s") for op, t in (("write", write), ("read", read))}
@@ -379,9 +382,7 @@ def write_fio(root: Path, *, study: str = "embedded", blocks: int = 6) -> Path:
     return tables.write()
 
 
-def _histogram(
-    tables: Tables, target: str, case: str, block: int, trial: str, rates: tuple[float | None, float]
-) -> list[dict[str, Any]]:
+def _histogram(tables: Tables, rates: tuple[float | None, float]) -> list[dict[str, Any]]:
     rows = []
     for op, rate in zip(("read", "write"), rates, strict=True):
         if rate is None:
@@ -390,17 +391,8 @@ def _histogram(
         samples = tables.random.lognormal(math.log(20 / rate), 0.7, size=min(4_000, int(rate)))
         counts, _ = np.histogram(samples, edges)
         rows += [
-            {
-                "target": target,
-                "case": case,
-                "block": block,
-                "trial": trial,
-                "op": op,
-                "kind": "clat",
-                "lower_s": float(low),
-                "upper_s": float(high),
-                "count": int(count),
-            }
+            tables.head()
+            | {"op": op, "kind": "clat", "lower_s": float(low), "upper_s": float(high), "count": int(count)}
             for low, high, count in zip(edges, edges[1:], counts, strict=False)
             if count
         ]
