@@ -85,6 +85,12 @@ def _succeeded(done: subprocess.CompletedProcess[str]) -> subprocess.CompletedPr
 
 
 @pytest.fixture
+def own_host_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another suite on the same machine must not look like a second controller."""
+    monkeypatch.setenv("BENCHSTUDY_HOST_LOCK", str(tmp_path / "host.lock"))
+
+
+@pytest.fixture
 def bare_project(tmp_path, monkeypatch):
     """A folder that counts as a project, and in which notebooks run."""
     monkeypatch.chdir(as_project(tmp_path))

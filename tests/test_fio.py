@@ -34,6 +34,7 @@ from benchstudy.model.study import SessionPlan, Study, parse_study
 from benchstudy.report.page import Page
 from benchstudy.report.results.results import Results
 
+pytestmark = pytest.mark.usefixtures("own_host_lock")
 DATA = Path(__file__).parent / "data" / "fio"
 PROJECT = Path(__file__).parents[1]
 PUBLISHED = PROJECT / "data" / "published" / "gitlab-filesystem.csv"
@@ -166,12 +167,6 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
     folder = tmp_path_factory.mktemp("fio-host")
     with SshdHost(folder / "sshd") as sshd:
         yield sshd.host.model_copy(update={"work_dir": str(folder / "host" / "work")})
-
-
-@pytest.fixture(autouse=True)
-def _own_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Other measurements on this machine must not make a test fail."""
-    monkeypatch.setenv("BENCHSTUDY_HOST_LOCK", str(tmp_path / "host.lock"))
 
 
 @pytest.fixture

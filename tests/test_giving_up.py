@@ -7,6 +7,7 @@ from conftest import Project, copy_project
 
 from benchstudy.model.study import parse_study
 
+pytestmark = pytest.mark.usefixtures("own_host_lock")
 CLI = ("python", "-m", "benchstudy.commands.cli")
 
 
@@ -33,11 +34,6 @@ def project(tmp_path_factory) -> Project:
     project.write_study(study(str(folder / "work")), "tried.yaml")
     project.write_study(study(str(folder / "work"), quick=True))
     return project
-
-
-@pytest.fixture(autouse=True)
-def host_lock_of_this_test(tmp_path, monkeypatch):
-    monkeypatch.setenv("BENCHSTUDY_HOST_LOCK", str(tmp_path / "host.lock"))
 
 
 def test_a_try_finds_what_cannot_work_in_seconds_and_counts_nowhere(project):

@@ -35,6 +35,7 @@ from benchstudy.measuring.session import hold_session
 from benchstudy.measuring.state import HostConnection
 from benchstudy.model import registry
 
+pytestmark = pytest.mark.usefixtures("own_host_lock")
 PASSWORD = "canary-7f3-of-the-reader"
 
 
@@ -75,11 +76,6 @@ def past(data: tuple[Path, float]) -> Iterator[Past]:
     folder, t0 = data
     with prometheus(folder) as server:
         yield Past(server, t0)
-
-
-@pytest.fixture(autouse=True)
-def _own_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("BENCHSTUDY_HOST_LOCK", str(tmp_path / "host.lock"))
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ from planned import Job, following, jobs_in
 
 from benchstudy.commands import cli
 
+pytestmark = pytest.mark.usefixtures("own_host_lock")
 STUDY = {
     "study": "tiny",
     "blocks": 1,
@@ -57,12 +58,6 @@ def measure(project: Project, *arguments, **options) -> subprocess.CompletedProc
 def planned(project: Project, *arguments) -> str:
     done = report(project, "-n", *arguments)
     return done.stdout + done.stderr
-
-
-@pytest.fixture(autouse=True)
-def host_lock_of_this_test(tmp_path, monkeypatch):
-    """Another suite on the same machine must not look like a second controller."""
-    monkeypatch.setenv("BENCHSTUDY_HOST_LOCK", str(tmp_path / "host.lock"))
 
 
 # Runs at the end of every Python process: how it was started, and the package's files that it imported.
