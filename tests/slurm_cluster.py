@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+from ports import free_ports
 from waiting import until
 
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "squeue", "scontrol")
@@ -45,7 +46,7 @@ def slurm_cluster(folder: Path) -> Iterator[dict[str, str]]:
     """A cluster that runs during the context; yields the variables by which Slurm's commands find it."""
     folder.mkdir(mode=0o755)
     (folder / "state").mkdir()
-    host, ports = socket.gethostname(), iter(_free_ports(1 + len(NODES)))
+    host, ports = socket.gethostname(), iter(free_ports(1 + len(NODES)))
     configuration = CONFIGURATION.format(folder=folder, host=host, port=next(ports))
     nodes = [f"NodeName={node} NodeHostname={host} NodeAddr=127.0.0.1 Port={next(ports)}\n" for node in NODES]
     (folder / "slurm.conf").write_text(configuration + "".join(nodes))
@@ -81,11 +82,3 @@ def _running(folder: Path, argv: Sequence[str], environment: dict[str, str]) -> 
 def asked(argv: Sequence[str], environment: dict[str, str]) -> str:
     done = subprocess.run(argv, env={**os.environ, **environment}, capture_output=True, text=True)
     return done.stdout.strip()
-
-
-def _free_ports(count: int) -> list[int]:
-    with ExitStack() as stack:
-        probes = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for probe in probes:
-            probe.bind(("127.0.0.1", 0))
-        return [probe.getsockname()[1] for probe in probes]

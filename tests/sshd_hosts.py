@@ -5,12 +5,12 @@ import os
 import pwd
 import shutil
 import signal
-import socket
 import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from ports import free_ports
 from waiting import until
 
 from benchstudy.model.host import Host
@@ -51,7 +51,7 @@ class SshdHost:
                 make_key(self.folder / name)
         shutil.copyfile(self.folder / "user_key.pub", self.folder / "authorized_keys")
         # Another address is one of a network of its own, in which the usual port is free.
-        self.port = _free_port(address) if address == "127.0.0.1" else 22
+        self.port = free_ports(1)[0] if address == "127.0.0.1" else 22
         self.pin()
 
     @property
@@ -174,12 +174,6 @@ def host_of_its_own(folder: Path) -> Iterator[SshdHost]:
         yield host
     # The agent's desk on the host notices that its connection is gone, and ends.
     until(lambda: subprocess.run(["pgrep", "-f", str(folder)], stdout=subprocess.DEVNULL).returncode == 1)
-
-
-def _free_port(address: str) -> int:
-    with socket.socket() as probe:
-        probe.bind((address, 0))
-        return probe.getsockname()[1]
 
 
 def _sshd() -> str:

@@ -4,7 +4,6 @@ import contextlib
 import json
 import os
 import signal
-import socket
 import subprocess
 import time
 import urllib.error
@@ -14,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from conftest import CHECKOUT
+from ports import free_ports
 from provisioning import provision_here
 
 ORIGIN = "log.test/one"
@@ -73,7 +73,7 @@ def posix_log(programs: Path, folder: Path, *flags: str) -> Iterator[Log]:
     key, public_key = make_keys(programs, folder)
     storage = folder / "log"
     storage.mkdir(exist_ok=True)
-    address = f"127.0.0.1:{_free_port()}"
+    address = f"127.0.0.1:{free_ports(1)[0]}"
     argv = [programs / "tessera-posix", f"--storage_dir={storage}", f"--listen={address}", f"--private_key={key}"]
     with _running([*argv, *flags], folder) as process:
         log = Log(f"http://{address}", public_key, storage, process)
@@ -120,9 +120,3 @@ def _until_it_answers(log: Log, timeout_s: float = 20) -> None:
             assert log.process.poll() is None, f"the server ended: {said}"
             assert time.monotonic() < deadline, f"the server does not answer: {said}"
             time.sleep(0.02)
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]

@@ -23,6 +23,7 @@ import pytest
 import yaml
 from conftest import CHECKOUT, copy_project
 from nothing_lost import processes
+from ports import free_ports
 from provisioning import provision_here
 from waiting import until
 
@@ -221,16 +222,6 @@ def test_check_names_what_a_host_lacks(studies, tmp_path):
 
 
 # --- the real servers -----------------------------------------------------------------------------------------------
-
-
-def free_ports(count):
-    sockets = [socket.socket() for _ in range(count)]
-    for one in sockets:
-        one.bind(("127.0.0.1", 0))
-    ports = [one.getsockname()[1] for one in sockets]
-    for one in sockets:
-        one.close()
-    return ports
 
 
 def seed(folder, database, releases, *options, **environment):
