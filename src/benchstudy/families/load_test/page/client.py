@@ -117,7 +117,7 @@ class LoadClient:
     def _action_row(
         self, measured: Contrast | Single, name: str, sides: Sequence[Action | None]
     ) -> tuple[Cell, ...]:  # fmt: skip
-        href = cells.href(self.load.results, measured.target, [*measured.cases.values()][-1])
+        href = self.load.hrefs(measured)[-1]
 
         def each(say: Callable[[Action], tuple[str, ...]], kind: str = "number") -> Cell:
             """The figures of all sides, base first, with their evidence on the line below."""

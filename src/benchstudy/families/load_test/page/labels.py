@@ -7,7 +7,6 @@ from functools import cached_property
 from benchstudy.families.load_test.page.cells import quantile_cell, verdict_cell
 from benchstudy.families.load_test.page.load import FEWEST, GROUPS, HEADS, LABELS, Contrast, LoadTest
 from benchstudy.report import human
-from benchstudy.report.exhibits import cells
 from benchstudy.report.tables.tables import Cell, Table, slug
 from benchstudy.statistics import stats
 from benchstudy.statistics.comparisons import Comparison, Verdict, judge
@@ -142,7 +141,7 @@ class LoadLabels:
         return Table(slug(f"{kind}-{name}"), f"{name} {what[kind]}", columns, rows)
 
     def _row(self, line: Line) -> tuple[Cell, ...]:
-        base, new = (cells.href(self.load.results, line.contrast.target, case) for case in line.contrast.cases.values())
+        base, new = self.load.hrefs(line.contrast)
         rates = Cell((f"{_rate(line.base_rate)} → {_rate(line.new_rate)}",), new)
         took = Cell((human.from_to(line.base_rate * line.base.mean, line.new_rate * line.new.mean, "s"),), new)
         quantiles = [_quantile(calls) for calls in (line.base, line.new)]

@@ -16,6 +16,7 @@ from benchstudy.families.load_test.metrics import METRICS
 from benchstudy.model.clients import load_roles
 from benchstudy.report.comparisons.comparability import Comparability, Indexes
 from benchstudy.report.comparisons.comparison import Margins
+from benchstudy.report.exhibits import cells
 from benchstudy.report.figures.styles import Style
 from benchstudy.report.results.results import Estimate, Results
 from benchstudy.statistics.comparisons import Comparison
@@ -172,6 +173,10 @@ class LoadTest:
         """A row of the case table in words: "PostgreSQL 15, bounded, 9.11.0"."""
         where = f" on {row['target']}" if len(self.results.targets) > 1 else ""
         return f"{self.database(row['database'])}, {row['load']}{where}, {row['version']}"
+
+    def hrefs(self, measured: Contrast | Single) -> list[str]:
+        """The links to the trials of each version, the base first."""
+        return [cells.href(self.results, measured.target, case) for case in measured.cases.values()]
 
     @cached_property
     def style(self) -> Style:

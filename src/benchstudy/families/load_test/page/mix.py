@@ -15,7 +15,6 @@ from benchstudy.families.load_test.page.cells import (
 )
 from benchstudy.families.load_test.page.load import FEWEST, GROUPS, HEADS, LABELS, PAGE_BAND, Contrast, LoadTest
 from benchstudy.report import human
-from benchstudy.report.exhibits import cells
 from benchstudy.report.tables.tables import MISSING, Cell, Table, slug
 from benchstudy.statistics.comparisons import Comparison, Verdict, judge
 from benchstudy.statistics.mix_shift import MOSTLY, NOTICEABLE, Part, Shift
@@ -294,7 +293,7 @@ class LoadMix:
 
     def _row(self, reading: Reading) -> tuple[Cell, ...]:
         shift, contrast = reading.shift, reading.contrast
-        base, new = (cells.href(self.load.results, contrast.target, case) for case in contrast.cases.values())
+        base, new = self.load.hrefs(contrast)
         kind = "text verdict worse" if reading.worse else "text verdict"
         again = ("the same version twice",) if contrast.again else ()
         relative = (signed_percent(shift.ratio),) if shift.ratio is not None else ()
@@ -328,8 +327,7 @@ class LoadMix:
             yield Table(slug(f"mix-{name}"), caption, columns, tuple(body))
 
     def _part_row(self, part: Part, reading: Reading) -> tuple[Cell, ...]:
-        contrast = reading.contrast
-        base, new = (cells.href(self.load.results, contrast.target, case) for case in contrast.cases.values())
+        base, new = self.load.hrefs(reading.contrast)
         without = MISSING if part.without is None else Cell((signed(part.without, "s"),), new)
         state = (self._called(part),) if part.state != "both" else ()
         return (
@@ -360,8 +358,7 @@ class LoadMix:
             yield Table(slug(f"one-sided-{name}"), f"{name}: entered and left", columns, tuple(body))
 
     def _one_sided(self, part: Part, reading: Reading) -> tuple[Cell, ...]:
-        contrast, shift = reading.contrast, reading.shift
-        hrefs = [cells.href(self.load.results, contrast.target, case) for case in contrast.cases.values()]
+        shift, hrefs = reading.shift, self.load.hrefs(reading.contrast)
         sides = list(zip((part.base, part.new), (shift.base_s, shift.new_s), hrefs, strict=True))
         rates = [
             not_called() if calls is None else Cell((human.quantity(calls.count / seconds, "1/s"),), href)

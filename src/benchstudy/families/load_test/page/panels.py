@@ -290,7 +290,7 @@ class LoadPanels:
                     kind="text verdict")  # fmt: skip
 
     def _outcome(self, contrast: Contrast, metric: str, made: Comparison, few: bool) -> tuple[Cell, Cell]:
-        href = cells.href(self.load.results, contrast.target, contrast.new_case)
+        href = self.load.hrefs(contrast)[-1]
         if few:
             return self._within(contrast, metric, href)
         if made.ratio is None:

@@ -75,7 +75,7 @@ class LoadPublished:
                 cell = Cell(lines, cells.href(self.load.results, contrast.target, case))
             found.append(cell)
         ratio = ours[contrast]
-        href = cells.href(self.load.results, contrast.target, contrast.new_case)
+        href = self.load.hrefs(contrast)[-1]
         few = self.load.n(contrast) < FEWEST  # a relative change from so few trials would look like a result
         told = f"{human.plural(self.load.n(contrast), 'trial')} per arm" if few else signed_percent(ratio or 0.0)
         return [*found, MISSING if ratio is None else Cell((told,), href, "text" if few else "number")]
@@ -106,7 +106,7 @@ class LoadPublished:
 
     def _difference(self, reading: Reading, what: str, everything: bool) -> Cell:
         assert self.load is not None, "without results there is no reading"
-        href = cells.href(self.load.results, reading.contrast.target, reading.contrast.new_case)
+        href = self.load.hrefs(reading.contrast)[-1]
         if everything:
             return Cell((_change(reading.shift, what), reading.verdict), href)
         labels = [p.label for p in reading.drivers or reading.shift.parts[:1] if p.state != "both"]

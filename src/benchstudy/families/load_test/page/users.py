@@ -240,7 +240,7 @@ class LoadUsers:
         return self._steady_users(trials[0]) if len(trials) == 1 else []
 
     def _delta(self, contrast: Contrast, made: Comparison) -> Cell:
-        href = cells.href(self.load.results, contrast.target, contrast.new_case)
+        href = self.load.hrefs(contrast)[-1]
         ratio = self.ratio(contrast, made)
         if ratio is None:
             return Cell((self.both(contrast),), href) if self.both(contrast) else MISSING
