@@ -7,7 +7,7 @@ from functools import partial
 import polars as pl
 
 from benchstudy.families.load_test.page.cells import bucket, signed, signed_percent
-from benchstudy.families.load_test.page.load import Contrast, LoadTest, Single, Trial
+from benchstudy.families.load_test.page.load import Contrast, LoadTest, Single
 from benchstudy.families.shared.sweeps import median_cell
 from benchstudy.report import human
 from benchstudy.report.exhibits import cells
@@ -79,10 +79,7 @@ class LoadClient:
     def actions(self) -> Iterator[Table]:
         """One table per contrast or single version, one row per action: number, failures and times of each side."""
         for measured in self.load.measured:
-            sides = [
-                self._actions(measured.target, case, self.load.trials(measured.target, case))
-                for case in measured.cases.values()
-            ]
+            sides = [self._actions(measured.target, case) for case in measured.cases.values()]
             names = dict.fromkeys(name for side in sides for name in side)
             body = [self._action_row(measured, name, [side.get(name) for side in sides]) for name in names]
             title = self.load.title(measured)
@@ -90,7 +87,8 @@ class LoadClient:
             caption = f"{title}: client-side figures per action{', base → new' if len(sides) > 1 else ''}"
             yield Table(slug(f"actions-{title}"), caption, columns, tuple(body))
 
-    def _actions(self, target: str, case: str, trials: list[Trial]) -> dict[str, Action]:
+    def _actions(self, target: str, case: str) -> dict[str, Action]:
+        trials = self.load.trials(target, case)
         rows = [frame for t in trials if (frame := self.load.series("client", t.uuid)) is not None]
         if not rows:
             return {}
