@@ -112,7 +112,7 @@ class LoadPanels:
         self, metric: str, kind: Kind, trials: dict[str, list[Trial]], changes: dict[str, LevelChanges]
     ) -> Panel | None:
         """One graph; None without samples. Adds level changes within the last phase to `changes`."""
-        moved = self._moved([t for found in trials.values() for t in found])
+        moved = self._moved(trials)
         frames = {v: self._rows(metric, {t.uuid: moved[t.uuid] for t in found}) for v, found in trials.items()}
         frames = {version: rows for version, rows in frames.items() if not rows.is_empty()}
         if not frames:
@@ -137,8 +137,7 @@ class LoadPanels:
     ) -> LevelChanges:
         """Level changes of the medians over trials, within the time that the windows of all trials share."""
         pitch = max(_steps(pl.concat(frames.values())), default=1.0)
-        everything = [t for own in trials.values() for t in own]
-        moved = self._moved(everything)
+        moved = self._moved(trials)
         memory_s = self._memory_s(trials)
         found: dict[level_changes.Line, Changes] = {}
         for version, rows in frames.items():
@@ -191,7 +190,7 @@ class LoadPanels:
         The median of several windows would be the window of none.
         """
         everything = [t for found in trials.values() for t in found]
-        moved = self._moved(everything)
+        moved = self._moved(trials)
         own = {t.uuid: self.own_phases(t, moved[t.uuid]) for t in everything}
         found: list[Phase] = []
         for name in dict.fromkeys(phase.name for phases in own.values() for phase in phases):
@@ -217,11 +216,12 @@ class LoadPanels:
                 found.setdefault(trial, []).append(Phase(*phase))
         return found
 
-    def _moved(self, trials: Sequence[Trial]) -> dict[str, float]:
+    def _moved(self, trials: Mapping[str, Sequence[Trial]]) -> dict[str, float]:
         """Shift of each trial in s, so that all steady phases begin where that of the slowest ramp does."""
-        begins = {t.uuid: p.start for t in trials for p in self.own_phases(t) if p.name == _ALIGNED}
+        everything = [t for found in trials.values() for t in found]
+        begins = {t.uuid: p.start for t in everything for p in self.own_phases(t) if p.name == _ALIGNED}
         latest_s = max(begins.values(), default=0.0)
-        return {t.uuid: latest_s - begins.get(t.uuid, latest_s) for t in trials}
+        return {t.uuid: latest_s - begins.get(t.uuid, latest_s) for t in everything}
 
     # -- table -------------------------------------------------------------------------------------------------------
 
