@@ -348,14 +348,12 @@ class HttpLoad(SweepResults):
         if single:
             yield f"{name}-single" if lines else name, single
 
-    def _target(self, sweep: Sweep) -> list[str]:
-        return [sweep.target] if len(self.results.targets) > 1 else []
-
     def name(self, sweep: Sweep, *parts: str) -> str:
         """The name of a sweep for readers: "sftpgo · 1-core-32MiB · static · ab", or only the named `parts`."""
+        target = [sweep.target] if len(self.results.targets) > 1 else []
         wanted = [p for p in parts or _SWEEP[1:] if p != CLIENTS]
         clients = [human.plural(int(sweep.clients), "client")] if sweep.clients and CLIENTS in (parts or _SWEEP) else []
-        return " · ".join([*self._target(sweep), *(str(getattr(sweep, p)) for p in wanted), *clients])
+        return " · ".join([*target, *(str(getattr(sweep, p)) for p in wanted), *clients])
 
     def histogram(self) -> pl.DataFrame | None:
         """Latencies of all closed-loop cases with a column `sweep`, for `Page.cdf`; None if there are none."""
