@@ -20,7 +20,8 @@ from benchstudy.report.scrutiny import episodes
 from benchstudy.report.tables.tables import Cell, Table
 from benchstudy.statistics.comparisons import Arm, Calibration, Comparison, Verdict, calibrate, judge
 
-_VERDICT_KINDS = {Verdict.BETTER: "text verdict better", Verdict.WORSE: "text verdict worse"}
+# Classes of cells.
+VERDICT_KINDS = {Verdict.BETTER: "text verdict better", Verdict.WORSE: "text verdict worse"}
 _LARGEST_PERCENT = 10.0
 _NOTHING = Cell(("–",), kind="missing")
 
@@ -355,7 +356,7 @@ def verdict_cell(made: Comparison) -> Cell:
     """The cell of a verdict, with its reason and warnings."""
     if made.verdict is Verdict.NONE:
         return Cell((made.verdict.told, made.why, *made.warnings), kind="missing verdict")
-    return Cell((made.verdict, made.why, *made.warnings), kind=_VERDICT_KINDS.get(made.verdict, "text verdict"))
+    return Cell((made.verdict, made.why, *made.warnings), kind=VERDICT_KINDS.get(made.verdict, "text verdict"))
 
 
 def arm_cell(arm: Arm, unit: str, href: str) -> Cell:

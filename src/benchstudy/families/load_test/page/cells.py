@@ -2,12 +2,11 @@
 
 from benchstudy.model import rounding
 from benchstudy.report import human
-from benchstudy.report.comparisons.comparison import adjusted_lines
+from benchstudy.report.comparisons.comparison import VERDICT_KINDS, adjusted_lines
 from benchstudy.report.tables.tables import MISSING, Cell
 from benchstudy.statistics.comparisons import Comparison, Verdict
 from benchstudy.statistics.mix_shift import Quantile
 
-_KINDS = {Verdict.WORSE: "text verdict worse", Verdict.BETTER: "text verdict better"}
 _LARGEST_PERCENT = 10.0  # as a share; a larger change is written as a multiple
 
 
@@ -47,7 +46,7 @@ def verdict_cell(made: Comparison, *about: str) -> Cell:
         f"smallest detectable beyond the margin: {human.percent(made.smallest_detectable or 0.0)}" if unsure else ""
     )
     lines = filter(None, (made.verdict, made.why, p, detect, *about, *made.warnings))
-    return Cell(tuple(lines), kind=_KINDS.get(made.verdict, "text verdict"))
+    return Cell(tuple(lines), kind=VERDICT_KINDS.get(made.verdict, "text verdict"))
 
 
 def no_verdict(why: str) -> Cell:
