@@ -228,6 +228,7 @@ def test_families_say_under_which_circumstances_in_words():
     assert words_of_files.setting({"op": "read", "size": "1MB", "backend": "s3"}) == "to read 1 MB on s3"
     load = {"endpoint": "list", "concurrency": "20", "generator": "ab", "limits": "1-core"}
     assert words_of_servers.setting(load) == "for list with 20 connections of ab, limited to 1-core"
+    assert words_of_servers.setting({"concurrency": "1"}) == "for all requests with 1 connection"
     assert words_of_servers.setting({"endpoint": "list", "rate": "100-per-s"}) == "for list at 100/s"
     assert words_of_servers.setting({"endpoint": "list", "limits": "none"}) == "for list, without limits"
     assert words_of_servers.setting({"endpoint": "list", "limits": "unknown"}) == "for list, limits unknown"

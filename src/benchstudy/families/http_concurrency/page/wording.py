@@ -14,7 +14,8 @@ def setting(levels: Mapping[str, Any]) -> str:
     by = f" of {levels['generator']}" if "generator" in levels else ""
     load = f"at {human.level(str(levels['rate']))}{by}" if "rate" in levels else ""
     if "concurrency" in levels:
-        load = f"with {levels['concurrency']} connections{by}"
+        several = "" if levels["concurrency"] == "1" else "s"
+        load = f"with {levels['concurrency']} connection{several}{by}"
     limits = ""
     if "limits" in levels:
         known = {UNLIMITED: ", without limits", UNKNOWN: ", limits unknown"}
