@@ -1,8 +1,13 @@
 """Shared code of pages about load tests: points of sweeps under rising load, and their table cells."""
 
-from collections.abc import Callable, Iterable, Iterator
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cached_property
 from typing import Any, Protocol, TypeVar
 
+import polars as pl
+
+from benchstudy.model.grouping import grouped
 from benchstudy.report import human
 from benchstudy.report.exhibits import cells
 from benchstudy.report.results.results import Estimate, Results
@@ -34,6 +39,16 @@ class SweepResults:
 
     def __init__(self, results: Results):
         self.results = results
+
+    @cached_property
+    def _notes(self) -> dict[tuple[str, str], list[dict[str, Any]]]:
+        succeeded = self.results.counted.filter(pl.col("status") == "ok")
+        rows = succeeded.select("target", "case", "verified").iter_rows()
+        return grouped(((target, case), json.loads(verified or "{}")) for target, case, verified in rows)
+
+    def notes(self, target: str, case: str) -> list[dict[str, Any]]:
+        """Facts about the load, one mapping per successful trial."""
+        return self._notes.get((target, case), [])
 
     def estimate(self, metric: str, sweep: Sweep, point: Point) -> Estimate | None:
         return self.results.estimate(metric, sweep.target, point.case)
@@ -80,6 +95,11 @@ class SweepResults:
             return median_cell(self.results, estimate, unit)
 
         return draw
+
+
+def shares_cpus(note: Mapping[str, Any]) -> bool:
+    """Whether server and generator had CPUs in common in a trial, by its note."""
+    return bool((note.get("placement") or {}).get("shared"))
 
 
 def rows_of(rows: Iterable[tuple[str, Draw]], sweep: Sweep, points: Iterable[Point]) -> Iterator[tuple[Cell, ...]]:

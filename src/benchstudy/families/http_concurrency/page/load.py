@@ -4,7 +4,6 @@ It uses the tables of the family http_concurrency (docs/families/http_concurrenc
 open loop, and one with a level `concurrency` is a closed loop. The null server has the endpoint "null".
 """
 
-import json
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ from typing import Any
 import polars as pl
 
 from benchstudy.families.http_concurrency.page.wording import setting
-from benchstudy.families.shared.sweeps import Draw, SweepResults
+from benchstudy.families.shared.sweeps import Draw, SweepResults, shares_cpus
 from benchstudy.model.clients import CLIENTS
 from benchstudy.model.criteria import ACHIEVED, BUSY_GENERATOR, LEAST_CEILING_S, LITTLE
 from benchstudy.model.grouping import grouped
@@ -450,8 +449,8 @@ class HttpLoad(SweepResults):
                 f"took less than {human.percent(LEAST_HALF)} of the connections' time: a few connections got most "
                 "responses, or few requests took nearly all of the time. Their p50 gets no verdict; look at p99."
             )
-        told = self.results.counted.filter(pl.col("status") == "ok")["verified"].to_list()
-        shared = sum(bool((json.loads(text or "{}").get("placement") or {}).get("shared")) for text in told)
+        told = [note for of_case in self._notes.values() for note in of_case]
+        shared = sum(map(shares_cpus, told))
         if shared:
             yield (
                 f"In {shared} of {human.plural(len(told), 'trial')} server and generator shared CPUs, and each took "

@@ -4,7 +4,6 @@ Works on the tables of the family log_write (docs/families/log_write.md). A swee
 rising offered rates. The case `rate=search` is its capacity search. Tessera's page calls antispam "dedup".
 """
 
-import json
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -115,16 +114,6 @@ class LogWrite(SweepResults):
             yield sorted(sweeps, key=lambda sweep: sweep.antispam)
 
     # -- what the trials say ---------------------------------------------------------------------------------------
-
-    @cached_property
-    def _notes(self) -> dict[tuple[str, str], list[dict[str, Any]]]:
-        succeeded = self.results.counted.filter(pl.col("status") == "ok")
-        rows = succeeded.select("target", "case", "verified").iter_rows()
-        return grouped(((target, case), json.loads(verified or "{}")) for target, case, verified in rows)
-
-    def notes(self, target: str, case: str) -> list[dict[str, Any]]:
-        """Facts about the load, one mapping per successful trial."""
-        return self._notes.get((target, case), [])
 
     @cached_property
     def _by_trial(self) -> dict[tuple[str, str], dict[str, dict[str, float]]]:

@@ -11,6 +11,7 @@ from benchstudy.families.log_write.page.load import AGREEMENT, CLIENT_LIMITED, L
 from benchstudy.families.log_write.page.problems import told
 from benchstudy.families.log_write.problems import Problem, Rule
 from benchstudy.families.shared.levels import UNLIMITED
+from benchstudy.families.shared.sweeps import shares_cpus
 from benchstudy.model.criteria import ACHIEVED
 from benchstudy.report import human
 
@@ -200,7 +201,7 @@ class LogSummary:
                 f"{short} of {human.plural(len(trials), 'trial')} have fewer than ten publish steps in the window, so "
                 "their rate has no interval within the trial."
             )
-        shared = [(s, p) for s, p in points if any(_shares(note) for note in load.notes(s.target, p.case))]
+        shared = [(s, p) for s, p in points if any(map(shares_cpus, load.notes(s.target, p.case)))]
         if shared:
             yield (
                 f"In {len(shared)} of {human.plural(len(points), 'case')} server and generator shared CPUs, and each "
@@ -294,7 +295,3 @@ def worst_disagreement(load: LogWrite, sweep: Sweep, point: Point) -> float | No
         if values.get("qps_of_hammer_window") and "hammer_qps_mean" in values
     ]
     return max(found, default=None)
-
-
-def _shares(note: Mapping[str, Any]) -> bool:
-    return bool((note.get("placement") or {}).get("shared"))
