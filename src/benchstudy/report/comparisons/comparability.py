@@ -11,6 +11,7 @@ from benchstudy.report import human
 from benchstudy.report.results import sessions
 from benchstudy.report.results.results import Results
 from benchstudy.report.scrutiny import disturbed
+from benchstudy.report.scrutiny.cachestate import bytes_of_storage
 from benchstudy.statistics.comparisons import Arm, Comparison, Refusal, compare, refused
 
 IMPORTED = "imported: the time and the host of the measurement are unknown"
@@ -210,10 +211,3 @@ def other_proof(base: Sequence[float | None], other: Sequence[float | None]) -> 
     known = [[given for given in side if given is not None] for side in (base, other)]
     said = [human.quantity(median(given), "B") if given else "an unknown amount" for given in known]
     return f"different cache states: per operation, storage gave {said[1]}, and {said[0]} for the base"
-
-
-def bytes_of_storage(results: Results) -> dict[str, float]:
-    """Map each trial to the bytes that storage gave per operation, for families that measure this."""
-    metrics = results.telling("storage")
-    trials = [trial for metric in metrics for values in results.by_case(metric).values() for trial in values]
-    return {trial: value for trial, value, unit in trials if unit == "B"}

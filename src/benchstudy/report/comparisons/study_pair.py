@@ -12,11 +12,12 @@ import polars as pl
 from benchstudy.model import registry
 from benchstudy.model.differences import differences
 from benchstudy.report import human
-from benchstudy.report.comparisons.comparability import IMPORTED, bytes_of_storage, is_one_proof, other_proof
+from benchstudy.report.comparisons.comparability import IMPORTED, is_one_proof, other_proof
 from benchstudy.report.comparisons.comparison import Margins, Row, arm_cell, ratio_lines, verdict_cell
 from benchstudy.report.exhibits import cells
 from benchstudy.report.results.results import Estimate, Results
 from benchstudy.report.scrutiny import disturbed
+from benchstudy.report.scrutiny.cachestate import bytes_of_storage
 from benchstudy.report.tables.tables import Cell, Table
 from benchstudy.statistics.comparisons import Arm, Refusal, Verdict, compare, judge, refused
 
