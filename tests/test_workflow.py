@@ -361,7 +361,7 @@ def test_adding_a_block_or_a_case_measures_only_what_is_new(measured):
     assert all("size=200KB" in trial for trial in new)
 
 
-CODE = ("notebooks/*.ipynb", "src/benchstudy/**/*.py", "workflow/scripts/*.py", "workflow/rules/*.smk")
+CODE = ("notebooks/*.ipynb", "src/benchstudy/**/*.py", "workflow/scripts/*.py", "workflow/**/*.smk")
 
 
 def edit(file: Path) -> None:
