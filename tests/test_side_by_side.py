@@ -167,7 +167,12 @@ def test_looking_on_takes_no_lock_and_changes_nothing_beside_a_measurement(share
     }, "its exit status tells findings, and the environment is the set-up's affair"
     assert everything(project, "held-up") == before
     assert process.poll() is None
-    assert "could not be held" in refused(project, unreachable, "measure"), "it was tried again"
+    profile = shared.folder / "profile"
+    profile.mkdir()
+    (profile / "config.yaml").write_text("latency-wait: 1\n")
+    said = refused(project, unreachable, "measure", "--profile", str(profile))
+    assert "could not be held" in said, "it was tried again"
+    assert f"report --profile {profile} --configfile config/held-up.yaml`" in said, "on the same cluster"
     assert everything(project, "held-up")[project.root / index] > before[project.root / index]
 
 

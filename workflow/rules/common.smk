@@ -43,7 +43,7 @@ if not snakemake_adapter.names_study(workflow):
     configfile: str(hints.EMBEDDED)
 
 
-hints.announce(workflow.configfiles)
+hints.announce(workflow.configfiles, snakemake_adapter.asked_profile(workflow))
 
 try:
     # Jobs get this one: a system's definition may have changed by the time they start.

@@ -4,6 +4,7 @@ tests/test_side_by_side.py fails for what a release of Snakemake no longer has.
 """
 
 import _thread
+import argparse
 import logging
 import os
 import re
@@ -48,6 +49,13 @@ def asked_pages(workflow: Any) -> list[str]:
 def names_study(workflow: Any) -> bool:
     """Whether the command line names one with --configfile."""
     return bool(workflow.overwrite_configfiles)
+
+
+def asked_profile(workflow: Any) -> str | None:
+    """The profile that the command line names; of a job's command None, because Snakemake wrote it."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--profile")
+    return parser.parse_known_args(sys.argv[1:] if workflow.is_main_process else [])[0].profile
 
 
 def tell_what_is_wrong_in_a_study() -> None:

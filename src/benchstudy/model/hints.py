@@ -10,11 +10,16 @@ from benchstudy.model import paths
 
 EMBEDDED = Path("config/config.yaml")
 # How the user's command informs the jobs that it starts.
-_VARIABLE = "BENCHSTUDY_STUDY_FILES"
+_VARIABLE, _PROFILE = "BENCHSTUDY_STUDY_FILES", "BENCHSTUDY_PROFILE"
 
 
-def announce(files: Iterable[str | Path]) -> None:
-    """Called once by a command that starts jobs, with the files of its study. Paths are relative to this folder."""
+def announce(files: Iterable[str | Path], profile: str | None = None) -> None:
+    """Called once by a command that starts jobs, with the files of its study. Paths are relative to this folder.
+
+    `profile`: that of a cluster, without which the same command would run its jobs here.
+    """
+    if profile:
+        os.environ[_PROFILE] = profile
     here = Path.cwd()
     seen = (Path(f).relative_to(here) if Path(f).is_relative_to(here) else f for f in files)
     os.environ[_VARIABLE] = shlex.join(map(str, seen))
@@ -39,8 +44,8 @@ def snakemake(target: str = "report", *options: str) -> str:
 
     If the package is installed from a wheel, as by pipx, only `benchstudy` may be on the PATH; its `run` does the same.
     """
-    files = _files()
-    named = ["--configfile", *files] if files else []
+    files, profile = _files(), os.environ.get(_PROFILE)
+    named = [*(["--profile", profile] if profile else []), *(["--configfile", *files] if files else [])]
     command = ["benchstudy", "run"] if paths.is_installed() else ["snakemake", "--cores", "8"]
     return f"`{shlex.join([*command, target, *named, *options])}`"
 
