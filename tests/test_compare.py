@@ -253,6 +253,7 @@ def times(factor):
         (1.0, "lower", "equivalent", "they differ by less than 5 %"),
         (1.02, "lower", "equivalent", "they differ by less than 5 %"),
         (1.05, "lower", "inconclusive", "a difference, but perhaps of less than 5 %"),
+        (1 / 1.05, "lower", "inconclusive", "a difference, but perhaps of less than 5 %"),
     ],
 )
 def test_a_verdict_knows_its_direction_and_its_margin(factor, better, expected, why):
