@@ -35,6 +35,9 @@ require_commands() { # report|reproduce|test|lint
         require slurmd slurmd
         require sbatch slurm-client
         require pdflatex texlive-latex-recommended
+        require containerd containerd
+        require runc runc
+        require /usr/lib/cni/bridge containernetworking-plugins
     fi
     # Ubuntu's own chromium is a snap that cannot start in a container; Chrome works as well.
     command -v google-chrome >/dev/null || command -v chromium-browser >/dev/null || require chromium chromium

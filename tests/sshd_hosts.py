@@ -9,6 +9,7 @@ import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from ports import free_ports
 from waiting import until
@@ -168,9 +169,9 @@ def make_key(file: Path) -> None:
 
 
 @contextlib.contextmanager
-def host_of_its_own(folder: Path) -> Iterator[SshdHost]:
+def host_of_its_own(folder: Path, **how: Any) -> Iterator[SshdHost]:
     """An sshd with its own lock in `folder`. Afterwards, nothing runs that was started for it."""
-    with SshdHost(folder / "sshd", environment={"BENCHSTUDY_HOST_LOCK": str(folder / "host.lock")}) as host:
+    with SshdHost(folder / "sshd", environment={"BENCHSTUDY_HOST_LOCK": str(folder / "host.lock")}, **how) as host:
         yield host
     # The agent's desk on the host notices that its connection is gone, and ends.
     until(lambda: subprocess.run(["pgrep", "-f", str(folder)], stdout=subprocess.DEVNULL).returncode == 1)

@@ -9,8 +9,10 @@ import socket
 import subprocess
 import sys
 from collections.abc import Mapping
+from contextlib import ExitStack
 from pathlib import Path
 
+import kubernetes_node
 import pytest
 import slurm_cluster
 import yaml
@@ -230,3 +232,38 @@ def test_slurm_runs_a_report_with_the_profile_that_ships(project: Project, tmp_p
         report_of_two_targets(project, tmp_path / "hosts", environment, "--profile", "workflow/profiles/slurm")
         jobs = slurm_cluster.asked(["squeue", "--states=all", "--noheader", "--format=%T"], found_by).split()
         assert len(jobs) == 7 and set(jobs) == {"COMPLETED"}, "two tiny ones are done here"
+
+
+@long
+@needs_root
+@pytest.mark.skipif(kubernetes_node.missing() != [], reason=f"not installed: {', '.join(kubernetes_node.missing())}")
+def test_kubernetes_runs_a_report_with_the_profile_that_ships(project: Project, tmp_path: Path):
+    """On a real cluster, the command in a pod of its own, in the image that ships."""
+    with ExitStack() as stack:
+        node = stack.enter_context(kubernetes_node.kubernetes_node(tmp_path / "node", CHECKOUT / ".benchstudy"))
+        hosts = {}
+        for number, address in enumerate(kubernetes_node.ADDRESSES):
+            folder = project.root / f"host-{number}"
+            sshd = stack.enter_context(host_of_its_own(folder, address=address, prefix=node.inside[:-1]))
+            hosts[f"h{number}"] = sshd.host.model_dump(exclude_none=True) | {"work_dir": str(folder / "work")}
+        node.share(project.root)
+        file = project.write_study(
+            {
+                "study": "pods",
+                "blocks": 2,
+                "hosts": hosts,
+                "targets": {f"on-{name}": {"roles": {"sut": name}} for name in hosts},
+                "families": {"command": {"commands": [{"name": "x", "argv": ["true"]}]}},
+            }
+        )
+        command = ["snakemake", "--profile", "workflow/profiles/kubernetes", "report", "--configfile", str(file)]
+        told = {"BENCHSTUDY_IMAGE": kubernetes_node.IMAGE, "BENCHSTUDY_VOLUME": "shared"}
+        for expected in ("steps (100%) done", "Nothing to be done"):
+            phase, said = node.pod(command, project.root, told)
+            assert phase == "Succeeded" and expected in said, said
+        jobs = json.loads(node.kubectl("get", "jobs", "-o", "json"))["items"]
+        assert len(jobs) == 7 and all(job["status"].get("succeeded") == 1 for job in jobs), (
+            "two tiny ones are done there"
+        )
+    held = [json.loads(index.read_text()) for index in project.root.glob("data/raw/pods/*/*/session.json")]
+    assert [len(index["trials"]) for index in held] == [2, 2]
