@@ -361,6 +361,7 @@ def test_failures_stand_beside_a_ratio_of_those_that_did_not_fail():
         ("abcdefghij", "abcdefghij", "paired Hodges-Lehmann, signed-rank interval", 10),
         ("abcdefg", "hijklmn", "Hodges-Lehmann, Mann-Whitney interval", 0),
         ("abcdef", "defghi", "Hodges-Lehmann, Mann-Whitney interval", 0),
+        ("abcdefgh", "efghijkl", "Hodges-Lehmann, Mann-Whitney interval", 0),
         ("abcde", "abcde", "paired t on logarithms", 5),
         ("abcdef", "abc", "paired t on logarithms", 3),
         ("abc", "bcd", "Welch on logarithms", 0),
@@ -394,6 +395,7 @@ def test_the_share_of_failures_has_wilsons_interval():
     """By hand for 0 of 6: z²/(n + z²)."""
     z2 = scipy_stats.norm.ppf(0.975) ** 2
     assert share(0, 6).high == pytest.approx(z2 / (6 + z2))
+    assert (share(2, 6).interval, share(5_000_000, 10_000_000).interval) == ("95 %: 9.7–70 %", "95 %: ±0.062 %")
     with pytest.raises(ValueError, match="7 of 6"):
         share(7, 6)
 

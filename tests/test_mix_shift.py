@@ -1,7 +1,7 @@
 """Mix shift: the arithmetic, on the seed's figures and on cases whose answer is known without it."""
 
 import math
-from itertools import pairwise
+from itertools import pairwise, permutations
 
 import numpy as np
 import pytest
@@ -239,8 +239,10 @@ def test_a_standardised_quantile_gives_labels_the_calls_that_they_had():
     assert shift.new_quantile(0.5).value == pytest.approx(0.1 * 517 / 600)
     other = Shift(base | {"b": Calls(50, 1.0)}, base)
     assert other.base_quantile() is None, "one label has no histogram"
-    edgeless = Shift({"a": calls(1, 2, 3), "b": Calls(3, 1.0, {0.1: 2, math.inf: 3}), "c": calls(1, 2, 3)}, base)
-    assert edgeless.base_quantile(0.3).value == pytest.approx(0.1 * 2.7 / 4), "at the edges that all of them have"
+    labels = {"a": calls(1, 2, 3), "b": Calls(3, 1.0, {0.1: 2, math.inf: 3}), "c": calls(1, 2, 3)}
+    for order in permutations(labels):
+        edgeless = Shift({label: labels[label] for label in order}, base)
+        assert edgeless.base_quantile(0.3).value == pytest.approx(0.1 * 2.7 / 4), "at the edges that all of them have"
 
 
 def test_a_bucket_that_is_a_call_behind_the_one_before_breaks_nothing():
