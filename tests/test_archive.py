@@ -557,7 +557,9 @@ def test_a_pull_calls_a_session_complete_by_the_study_that_is_here(tmp_path):
     push(stored.root, stored.study, bucket, ignore)
     anew = deepcopy(STORED)
     anew["families"]["file_size"]["backends"][0]["path"] = "/elsewhere"
-    studies = {"same": STORED, "more": STORED | {"blocks": 7}, "anew": anew}
+    elsewhere = {"box": STORED["hosts"]["box"], "other": {"address": "192.0.2.8"}}
+    moved = STORED | {"hosts": elsewhere, "targets": {"one": {"roles": {"sut": "other"}}}}
+    studies = {"same": STORED, "more": STORED | {"blocks": 7}, "anew": anew, "moved": moved}
     told = {}
     for name, declared in studies.items():
         study = parse_study(declared)
@@ -567,6 +569,7 @@ def test_a_pull_calls_a_session_complete_by_the_study_that_is_here(tmp_path):
         assert is_held(tmp_path / name, plan) is (told[name] is None)
     assert (told["same"], told["more"]) == (None, NOT_HELD)
     assert "the study now describes this case differently" in told["anew"]
+    assert "with the role sut on the host box, and the target one now gives it to other" in told["moved"]
 
 
 def test_a_session_with_discards_is_complete_in_clones_once_it_was_held_again(tmp_path):

@@ -403,6 +403,17 @@ def test_a_case_is_compared_by_what_it_gave_itself_whatever_other_cases_gave(pro
     assert [(row.other["backend"], row.metric) for row in rows()] == [("local", "duration"), ("scan", "throughput")]
 
 
+def test_a_figure_that_a_case_gave_in_one_study_only_has_no_ratio(project):
+    for name in ("before", "after"):
+        study(project, name, name, {"local": 0.2})
+    for name in ("before", "after"):
+        path = project / f"data/tidy/{name}/file_size/observations.parquet"
+        whole = pl.read_parquet(path)
+        whole.filter(pl.col("metric") != "throughput").write_parquet(path)
+        assert [row.metric for row in rows(["duration", "throughput"])] == ["duration"]
+        whole.write_parquet(path)
+
+
 def test_another_metric_may_be_asked_for(project):
     study(project, "before", BEFORE, {"local": 0.2})
     study(project, "after", AFTER, {"local": 0.1})

@@ -87,7 +87,8 @@ def test_samples_without_spread_or_too_few_have_no_interval():
     assert within_trial.mean_interval([5.0] * 100) is None and within_trial.mean_interval([1.0, 2.0, 3.0]) is None
     assert within_trial.mean_interval([1.0, 2.0] * 9 + [math.inf, math.nan, 3.0]) is None, "19 samples are numbers"
     assert within_trial.ratio_interval([0.0, 1.0, -1.0] * 20, [1.0, 2.0, 3.0] * 20) is None
-    assert within_trial.rate_interval([512] * 9, [1.0] * 9) is None
+    assert within_trial.rate_interval([500, 512, 524] * 3, [1.0] * 9) is None
+    assert within_trial.rate_interval([500, 524] * 5, [1.0] * 10) is not None
     assert within_trial.rate_interval([512, *[500] * 11], [0.0, *[1.0] * 11]) is None
     assert within_trial.rate_interval([512] * 30, [1.0] * 30) is None
     assert within_trial.rate_interval([0] * 30, [1.0] * 30) is None  # nothing grew, at any step
@@ -98,6 +99,12 @@ def test_hours_of_samples_have_the_interval_of_their_stretches():
     low, high = within_trial.mean_interval(100 + samples)
     assert low < 100 < high
     assert high - low == pytest.approx(2 * 1.96 * 10 / math.sqrt(10_000), rel=0.3), "of AR(1), that is known"
+
+
+def test_a_block_is_three_times_as_long_as_a_sample_is_remembered():
+    """The autocorrelation time of a first-order autoregression is (1 + r) / (1 - r)."""
+    samples = remembering(np.random.default_rng(5), 2_000, 0.8)
+    assert within_trial.block_length(samples) == pytest.approx(3 * 1.8 / 0.2, rel=0.2)
 
 
 def test_a_rate_that_was_nothing_for_half_of_the_time_does_not_shrink():
