@@ -14,7 +14,7 @@ import subprocess
 import tarfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from hashlib import sha256
+from hashlib import file_digest, sha256
 from pathlib import Path
 from typing import Any
 
@@ -111,7 +111,7 @@ def missing() -> list[str]:
 
 
 def build(kept: Path) -> Path:
-    """The program of tests/kubernetes, compiled in a quarter of an hour, and kept in the folder `kept` since."""
+    """The program of tests/kubernetes. Compiling it takes long, so it is kept in the folder `kept`."""
     source = Path(__file__).with_name("kubernetes")
     digest = sha256(b"".join(file.read_bytes() for file in sorted(source.iterdir()))).hexdigest()
     program = kept / f"kubernetes-{digest[:12]}"
@@ -177,7 +177,7 @@ def archive(root: Path, name: str) -> Path:
     with tarfile.open(layer, "w") as tar:
         tar.add(root, arcname=".")
     with layer.open("rb") as file:
-        digest = sha256(file.read()).hexdigest()
+        digest = file_digest(file, "sha256").hexdigest()
     config = {
         "architecture": "amd64",
         "os": "linux",
@@ -243,30 +243,16 @@ class Node:
         return ended, said
 
     def share(self, folder: Path) -> None:
-        """Make the volume, its claim, and the account of a command: as docs/scale.md says."""
+        """Make the volume and its claim, and the account of a command with the lines of docs/scale.md."""
         space: dict[str, Any] = {"accessModes": ["ReadWriteMany"], "storageClassName": ""}
-        claimed = {"capacity": {"storage": "9Gi"}, "hostPath": {"path": str(folder)}}
-        claimed["claimRef"] = {"name": "shared", "namespace": "default"}
-        may = {"apiGroups": ["batch"], "resources": ["jobs"], "verbs": ["create", "get", "delete"]}
-        rbac = "rbac.authorization.k8s.io"
-        for version, kind, rest in (
-            ("v1", "PersistentVolume", {"spec": {**space, **claimed}}),
-            ("v1", "PersistentVolumeClaim", {"spec": {**space, "resources": {"requests": {"storage": "9Gi"}}}}),
-            ("v1", "ServiceAccount", {}),
-            (f"{rbac}/v1", "Role", {"rules": [may]}),
-            (
-                f"{rbac}/v1",
-                "RoleBinding",
-                {
-                    "roleRef": {"apiGroup": rbac, "kind": "Role", "name": "benchstudy"},
-                    "subjects": [{"kind": "ServiceAccount", "name": "benchstudy", "namespace": "default"}],
-                },
-            ),
-        ):
-            name = "shared" if kind.startswith("Persistent") else "benchstudy"
-            self.kubectl(
-                "create", "-f", "-", given={"apiVersion": version, "kind": kind, "metadata": {"name": name}, **rest}
-            )
+        volume = space | {"capacity": {"storage": "9Gi"}, "hostPath": {"path": str(folder)}}
+        claim = space | {"resources": {"requests": {"storage": "9Gi"}}, "volumeName": "shared"}
+        for kind, spec in (("PersistentVolume", volume), ("PersistentVolumeClaim", claim)):
+            told = {"apiVersion": "v1", "kind": kind, "metadata": {"name": "shared"}, "spec": spec}
+            self.kubectl("create", "-f", "-", given=told)
+        document = (CHECKOUT / "docs/scale.md").read_text()
+        for line in re.findall(r"^kubectl (create (?:serviceaccount|role|rolebinding) .*)", document, re.M):
+            self.kubectl(*shlex.split(line))
 
 
 @contextmanager
