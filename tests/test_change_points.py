@@ -89,6 +89,8 @@ def test_a_change_says_when_and_from_what_to_what():
     assert abs(change.at - 1080) <= change.blur <= 2.0
     assert (change.before, change.after) == (pytest.approx(20, abs=0.3), pytest.approx(30, abs=0.3))
     assert change.relative == pytest.approx(0.5, abs=0.03)
+    (soon,) = change_points.find((times - 1000)[:60] / 50, values[130:190]).found
+    assert soon.at == pytest.approx(30 / 100, abs=0.05), "whatever the unit of times"
 
 
 def test_a_stretch_apart_has_two_changes_and_single_spikes_have_none():

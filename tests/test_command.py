@@ -400,6 +400,10 @@ def test_an_end_that_may_be_a_part_of_a_line_is_not_searched(answered):
     (files / "stdout").write_text(json.dumps(answer))
     with pytest.raises(ParseError, match="nothing is found"):
         figures(files, command)
+    series = {"regex": "([0-9]+) (k)", "unit": "kB"}
+    for source in ({"metrics": {"rows": command["metrics"]["rows"] | {"take": "last"}}}, {"series": {"rows": series}}):
+        with pytest.raises(ParseError, match="the metric rows is not found: only the beginning of stdout was kept"):
+            figures(files, {"name": "bench", "argv": ["x"], **source})
 
 
 def test_why_a_command_failed_is_a_value_and_a_sentence(measured: Measured):
@@ -717,6 +721,14 @@ def test_every_figure_of_an_export_of_hyperfine(tmp_path: Path, number: int):
     (tmp_path / "hyperfine.json").write_text(json.dumps(export))
     found, _ = figures(tmp_path)
     assert found["peak_memory"] == (3000, "B") and not {"first_run", "user_time"} & found.keys()
+
+
+@pytest.mark.parametrize("results", [[3], [{"command": "x"}], {}, None])
+def test_what_is_no_export_of_hyperfine_is_not_taken_for_one(tmp_path: Path, results: Any):
+    (tmp_path / "part.json").write_text(json.dumps({"result": 0}))
+    (tmp_path / "hyperfine.json").write_text(json.dumps({"results": results}))
+    with pytest.raises(ParseError, match=r"hyperfine\.json is not an export of hyperfine"):
+        figures(tmp_path)
 
 
 def test_what_is_no_number_is_quoted_only_so_far_as_a_line_is_long():

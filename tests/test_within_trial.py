@@ -91,6 +91,8 @@ def test_samples_without_spread_or_too_few_have_no_interval():
     assert within_trial.rate_interval([500, 524] * 5, [1.0] * 10) is not None
     assert within_trial.rate_interval([512, *[500] * 11], [0.0, *[1.0] * 11]) is None
     assert within_trial.rate_interval([512] * 30, [1.0] * 30) is None
+    took = np.linspace(0.9, 1.1, 30)
+    assert within_trial.rate_interval(7e9 * took, took) is None, "what floats round is no spread"
     assert within_trial.rate_interval([0] * 30, [1.0] * 30) is None  # nothing grew, at any step
 
 
