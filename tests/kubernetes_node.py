@@ -13,7 +13,7 @@ import shutil
 import subprocess
 import tarfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from hashlib import file_digest, sha256
 from pathlib import Path
 from typing import Any
@@ -282,6 +282,6 @@ def kubernetes_node(folder: Path, kept: Path) -> Iterator[Node]:
         holder.kill()
         holder.wait()
         for group in sorted(Path("/sys/fs/cgroup").glob("*/k8s.io/**/"), reverse=True):
-            if group.is_dir():
+            with suppress(OSError):  # a file, or in use by another containerd
                 group.rmdir()
         shutil.rmtree(folder, ignore_errors=True)
