@@ -519,8 +519,10 @@ def test_when_a_document_was_written_is_in_seconds():
     assert parse_fio_json(text("fio-2.2.10-constructed.json")).ended == 1_549_129_210
     untold = edited("fio-2.2.10-constructed.json", lambda d: d.pop("timestamp"))
     assert parse_fio_json(untold).ended is None
-    with pytest.raises(ParseError, match="none says when it was written: split them"):
-        parse_fio_json(f"{untold}\n{untold}")
+    told = text("fio-2.2.10-constructed.json")
+    for pair in ((untold, untold), (untold, told), (told, untold)):
+        with pytest.raises(ParseError, match="which was written when: split them"):
+            parse_fio_json("\n".join(pair))
 
 
 def test_every_figure_of_a_document_is_observed():
@@ -581,6 +583,8 @@ def test_histograms_merge_and_end_at_one():
     assert one.select("op", "lower_s", "upper_s").equals(both.select("op", "lower_s", "upper_s"))
     assert both["count"].to_list() == [2 * n for n in one["count"]]
     assert quantile_interval_from_histogram(trials, 1.0, [])["count"].to_list() == [trials["count"].sum()]
+    nothing = trials.with_columns(pl.lit(0, trials.schema["count"]).alias("count"))
+    assert quantile_interval_from_histogram(nothing, 0.5, ["op"]).is_empty(), "there was no operation"
 
 
 def test_bins_of_different_instruments_become_one_that_holds_both():

@@ -19,7 +19,7 @@ from benchstudy.families.http_concurrency.ab import parse_ab, parse_ab_percentil
 from benchstudy.families.http_concurrency.command import Load
 from benchstudy.families.http_concurrency.config import Expect, Generator
 from benchstudy.families.http_concurrency.k6 import parse_k6_summary
-from benchstudy.families.http_concurrency.load_result import ab_load, parse_load
+from benchstudy.families.http_concurrency.load_result import ab_load, parse_load, requests_under_way
 from benchstudy.families.http_concurrency.parse import imported_summary, note_trial, parse_trial
 from benchstudy.families.http_concurrency.scripts import k6_environment, wrk_environment
 from benchstudy.families.http_concurrency.summaries import is_hey, locust_rows, parse_hey, parse_k6, parse_locust
@@ -186,6 +186,12 @@ def test_figures_of_k6_are_those_of_its_summary(tmp_path: Path):
     assert [percent for percent, _ in result.latency.percentiles] == in_file and len(in_file) >= 111
     expected = [latency[f"p({percent})"] / 1000 for percent in in_file]
     assert [seconds for _, seconds in result.latency.percentiles] == pytest.approx(expected)
+
+
+def test_nobody_knows_how_many_requests_were_under_way_in_no_time():
+    told = {"latency_mean": (0.1, "s"), "requests": (5.0, "1")}
+    assert requests_under_way(told | {"duration": (2.0, "s")}) == pytest.approx(0.25)
+    assert requests_under_way(told | {"duration": (0.0, "s")}) is requests_under_way(told) is None
 
 
 @pytest.mark.parametrize(("later", "share"), [(5, 1.0025), (21, 1.0), (81, 0.85)])

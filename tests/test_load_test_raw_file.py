@@ -219,7 +219,9 @@ def test_samples_are_those_of_the_answer_however_it_is_laid_out():
         (row["metric"], [round(1000 * at) for at, _ in row["values"]], [float(value) for _, value in row["values"]])
         for row in json.loads(text)["data"]["result"]
     ]
-    for layout in (text, json.dumps(json.loads(text)).encode(), json.dumps(json.loads(text), indent=2).encode()):
+    spaced = text.replace(b'{"metric":{', b'{ "metric":{')
+    layouts = [text, spaced, spaced.replace(b'"values":[[', b'"values": [[')]
+    for layout in (*layouts, json.dumps(json.loads(text)).encode(), json.dumps(json.loads(text), indent=2).encode()):
         assert repr(by_name(layout)) == repr(expected)
     assert by_name(answer()) == by_name(json.dumps(json.loads(answer())).encode()) == []
 

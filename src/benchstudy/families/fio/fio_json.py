@@ -112,7 +112,9 @@ def _goes_on(before: FioRun, after: FioRun) -> bool:
             if op not in later.directions or later.directions[op].bytes < direction.bytes:
                 return False
     if before.ended is None or after.ended is None:
-        raise ParseError("several documents of fio are in one text, and none says when it was written: split them")
+        raise ParseError(
+            "several documents of fio are in one text, and do not all say which was written when: split them"
+        )
     return after.ended - after.runtime < before.ended - _SURELY_BEFORE_S
 
 
