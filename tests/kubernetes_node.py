@@ -115,12 +115,13 @@ def build(kept: Path) -> Path:
     source = Path(__file__).with_name("kubernetes")
     digest = sha256(b"".join(file.read_bytes() for file in sorted(source.iterdir()))).hexdigest()
     program = kept / f"kubernetes-{digest[:12]}"
+    unfinished = kept / f"{program.name}.new"
     if not program.exists():
         version = re.search(r"k8s.io/kubernetes (v\S+)", (source / "go.mod").read_text())
         assert version
         flags = f"-s -w -X k8s.io/component-base/version.gitVersion={version[1]}"
-        subprocess.run(["go", "build", "-ldflags", flags, "-o", f"{program}.new", "."], cwd=source, check=True)
-        program.with_suffix(".new").rename(program)
+        subprocess.run(["go", "build", "-ldflags", flags, "-o", unfinished, "."], cwd=source, check=True)
+        unfinished.rename(program)
     return program
 
 

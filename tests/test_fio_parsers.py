@@ -521,7 +521,7 @@ def test_when_a_document_was_written_is_in_seconds():
     assert parse_fio_json(untold).ended is None
     told = text("fio-2.2.10-constructed.json")
     for pair in ((untold, untold), (untold, told), (told, untold)):
-        with pytest.raises(ParseError, match="which was written when: split them"):
+        with pytest.raises(ParseError, match="do not all say which was written when: split them"):
             parse_fio_json("\n".join(pair))
 
 

@@ -87,6 +87,7 @@ def test_samples_without_spread_or_too_few_have_no_interval():
     assert within_trial.mean_interval([5.0] * 100) is None and within_trial.mean_interval([1.0, 2.0, 3.0]) is None
     assert within_trial.mean_interval([1.0, 2.0] * 9 + [math.inf, math.nan, 3.0]) is None, "19 samples are numbers"
     assert within_trial.ratio_interval([0.0, 1.0, -1.0] * 20, [1.0, 2.0, 3.0] * 20) is None
+    assert within_trial.rate_interval([512] * 9, [1.0] * 9) is None
     assert within_trial.rate_interval([500, 512, 524] * 3, [1.0] * 9) is None
     assert within_trial.rate_interval([500, 524] * 5, [1.0] * 10) is not None
     assert within_trial.rate_interval([512, *[500] * 11], [0.0, *[1.0] * 11]) is None
