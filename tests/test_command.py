@@ -765,6 +765,15 @@ def test_a_figure_that_begins_within_a_number_is_told(text, whole):
         figure("m", OwnMetric.model_validate({"regex": digits}), f"did {text}", "it")
 
 
+@pytest.mark.parametrize(
+    ("regex", "text", "whole"),
+    [(r"(-?\d+) ops", "12e-5 ops", "2e-5"), (r"([+-]\d+)", "3.1E+4 ops", "1E+4"), (r"(\.\d) ops", "1.5 ops", "1.5")],
+)
+def test_the_sign_of_an_exponent_and_a_decimal_point_begin_no_figure(regex, text, whole):
+    with pytest.raises(ParseError, match=f"the group begins within a number: '{re.escape(whole)}'"):
+        figure("m", OwnMetric.model_validate({"regex": regex}), f"did {text}", "it")
+
+
 @pytest.mark.parametrize("text", ["7, 250 ops", "1:250 ops", "a-250 ops", "v3. 250 ops", "12,4250 ops", "250 ops"])
 def test_a_figure_after_another_one_is_whole(text):
     assert figure("m", OwnMetric.model_validate({"regex": r"(\d+) ops"}), text, "it") in (250, 4250)

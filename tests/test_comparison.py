@@ -472,6 +472,19 @@ def test_a_cold_read_that_storage_gave_nothing_for_is_marked(tables):
     assert [line["name"] for line in cold["lines"] if "; not from storage" in line["evidence"]] == ["sshfs"]
 
 
+def test_a_line_names_the_levels_other_than_the_first_of_each_list(tables):
+    """Not its own, after which it is named, and not what all lines have."""
+    for backend in ("local", "sshfs"):
+        for cache in ("cold", "warm"):
+            add_reads(tables, backend, 1e8 if cache == "cold" else 0.0, cache=cache)
+    results = Results(tables.write(), study="embedded", family="file_size")
+    where = {"backend": ["local", "sshfs"], "op": "read", "size": "100MB", "cache": ["cold", "warm"]}
+    lines = answers.answer(results, "Read", "duration", where, "backend")["lines"]
+    assert sorted(line["name"] for line in lines) == ["local", "local", "sshfs", "sshfs"]
+    assert sum("; cache: warm" in line["evidence"] for line in lines) == 2
+    assert not any(word in line["evidence"] for line in lines for word in ("backend:", "op:", "size:", "cache: cold"))
+
+
 def test_like_proofs_are_judged_and_trials_of_another_are_left_out(tables):
     add_reads(tables, "local", 1e8)
     add_reads(tables, "sshfs", [9e7, 1.1e8, 1e8, 0.0, 1e8, 1e8])

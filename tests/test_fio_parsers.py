@@ -478,6 +478,19 @@ def test_several_texts_are_cut_where_the_next_run_begins():
     assert [parse_fio_text(part).version for part in parts] == ["fio-2.2.10", "fio-3.33"]
 
 
+def test_a_text_without_a_command_or_heading_begins_with_its_version():
+    _, bare = text("fio-2.2.10-page.txt").split("\n", 1)
+    assert bare.strip().startswith("fio-2.2.10\n")
+    assert split_fio_text(bare + bare) == [bare, bare]
+
+
+def test_a_disk_without_a_name_is_left_out():
+    def unnamed(document):
+        document["disk_util"] = [{"name": "vda"}, {"read_ios": 3}, "name"]
+
+    assert parse_fio_json(edited("fio-3.33-page.json", unnamed)).devices == ["vda"]
+
+
 def test_parts_of_an_output_cannot_be_of_another_run():
     """Documents at intervals have the same jobs; each begins before the one before it was written."""
 

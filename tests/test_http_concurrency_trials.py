@@ -176,6 +176,7 @@ def test_figures_of_k6_are_those_of_its_summary(tmp_path: Path):
         **{f"latency_p{percent}": latency[f"p({percent})"] / 1000 for percent in PERCENTS},
     }  # fmt: skip
     assert {name: found[name] for name in printed} == pytest.approx(printed)
+    assert found["errors_length"] == 0, "its script compares the bodies"
     assert not {"latency_sd", "little_error"} & found.keys(), "k6 prints none, and an open loop has no connections"
     assert found["concurrency_measured"] == pytest.approx(401 / 2.001581582 * 1.275784e-3)
     result = parse_k6_summary(text("k6-ok.json"))

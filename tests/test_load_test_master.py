@@ -476,6 +476,12 @@ def test_a_window_that_its_maximum_clipped_yields_a_lower_bound(folder: Path, st
     assert load.values["at_maximum"] == (0, "1"), "it did not stay there"
 
 
+def test_a_window_that_began_too_early_is_no_lower_bound_either(folder: Path):
+    checks = [(t_s, 40, OK) if t_s == 10 else (t_s, n, s) for t_s, n, s in taking_turns(30, 38)]
+    (search,) = searched(folder, checks, end_s=22.0, begin_s=7.0).series["search"]
+    assert (search["why"], search["supported"], search["clipped"]) == (STARTING, None, 1)
+
+
 @pytest.mark.parametrize("why", [TOO_LONG, AT_MAXIMUM])
 def test_a_search_that_found_no_number_keeps_its_reason(folder: Path, why: str):
     load = searched(folder, taking_turns(), why=why, bracket={"low": None, "high": None}, slope=None)

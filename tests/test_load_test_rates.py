@@ -39,6 +39,8 @@ RATES = {
     "counting began anew": (every(10, 1005, [1000, 1020, 1040, 10, 30, 50]), 1.8, 1.8),
     "a small counter began anew": (every(10, 1005, [0.75, 1, 1.25, 0.5, 0.75, 1]), 1.5 / 50, 1.5 / 50),
     "it began anew twice": (every(10, 1005, [1000, 1020, 10, 30, 5, 25]), (20 + 10 + 20 + 5 + 20) / 50, 75 / 50),
+    # Histograms of negative values have such sums. Zero is no limit of theirs.
+    "it began below zero": (every(10, 1005, [-0.5 + step for step in range(0, 120, 20)]), 2.0, 2.0),
     "a counter that stands still": (every(10, 1005, [7] * 6), 0.0, 0.0),
     "a counter that was never used": (every(10, 1005, [0] * 6), 0.0, 0.0),
     "two samples are enough": ([(1020, 50), (1030, 70)], 40 / 60, 40 / 60),

@@ -84,6 +84,15 @@ def test_a_file_of_two_windows_is_no_trial(export: Path):
         read_metrics(export, Window(1_000_000, 1_100_000, 1_000_000, 1_100_000, 60_000, 10_000))
 
 
+def test_a_file_whose_heading_lacks_something_is_damaged(export: Path):
+    lines = lines_of(export)
+    header = json.loads(lines[0])
+    del header["margin_s"]
+    export.write_bytes(gzip.compress(b"".join([json.dumps(header).encode() + b"\n", *lines[1:]])))
+    with pytest.raises(ParseError, match=r"^the samples of Prometheus are damaged: KeyError: 'margin_s'"):
+        read_metrics(export, Window(1_000_000, 1_100_000, 1_000_000, 1_100_000, 60_000, 10_000))
+
+
 def cut_trial(export: Path, into: Path, window: tuple[float, float], margin_s: float) -> Path:
     folder = write_trial(into, {}, window, width_s=20)
     cut(export, *window, folder / METRICS, margin_s)

@@ -568,6 +568,8 @@ def test_memory_is_used_where_both_metrics_are_known(tmp_path):
         (1, 1, 1), (1, 0.25, 1), (1, 1.5, 2), (1, 10, 10), (1, 11, 15), (10, 1, 2), (40 / 6, 1, 1), (60, 1, 10),
         (30, 1, 5), (300, 1, 60), (600, 1, 120), (2880, 1, 600), (7 * 1440, 1, 1800), (14 * 1440, 1, 3600),
         (100, 1, 15), (101, 1, 30), (24 * 60, 1, 300), (50 * 24 * 60, 15, 10800), (600, 4000, 4000),
+        # Half a second more than 400 steps of 5 s, and a millisecond less than five steps of 1 s.
+        (2000.5 / 60, 1, 10), (4.999 / 60, 1, 1),
     ],
 )  # fmt: skip
 def test_a_panel_has_at_most_400_round_steps_and_none_below_an_interval(minutes, interval_s, step_s):

@@ -385,6 +385,11 @@ def test_a_damaged_index_is_told_and_one_that_cannot_be_read_now_is_no_damage(st
         assert told.startswith(f"{index.relative_to(store.root)}: damaged; ")
     index.unlink()
     assert confirmed.check(store.root, store.folder).differences == [], "it can be made again"
+    index.write_text(whole)
+    until_times_differ(store.index.parent, index)
+    assert confirmed.check(store.root, store.folder).differences == []
+    index.unlink()
+    assert confirmed.check(store.root, store.folder).differences == [], "also one that was compared"
     index.mkdir()
     assert "Is a directory" in confirmed.check(store.root, store.folder).differences[0]
 

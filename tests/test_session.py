@@ -272,11 +272,28 @@ def test_what_a_tool_says_in_no_unicode_is_kept_in_the_index(lab, monkeypatch, c
     assert lab.hold(lab.plan("a"))["problem"] == "no such host: \udcff"
 
 
+def test_events_hold_no_secret(lab, monkeypatch, capsys):
+    def tell(self, case, trial) -> None:
+        trial.event(f"the server refused {trial.secret('KEY')}")
+        (trial.files / "stdout").write_text("1.0")
+
+    monkeypatch.setenv("KEY", "hunter2")
+    monkeypatch.setattr(Written, "run", tell)
+    (held,) = lab.hold(lab.plan("a", blocks=1))["sessions"]
+    (event,) = held["events"]
+    assert event.endswith("the server refused «redacted»")
+    assert "hunter2" not in "".join(capsys.readouterr())
+
+
 def test_what_was_announced_is_what_was_done(lab, monkeypatch):
     """Trials and blocks, also when some are repeated, given up, or asked for by a look."""
-    announced, begun, results = [], [], []
+    announced, begun, results, at_least = [], [], [], []
 
     class Heard(Progress):
+        def __init__(self, path: Path, session: str, blocks: int, *, adaptive: bool = False, **others: Any):
+            at_least.append(adaptive)
+            super().__init__(path, session, blocks, adaptive=adaptive, **others)
+
         def begin(self, total: int, adopted: int, *, blocks: int) -> None:
             announced.append((total, blocks, adopted))
             super().begin(total, adopted, blocks=blocks)
@@ -307,7 +324,9 @@ def test_what_was_announced_is_what_was_done(lab, monkeypatch):
     lab.happens |= {("a", block): [TrialFailed("no such file")] for block in (1, 2)}
     assert added_up(lab.plan("a", "b", study="given-up", blocks=4, give_up_after=2)) == (6, 4, 0)
     lab.happens |= {("a", block): [1.0 + block % 2] for block in range(1, 10)}
+    assert not any(at_least)
     assert added_up(lab.plan("a", "b", study="adaptive", **UNTIL)) == (18, 9, 0)
+    assert at_least[-1], "more blocks may follow, so what is announced is the least"
 
 
 # -- looks ---------------------------------------------------------------------------------------------------------

@@ -45,10 +45,11 @@ def study(
     *,
     definition: Mapping[str, Any] | None = None,
     facts: Mapping[str, Any] | None = None,
+    family: str = "file_size",
     **fields: Any,
 ) -> None:
     """Tables and records of a study in which a backend takes about this many seconds; 0 means that it always failed."""
-    tables = Tables(root, name, "file_size")
+    tables = Tables(root, name, family)
     for backend, value in seconds.items():
         for block, factor in enumerate(SPREAD, start=1):
             failed = {} if value else {"status": "failed", "cause": "no space left"}
@@ -56,11 +57,11 @@ def study(
             levels, size = {**LEVELS, "backend": backend}, {"size_bytes": 1_000_000}
             tables.add(levels, block, metrics, numbers=size, session=session, **failed, **fields)
     tables.write()
-    path = root / f"data/raw/{name}/this-machine/file_size/session.json"
+    path = root / f"data/raw/{name}/this-machine/{family}/session.json"
     index = json.loads(path.read_text())
     index["sessions"][0] |= {"uuid": session or BEFORE}
     index["sessions"][0]["hosts"]["here"]["before"] |= facts or {}
-    index["sessions"][0]["declared"]["families"] = {"file_size": dict(definition or {})}
+    index["sessions"][0]["declared"]["families"] = {family: dict(definition or {})}
     path.write_text(json.dumps(index))
     for entry in index["trials"]:
         record = path.parent / entry["path"] / "trial.json"
@@ -271,6 +272,20 @@ def test_the_page_says_what_differs_and_what_only_one_has(project, capsys):
     assert (figures / "file_size-trials.svg").is_file(), "the trials of both, laid over one another"
     assert (tables / "file_size-ratios.tex").is_file()
     assert 'href="../after/file_size.html#case-' in page
+
+
+def test_a_host_that_differs_is_told_once_and_each_family_is_declared_for_itself(project):
+    for name, release, seed in (("before", "6.1.0", 1), ("after", "6.12.0", 2)):
+        for family in ("file_size", "fio"):
+            study(project, name, None, {"local": 0.2}, facts={"kernel": {"release": release}}, family=family)
+            path = project / f"data/raw/{name}/this-machine/{family}/session.json"
+            index = json.loads(path.read_text())
+            index["sessions"][0]["declared"]["seed"] = seed
+            path.write_text(json.dumps(index))
+    assert cli.main(["compare", "before", "after"]) == 0
+    tables = project / "reports/comparisons/before--after/tables"
+    told = {name: [row[0] for row in csv.reader((tables / f"{name}.csv").open())] for name in ("facts", "declared")}
+    assert told["facts"].count("host: kernel.release") == 1 and told["declared"].count("seed") == 2
 
 
 def test_a_sentence_counts_ratios_cases_and_what_excludes_a_ratio_of_1(project):

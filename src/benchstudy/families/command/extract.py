@@ -110,9 +110,10 @@ def _matches(regex: str, text: str, numbers: int) -> Iterator[re.Match[str]]:
     for match in re.finditer(regex, text, re.MULTILINE):
         begin, end = match.span()
         starts = (_BEFORE.match(text, place) for place in range(max(0, begin - 3), begin))
-        before = next((found[0] for found in starts if found and found.end() == begin), "")
-        if before and begin == match.start(1):
-            raise ValueError(f"the group begins within a number: {before + match[1]!r}")
+        # The group can begin with the sign or the point that belongs to the number before it.
+        number = next((found.start() for found in starts if found and found.end() >= begin), begin)
+        if number < begin == match.start(1):
+            raise ValueError(f"the group begins within a number: {text[number : match.end(1)]!r}")
         if end == match.end(numbers) and (rest := _REST.match(text, end)):
             raise ValueError(f"the group ends within a number: {match[numbers] + rest[0]!r}")
         yield match
