@@ -58,6 +58,20 @@ def test_three_versions_go_there_and_back():
     assert cases["old"].definition == cases["old-again"].definition != cases["new"].definition
 
 
+@pytest.mark.parametrize(
+    ("load", "expected"),
+    [
+        ({"users": 20, "ramp": "4s", "duration": "12s"}, 4 + 12),
+        ({"users": 20, "duration": "12s"}, 30 + 12),
+        ({"rule": {"max_users": 50, "window": "20s", "at_most": "60s"}}, 60),
+        ({"rule": {"max_users": 50, "window": "20s"}}, 4 * 3600),
+    ],
+)
+def test_a_load_is_planned_with_its_longest_time_whether_given_or_not(load, expected):
+    plan = plan_of(run_here(loads=[{"name": "load", **load}], timeout="5h"))
+    assert {plan.family.declared_s(case) for case in plan.cases} == {expected}
+
+
 def test_a_load_may_be_measured_in_the_first_blocks_only():
     plan = plan_of(run_here())
     loads = [(s.block, s.case.levels["load"]) for s in schedule(plan)]

@@ -253,6 +253,26 @@ def test_the_search_ends_at_exactly_the_bound_that_the_study_gives(passes, objec
     assert [step.rate_per_s for step in searched(lambda _: passes, CapacitySearch(**objective))] == rates
 
 
+@pytest.mark.parametrize(
+    ("times", "expected"), [({}, 5 + 30), ({"duration": "3s"}, 5 + 3), ({"duration": "3s", "warm_up": "1s"}, 1 + 3)]
+)
+def test_a_rate_is_planned_with_the_times_of_its_generator_whether_given_or_not(times, expected):
+    generator = {"name": "open", "tool": "logbench", **times}
+    plan = plan_of(rates=["500/s"], generators=[generator], sweeps=[{"antispam": ["no"]}])
+    assert [plan.family.declared_s(case) for case in plan.cases] == [expected]
+
+
+@pytest.mark.parametrize(
+    ("objective", "windows"),
+    # 500, 1000 and 1410 pass, with two windows each. 2000, 1680, 1540 and 1470 fail, with a window per attempt.
+    [({}, 14), ({"attempts": 1}, 10), ({"windows": 5}, 23), ({"within": 0.5}, 8), ({"max_steps": 3}, 6)],
+)
+def test_a_search_is_planned_with_the_time_of_all_its_windows(objective, windows):
+    search = {"start": "500/s", "window": "20s", "warm_up": "4s", **objective}
+    plan = plan_of(rates=["search"], generators=[OPEN], sweeps=[{"antispam": ["no"]}], search=search)
+    assert [plan.family.declared_s(case) for case in plan.cases] == [windows * (4 + 20 + 1)]
+
+
 def test_a_search_does_not_go_on_beyond_its_most_steps():
     steps = [Step(500), Step(1000), Step(2000), Step(4000)]
     assert next_rate(steps, CapacitySearch(max_steps=3)) is None

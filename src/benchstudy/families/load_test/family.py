@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 from benchstudy.families.load_test import data, users
 from benchstudy.families.load_test.config import LoadLevel, LoadTestConfig, Window
 from benchstudy.families.load_test.metrics import METRICS
+from benchstudy.families.load_test.users.config import Rule
 from benchstudy.model import services
 from benchstudy.model.family import Case, Family, Loop
 from benchstudy.model.grouping import grouped
@@ -61,6 +62,14 @@ class LoadTest(Family[LoadTestConfig]):
 
     def loop(self, levels: Mapping[str, str]) -> Loop | None:
         return "noted"
+
+    def declared_s(self, case: Case) -> float | None:
+        told = case.definition.get("load")
+        if told is None:
+            return super().declared_s(case)
+        # A definition leaves out what has its default.
+        rule = Rule.model_construct(**told["rule"]) if "rule" in told else None
+        return LoadLevel.model_construct(**{**told, "rule": rule}).longest_s
 
     def cases(self, config: LoadTestConfig) -> list[Case]:
         return _scraped_cases(config) if config.scraped else _run_cases(config)

@@ -26,6 +26,7 @@ SEARCH = "search"  # the level of the factor rate for the capacity search
 _LEAST_STEP_S = {"gcp": 10.0}  # by kind: the shortest interval between checkpoints, whatever the study asks for
 _LEAST_WINDOW_S = {"gcp": 60.0}
 _MOST_UNDER_WAY = 16_000  # each one has a connection: a file at both ends, and a port
+_LEAST_COOL_DOWN_S = 1.0
 _LEAST_STEPS = 3  # publish steps in a window: a rate needs more than the two ends
 
 Kind = Literal["posix", "mysql", "aws", "gcp"]
@@ -127,6 +128,11 @@ class Backend(Strict):
         """Length of the window in s: `asked_s`, or the minimum of this kind, rounded up to whole publish steps."""
         needed = max(asked_s, _LEAST_WINDOW_S.get(self.kind, 0.0), _LEAST_STEPS * self.publish_interval)
         return math.ceil(round(needed / self.publish_interval, 6)) * self.publish_interval
+
+    @property
+    def cool_down_s(self) -> float:
+        """Length in s of the load after the window, during which the last leaves are integrated."""
+        return max(self.publish_interval, _LEAST_COOL_DOWN_S)
 
 
 class LogGenerator(Strict):

@@ -8,9 +8,18 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, ClassVar
 
-from benchstudy.families.log_write.config import SEARCH, Backend, LogGenerator, LogSweep, LogWriteConfig, share_of
+from benchstudy.families.log_write.config import (
+    SEARCH,
+    Backend,
+    CapacitySearch,
+    LogGenerator,
+    LogSweep,
+    LogWriteConfig,
+    share_of,
+)
 from benchstudy.families.log_write.limits import COLUMNS
 from benchstudy.families.log_write.metrics import METRICS
+from benchstudy.families.log_write.search import usual_windows
 from benchstudy.families.shared import clients
 from benchstudy.families.shared.levels import Rate
 from benchstudy.model import services
@@ -64,6 +73,16 @@ class LogWrite(Family[LogWriteConfig]):
 
     def loop(self, levels: Mapping[str, str]) -> Loop | None:
         return "noted"
+
+    def declared_s(self, case: Case) -> float:
+        # A definition leaves out what has its default.
+        if case.levels["rate"] != SEARCH:
+            generator = LogGenerator.model_construct(**case.definition["generator"])
+            return generator.warm_up + generator.duration
+        backend = Backend.model_construct(**case.definition["backend"])
+        objective = CapacitySearch.model_construct(**case.definition["search"])
+        each_s = objective.warm_up + backend.window_s(objective.window) + backend.cool_down_s
+        return usual_windows(objective) * each_s
 
     def cases(self, config: LogWriteConfig) -> list[Case]:
         found: dict[str, Case] = {}

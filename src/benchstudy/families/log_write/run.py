@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from benchstudy.measuring.trial import TrialContext, TrialExecution
 
 _OPEN = "open"
-_LEAST_COOL_DOWN_S = 1.0
 # The message of logbench about a log that answered before, but is still overloaded after a rate that was too high.
 _UNANSWERED = re.compile(r"no checkpoint at .*(deadline exceeded|timeout|refused|reset by peer|EOF)", re.IGNORECASE)
 _LONGER_S = 120.0  # time beyond load and waiting after which a generator counts as hung
@@ -140,7 +139,7 @@ class _Trial:
             duplicate_share=self.duplicate_share,
             warm_up_s=warm_up_s,
             duration_s=self.backend.window_s(duration_s),
-            cool_down_s=max(self.backend.publish_interval, _LEAST_COOL_DOWN_S) if self.generator.is_open else 0.0,
+            cool_down_s=self.backend.cool_down_s if self.generator.is_open else 0.0,
         )
 
     def _timeout_s(self, load: Load) -> float:
