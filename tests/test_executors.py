@@ -8,7 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -18,7 +18,7 @@ import slurm_cluster
 import yaml
 from conftest import CHECKOUT, Project
 from nothing_lost import left_on_host, nothing_lost, processes, seen
-from sshd_hosts import host_of_its_own
+from sshd_hosts import SshdHost, host_of_its_own
 from test_faults_host import Lab
 from waiting import until
 
@@ -191,35 +191,49 @@ def test_a_file_system_that_grants_no_lock_or_every_lock_is_told(tmp_path: Path,
 PLUGINS = CHECKOUT / ".benchstudy" / "executors"
 
 
-def report_of_two_targets(project: Project, folder: Path, environment: Mapping[str, str], *how: str) -> None:
-    """A whole report, from provisioning two real hosts to the pages; afterwards, there is nothing left to do."""
-    with host_of_its_own(folder / "one") as one, host_of_its_own(folder / "two") as two:
-        study = {
-            "study": "fleet",
-            "blocks": 2,
-            "thresholds": {"lease": "10s"},
-            "hosts": {
-                name: sshd.host.model_dump(exclude_none=True, exclude_defaults=True) | {"work_dir": f"{folder}/{name}"}
-                for name, sshd in (("h1", one), ("h2", two))
-            },
-            "targets": {"t1": {"roles": {"sut": "h1"}}, "t2": {"roles": {"sut": "h2"}}},
-            "families": {"command": {"commands": [{"name": "x", "argv": ["true"]}]}},
-        }
-        command = ["snakemake", "report", "--configfile", str(project.write_study(study)), *how]
-        for expected in ("steps (100%) done", "Nothing to be done"):
-            done = subprocess.run(
-                command, cwd=project.root, env={**project.environment, **environment}, capture_output=True, text=True
-            )
-            assert done.returncode == 0 and expected in done.stderr, done.stdout + done.stderr
+def report_of_two_targets(
+    project: Project, hosts: Mapping[str, SshdHost], run: Callable[[Sequence[str]], tuple[bool, str]]
+) -> None:
+    """A whole report, from provisioning two real hosts to the pages; afterwards, there is nothing left to do.
+
+    `run`: whether the command succeeded, and what it said.
+    """
+    study = {
+        "study": "fleet",
+        "blocks": 2,
+        "thresholds": {"lease": "10s"},
+        "hosts": {
+            name: sshd.host.model_dump(exclude_none=True, exclude_defaults=True)
+            | {"work_dir": str(sshd.folder / "work")}
+            for name, sshd in hosts.items()
+        },
+        "targets": {f"on-{name}": {"roles": {"sut": name}} for name in hosts},
+        "families": {"command": {"commands": [{"name": "x", "argv": ["true"]}]}},
+    }
+    command = ["snakemake", "report", "--configfile", str(project.write_study(study))]
+    for expected in ("steps (100%) done", "Nothing to be done"):
+        succeeded, said = run(command)
+        assert succeeded and expected in said, said
     held = [json.loads(index.read_text()) for index in project.root.glob("data/raw/fleet/*/*/session.json")]
     assert [len(index["trials"]) for index in held] == [2, 2]
-    assert "t2" in (project.root / "reports" / "fleet" / "command.html").read_text()
+    page = (project.root / "reports" / "fleet" / "command.html").read_text()
+    assert all(f"on-{name}" in page for name in hosts)
+
+
+def report_from_here(project: Project, folder: Path, environment: Mapping[str, str], *how: str) -> None:
+    def run(command: Sequence[str]) -> tuple[bool, str]:
+        surroundings = {**project.environment, **environment}
+        done = subprocess.run([*command, *how], cwd=project.root, env=surroundings, capture_output=True, text=True)
+        return done.returncode == 0, done.stdout + done.stderr
+
+    with host_of_its_own(folder / "one") as one, host_of_its_own(folder / "two") as two:
+        report_of_two_targets(project, {"h1": one, "h2": two}, run)
 
 
 @long
 @needs_root
 def test_every_job_of_a_report_may_run_on_a_machine_of_its_own(project: Project):
-    report_of_two_targets(project, project.root / "hosts", {}, *on_nodes(project))
+    report_from_here(project, project.root / "hosts", {}, *on_nodes(project))
 
 
 @long
@@ -229,7 +243,7 @@ def test_every_job_of_a_report_may_run_on_a_machine_of_its_own(project: Project)
 def test_slurm_runs_a_report_with_the_profile_that_ships(project: Project, tmp_path: Path):
     with slurm_cluster.slurm_cluster(tmp_path / "slurm") as found_by:
         environment = {**found_by, "PYTHONPATH": f"{project.root / 'src'}:{PLUGINS}"}
-        report_of_two_targets(project, tmp_path / "hosts", environment, "--profile", "workflow/profiles/slurm")
+        report_from_here(project, tmp_path / "hosts", environment, "--profile", "workflow/profiles/slurm")
         jobs = slurm_cluster.asked(["squeue", "--states=all", "--noheader", "--format=%T"], found_by).split()
         assert len(jobs) == 7 and set(jobs) == {"COMPLETED"}, "two tiny ones are done here"
 
@@ -243,27 +257,17 @@ def test_kubernetes_runs_a_report_with_the_profile_that_ships(project: Project, 
         node = stack.enter_context(kubernetes_node.kubernetes_node(tmp_path / "node", CHECKOUT / ".benchstudy"))
         hosts = {}
         for number, address in enumerate(kubernetes_node.ADDRESSES):
-            folder = project.root / f"host-{number}"
-            sshd = stack.enter_context(host_of_its_own(folder, address=address, prefix=node.inside[:-1]))
-            hosts[f"h{number}"] = sshd.host.model_dump(exclude_none=True) | {"work_dir": str(folder / "work")}
+            sshd = host_of_its_own(project.root / f"host-{number}", address=address, prefix=node.inside[:-1])
+            hosts[f"h{number}"] = stack.enter_context(sshd)
         node.share(project.root)
-        file = project.write_study(
-            {
-                "study": "pods",
-                "blocks": 2,
-                "hosts": hosts,
-                "targets": {f"on-{name}": {"roles": {"sut": name}} for name in hosts},
-                "families": {"command": {"commands": [{"name": "x", "argv": ["true"]}]}},
-            }
-        )
-        command = ["snakemake", "--profile", "workflow/profiles/kubernetes", "report", "--configfile", str(file)]
-        told = {"BENCHSTUDY_IMAGE": kubernetes_node.IMAGE, "BENCHSTUDY_VOLUME": "shared"}
-        for expected in ("steps (100%) done", "Nothing to be done"):
-            phase, said = node.pod(command, project.root, told)
-            assert phase == "Succeeded" and expected in said, said
+
+        def run(command: Sequence[str]) -> tuple[bool, str]:
+            told = {"BENCHSTUDY_IMAGE": kubernetes_node.IMAGE, "BENCHSTUDY_VOLUME": "shared"}
+            phase, said = node.pod([*command, "--profile", "workflow/profiles/kubernetes"], project.root, told)
+            return phase == "Succeeded", said
+
+        report_of_two_targets(project, hosts, run)
         jobs = json.loads(node.kubectl("get", "jobs", "-o", "json"))["items"]
         assert len(jobs) == 7 and all(job["status"].get("succeeded") == 1 for job in jobs), (
             "two tiny ones are done there"
         )
-    held = [json.loads(index.read_text()) for index in project.root.glob("data/raw/pods/*/*/session.json")]
-    assert [len(index["trials"]) for index in held] == [2, 2]
