@@ -285,6 +285,20 @@ def test_a_rate_fails_only_when_every_attempt_does():
     assert too_fast == Step(100.0, replace(FAILED, seen=0.2)) and not too_fast.passed
 
 
+def test_a_rate_is_attempted_until_it_passes_or_memory_is_exhausted():
+    attempts = []
+
+    def attempt(number: int) -> Reason | None:
+        attempts.append(number)
+        return endings[number - 1]
+
+    often = OBJECTIVE.model_copy(update={"attempts": 3})
+    out_of_memory = Reason(Missed.DIED, cause=Cause.OOM)
+    for endings, made in (([None], [1]), ([FAILED, None], [1, 2]), ([FAILED, out_of_memory], [1, 2])):
+        attempts.clear()
+        assert tried(100.0, often, attempt) == Step(100.0, endings[-1]) and attempts == made
+
+
 def test_what_passes_above_a_failure_is_not_claimed():
     assert bracket([Step(100), Step(200, FAILED), Step(400)]) == Bracket(100, 200)
     assert bracket([Step(100), Step(100, FAILED), Step(50)]) == Bracket(50, 100)
@@ -308,10 +322,15 @@ GOOD = Window(
         ({"sent": 26_400, "dropped": 3600}, Missed.TAKEN, "took 88 % of the leaves, not 99 %, although"),
         ({"sent": 26_400, "dropped": 3600}, Missed.TAKEN, "(3600 not sent)"),
         ({"pushback": 301}, Missed.TAKEN, "(301 pushed back)"),
+        ({"sent": 29_710, "dropped": 290}, None, ""),
+        ({"sent": 29_710, "dropped": 290, "errors": 11}, Missed.TAKEN, "took 98.997 % of the leaves, not 99 %"),
         ({"errors": 30}, None, ""),
         ({"errors": 31}, Missed.ERRORS, "31 errors, 0.103 % of the leaves; the bound is 0.1 %"),
         ({"integrate_p99_s": 5.01}, Missed.INTEGRATE_TIME, "p99 of integration was 5.01 s; the bound is 5 s"),
+        ({"integrate_p99_s": 5.0004}, Missed.INTEGRATE_TIME, "p99 of integration was 5.0004 s; the bound is 5 s"),
         ({"integrate_p99_s": None}, Missed.INTEGRATE_TIME, "no leaf was integrated"),
+        ({"achieved_per_s": 989.999}, Missed.ACHIEVED, "achieved 98.9999 % of the offered rate, not 99 %"),
+        ({"sent": 300_000, "errors": 301}, Missed.ERRORS, "301 errors, 0.1003 % of the leaves; the bound is 0.1 %"),
         ({"not_integrated": 2}, Missed.NOT_INTEGRATED, "2 accepted leaves were not integrated in time"),
         (
             {"achieved_per_s": 900, "generator_cpu": 0.99},
@@ -369,6 +388,7 @@ def test_a_bracket_is_narrow_up_to_exactly_what_the_study_asks_for():
         (1000, 2000, 1410),  # the geometric mean in three digits
         (1000, 1004, math.sqrt(1000 * 1004)),  # which would be an end of the bracket
         (999.2, 1000, math.sqrt(999.2 * 1000)),
+        (9.994, 9.9995, math.sqrt(9.994 * 9.9995)),  # 10.0 would be above the bracket
     ],
 )
 def test_the_next_rate_lies_between_the_ends_and_is_short_if_it_can_be(low, high, rate):

@@ -27,6 +27,7 @@ _SCALES: dict[str, list[tuple[float, str]]] = {
 }
 
 # A rate as a level, alone or inside a case's id: "500-per-s", "backend=posix,rate=500-per-s".
+_ALL_DIGITS = 17  # of a float
 _RATE_LEVEL = re.compile(r"(^|=)(\d+)((?:\.\d+)?)-per-(s|min)(?![^,])")
 
 
@@ -77,6 +78,13 @@ def quantity(value: float | None, unit: str) -> str:
     if value is None or not math.isfinite(value):
         return "–" if value is None else str(value)
     return scale(value, unit).text(value)
+
+
+def beyond(value: float, bound: float, unit: str) -> str:
+    """`value` with as many digits as tell it from a `bound` that it missed, even if narrowly: "98.997 %" of 99 %."""
+    found = scale(value, unit)
+    to = next((n for n in range(rounding.MOST, _ALL_DIGITS) if found.text(value, n) != found.text(bound, n)), None)
+    return found.text(value, to or rounding.MOST)
 
 
 def from_to(base: float, new: float, unit: str) -> str:

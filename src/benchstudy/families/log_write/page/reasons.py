@@ -27,17 +27,19 @@ def _missed(row: Mapping[str, Any]) -> str:
     seen, bound = row["seen"], row["bound"]
     match Missed(row["missed"]):
         case Missed.ACHIEVED:
-            return f"achieved {human.percent(seen)} of the offered rate, not {human.percent(bound)}{_not_taken(row)}"
+            share = human.beyond(seen, bound, "%")
+            return f"achieved {share} of the offered rate, not {human.percent(bound)}{_not_taken(row)}"
         case Missed.TAKEN:
-            share = f"{human.percent(seen)} of the leaves, not {human.percent(bound)}"
+            share = f"{human.beyond(seen, bound, '%')} of the leaves, not {human.percent(bound)}"
             return f"took {share}, although the tree grew fast enough{_not_taken(row)}"
         case Missed.ERRORS:
-            share, most = human.percent(seen), human.percent(bound)
+            share, most = human.beyond(seen, bound, "%"), human.percent(bound)
             return f"{human.plural(row['errors'], 'error')}, {share} of the leaves; the bound is {most}"
         case Missed.NOT_INTEGRATED:
             return f"{seen:.0f} accepted leaves were not integrated in time"
         case Missed.INTEGRATE_TIME:
-            shown = "no leaf was integrated" if seen is None else f"p99 of integration was {human.quantity(seen, 's')}"
+            p99 = None if seen is None else human.beyond(seen, bound, "s")
+            shown = "no leaf was integrated" if p99 is None else f"p99 of integration was {p99}"
             return f"{shown}; the bound is {bound:g} s"
         case Missed.NOTHING_ACCEPTED:
             return f"the log accepted no leaf: {row['said']}"
