@@ -489,6 +489,10 @@ def test_a_page_says_by_what_rule_it_stopped_what_was_not_reached_and_what_a_new
     assert "6 to 7, until every case is known to ±5 %" in method
     assert "The precision was checked after 6, 7 blocks, and at no other time." in method
     assert "never, duration: ±5 % was declared, but 7 blocks gave ±50 %." in weak
+    (never,) = (known for known in index["stopping"]["known"] if known["case"] == "script=never")
+    never["precision"], seen = 0.050004, never["precision"]
+    assert "never, duration: ±5 % was declared, but 7 blocks gave ±5.0004 %." in page()[1]
+    never["precision"] = seen
     assert "when the session stopped" not in weak
     monkeypatch.setattr(Scripted, "edited", staticmethod(lambda value: value**40))
     method, weak = page()

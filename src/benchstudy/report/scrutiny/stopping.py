@@ -51,17 +51,18 @@ def weaknesses(results: Results, indexes: Sequence[Mapping[str, Any]]) -> Iterat
             place = (index["target"], known.case)
             case = results.case_name(*place) if place in results.anchors else known.case
             name = f"{case}{f', {known.metric}' if known.metric else ''}"
-            if not known.within(stopping["until"]):
-                reached = f"±{human.percent(known.precision)}" if known.precision is not None else known.why
+            until = stopping["until"]
+            if not known.within(until):
+                reached = known.why if known.precision is None else f"±{human.beyond(known.precision, until, '%')}"
                 yield (
-                    f"{name}: ±{human.percent(stopping['until'])} was declared, but "
+                    f"{name}: ±{human.percent(until)} was declared, but "
                     f"{human.plural(stopping['blocks'], 'block')} gave {reached}."
                 )
             now = _precision_now(results, index["target"], known)
             if known.precision is not None and now is not None and not _same(now, known.precision):
                 yield (
                     f"{name}: known to ±{human.percent(known.precision)} when the session stopped, and to "
-                    f"±{human.percent(now)} on this page, because trials were added or discarded since, or their "
+                    f"±{human.beyond(now, known.precision, '%')} on this page, because trials were added or discarded since, or their "
                     "files are parsed differently."
                 )
 
