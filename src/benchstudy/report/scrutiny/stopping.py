@@ -62,8 +62,8 @@ def weaknesses(results: Results, indexes: Sequence[Mapping[str, Any]]) -> Iterat
             if known.precision is not None and now is not None and not _same(now, known.precision):
                 yield (
                     f"{name}: known to ±{human.percent(known.precision)} when the session stopped, and to "
-                    f"±{human.beyond(now, known.precision, '%')} on this page, because trials were added or discarded since, or their "
-                    "files are parsed differently."
+                    f"±{human.beyond(now, known.precision, '%')} on this page, because trials were added or discarded "
+                    "since, or their files are parsed differently."
                 )
 
 
