@@ -26,8 +26,8 @@ _SCALES: dict[str, list[tuple[float, str]]] = {
     "%": [(0.01, "%")],
 }
 
-# A rate as a level, alone or inside a case's id: "500-per-s", "backend=posix,rate=500-per-s".
 _ALL_DIGITS = 17  # of a float
+# A rate as a level, alone or inside a case's id: "500-per-s", "backend=posix,rate=500-per-s".
 _RATE_LEVEL = re.compile(r"(^|=)(\d+)((?:\.\d+)?)-per-(s|min)(?![^,])")
 
 

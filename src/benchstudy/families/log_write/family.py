@@ -19,7 +19,7 @@ from benchstudy.families.log_write.config import (
 )
 from benchstudy.families.log_write.limits import COLUMNS
 from benchstudy.families.log_write.metrics import METRICS
-from benchstudy.families.log_write.search import usual_windows
+from benchstudy.families.log_write.planned import search_s
 from benchstudy.families.shared import clients
 from benchstudy.families.shared.levels import Rate
 from benchstudy.model import services
@@ -80,9 +80,7 @@ class LogWrite(Family[LogWriteConfig]):
             generator = LogGenerator.model_construct(**case.definition["generator"])
             return generator.warm_up + generator.duration
         backend = Backend.model_construct(**case.definition["backend"])
-        objective = CapacitySearch.model_construct(**case.definition["search"])
-        each_s = objective.warm_up + backend.window_s(objective.window) + backend.cool_down_s
-        return usual_windows(objective) * each_s
+        return search_s(CapacitySearch.model_construct(**case.definition["search"]), backend)
 
     def cases(self, config: LogWriteConfig) -> list[Case]:
         found: dict[str, Case] = {}

@@ -173,18 +173,6 @@ def next_rate(steps: Sequence[Step], objective: CapacitySearch) -> float | None:
     return middle if low < middle < high else math.sqrt(low * high)
 
 
-def usual_windows(objective: CapacitySearch) -> int:
-    """The number of windows of a search for a capacity of `factor`^1.5 times the first rate, as an example."""
-    capacity = Rate(objective.start).per_s * objective.factor**1.5
-    steps: list[Step] = []
-    windows = 0
-    while (rate := next_rate(steps, objective)) is not None:
-        passes = rate <= capacity
-        windows += objective.windows if passes else objective.attempts
-        steps.append(Step(rate, None if passes else Reason(Missed.ACHIEVED)))
-    return windows
-
-
 def _readable(rate: float) -> float:
     """Round to three digits: 1414.21 becomes 1410."""
     return rounding.significant(rate)
