@@ -37,7 +37,7 @@ def closure(roots: Iterable[str]) -> set[str]:
         name = todo.pop()
         if name in known and name not in found:
             found.add(name)
-            todo += graph.find_modules_directly_imported_by(name)
+            todo += _imported_by(graph, name)
             todo.append(name.rpartition(".")[0])
     return found
 
@@ -49,6 +49,7 @@ def files(modules: Iterable[str]) -> list[Path]:
     return sorted({*own, *beside})
 
 
+@cache
 def path_of(module: str) -> Path:
     """The file of a module that `closure` found."""
     outermost = _outermost(module)
@@ -114,6 +115,11 @@ def _modules(graph: "ImportGraph") -> frozenset[str]:
 
 
 @cache
+def _imported_by(graph: "ImportGraph", module: str) -> frozenset[str]:
+    return frozenset(graph.find_modules_directly_imported_by(module))
+
+
+@cache
 def _folder(package: str) -> Path:
     spec = find_spec(package)
     if spec is None or not spec.submodule_search_locations:
@@ -133,10 +139,13 @@ def _outermost(module: str) -> str:
     raise ModuleNotFoundError(f"there is no package {module!r}", name=module)
 
 
-def _beside(folder: Path) -> Iterator[Path]:
+@cache
+def _beside(folder: Path) -> list[Path]:
     """Files below a package's folder that are not modules, without those of packages in it."""
+    found = []
     for path in folder.iterdir():
         if path.is_dir() and path.name not in _APART and not (path / "__init__.py").is_file():
-            yield from _beside(path)
+            found += _beside(path)
         elif path.is_file() and path.suffix not in _COUNTED_ELSEWHERE:
-            yield path
+            found.append(path)
+    return found

@@ -131,8 +131,8 @@ def provision_targets(
     return results
 
 
-def files_that_install(root: Path, study: Study, families: Iterable[str]) -> list[Path]:
-    """The files that decide what hosts have for these families: deploys, the pins they read, and systems."""
+def pins_and_systems(root: Path, study: Study) -> list[Path]:
+    """The files that decide, with the deploys of a family, what hosts have: pins that deploys read, and systems."""
     pins = [
         path
         for place in paths.places(root, "envs")
@@ -140,13 +140,13 @@ def files_that_install(root: Path, study: Study, families: Iterable[str]) -> lis
         if path.is_file() and "__pycache__" not in path.parts and decides_what_hosts_have(path)
     ]
     systems = installing_files(Catalogue([Path(folder) for folder in study.systems]))
-    return list(dict.fromkeys([*deploy_files(root, families), *pins, *systems]))
+    return list(dict.fromkeys([*pins, *systems]))
 
 
 def asked_of_targets(root: Path, study: Study, families: Sequence[str], targets: Iterable[str]) -> dict[str, str]:
     """By target: a digest of what its hosts should have for these families, and of which host plays which role."""
     digest = hashlib.sha256()
-    for path in files_that_install(root, study, families):
+    for path in dict.fromkeys([*deploy_files(root, families), *pins_and_systems(root, study)]):
         digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
     files = digest.hexdigest()
     blocks = [study.families[family].model_dump(mode="json", serialize_as_any=True) for family in families]
