@@ -49,8 +49,8 @@ lint: ## check the code without running it: style, layers, types, spelling
 	@codespell
 	@ruff check --quiet . && ruff format --quiet --check . && snakefmt --check workflow
 	@lint-imports
-	@mypy
-	@MYPYPATH=$$(echo $(ON_HOST) | tr ' ' ':') mypy --explicit-package-bases --cache-dir .mypy_cache/on_host \
+	@mypy --num-workers auto
+	@MYPYPATH=$$(echo $(ON_HOST) | tr ' ' ':') mypy --num-workers auto --explicit-package-bases --cache-dir .mypy_cache/on_host \
 		$$(find $(ON_HOST) -name '*.py' -not -name __init__.py)
 
 test-fast: ## run the tests that start no server and compile nothing: under two minutes on 2 cores
