@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from waiting import until
+from waiting import runs, until
 
 from benchstudy.measuring import confirmed, sealed
 
@@ -110,16 +110,21 @@ class Process:
 def running(*words: str) -> Iterator[Process]:
     """Processes with all of these words in their traces, except this process and its parent."""
     own = {os.getpid(), os.getppid()}
-    for folder in Path("/proc").glob("[0-9]*"):
+    for pid in (int(name) for name in os.listdir("/proc") if name.isdecimal()):
         try:
-            command = (folder / "cmdline").read_bytes()
-            place = os.fsencode(os.readlink(folder / "cwd"))
-            traces = os.fsdecode(b"\0".join([command, (folder / "environ").read_bytes(), place]))
-            state = (folder / "stat").read_text().rpartition(")")[2].split()[0]
+            command = _bytes(f"/proc/{pid}/cmdline")
+            place = os.fsencode(os.readlink(f"/proc/{pid}/cwd"))
+            traces = os.fsdecode(b"\0".join([command, _bytes(f"/proc/{pid}/environ"), place]))
+            found = pid not in own and all(word in traces for word in words) and runs(pid)
         except (FileNotFoundError, ProcessLookupError, PermissionError):
             continue  # it has ended meanwhile, or belongs to another user
-        if int(folder.name) not in own and state != "Z" and all(word in traces for word in words):
-            yield Process(int(folder.name), os.fsdecode(command).replace("\0", " "), traces)
+        if found:
+            yield Process(pid, os.fsdecode(command).replace("\0", " "), traces)
+
+
+def _bytes(path: str) -> bytes:
+    with open(path, "rb") as file:  # a third of the time that pathlib takes
+        return file.read()
 
 
 def mounts_below(folder: Path | str) -> list[str]:

@@ -145,7 +145,14 @@ def by_kernel(made: Made, tmp_path_factory: pytest.TempPathFactory) -> Made:
     with pages_made_in(again.root):
         shutil.copytree(made.root, again.root, dirs_exist_ok=True, ignore=shutil.ignore_patterns("reports"))
         nbformat.write(every, again.root / "every.ipynb")
-        papermill.execute_notebook("every.ipynb", "executed.ipynb", progress_bar=False, start_timeout=180)
+        # Saving after each cell would take longer than the cells.
+        papermill.execute_notebook(
+            "every.ipynb",
+            "executed.ipynb",
+            request_save_on_cell_execute=False,
+            progress_bar=False,
+            start_timeout=180,
+        )
     executed = iter(code_of(again.root / "executed.ipynb"))
     for page, of_page in cells.items():
         again.executed[page] = again.root / f"{page}.ipynb"

@@ -15,15 +15,19 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from multiprocessing.connection import Connection, wait
+from multiprocessing.context import ForkServerProcess
+from multiprocessing.forkserver import ensure_running
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 from waiting import until
 
 FORKS = multiprocessing.get_context("forkserver")
-FORKS.set_forkserver_preload(["snakemake.cli", "snakemake.report", "snakemake.report.html_reporter", "smart_open"])
+FORKS.set_forkserver_preload(["warm_plugins", "snakemake.report.html_reporter", "smart_open", "grimp"])
+TESTS = str(Path(__file__).parent)
 
 
 def run(
@@ -33,8 +37,7 @@ def run(
     argv = ["snakemake", *arguments]
     with tempfile.TemporaryDirectory() as said:
         streams = [Path(said, name) for name in ("stdout", "stderr")]
-        fork = FORKS.Process(target=_in_files, args=(streams, argv, folder, dict(environment), _libraries()))
-        fork.start()
+        fork = _fork(_in_files, streams, argv, folder, dict(environment), _libraries())
         fork.join(timeout_s)
         if fork.exitcode is None:
             fork.kill()
@@ -53,8 +56,7 @@ class Started:
         self.args = ["snakemake", *arguments]
         reading, writing = FORKS.Pipe(duplex=False)
         given = (writing, self.args, folder, dict(environment), _libraries())
-        self._fork = FORKS.Process(target=_in_session_of_its_own, args=given)
-        self._fork.start()
+        self._fork = _fork(_in_session_of_its_own, *given)
         writing.close()
         self.stdout = os.fdopen(os.dup(reading.fileno()), errors="replace")
         reading.close()
@@ -85,6 +87,14 @@ class Started:
         return b"".join(said).decode(), None
 
 
+def _fork(target: Callable[..., None], *given: Any) -> ForkServerProcess:
+    with mock.patch.dict(os.environ, PYTHONPATH=TESTS):
+        ensure_running()  # the server finds warm_plugins.py by this variable only, and would do without it
+    fork = FORKS.Process(target=target, args=given)
+    fork.start()
+    return fork
+
+
 @functools.cache
 def _command_that_never_ends() -> subprocess.Popen[bytes]:
     """Owns the process with the libraries: until `end`, or until this process has ended."""
@@ -95,9 +105,7 @@ def _command_that_never_ends() -> subprocess.Popen[bytes]:
 def _libraries() -> Path:
     """The socket of the process that has imported what jobs of a report need."""
     path = Path(tempfile.mkdtemp(), "socket")
-    fork = FORKS.Process(target=_import_libraries, args=(path, str(_command_that_never_ends().pid)))
-    fork.start()
-    fork.join()
+    _fork(_import_libraries, path, str(_command_that_never_ends().pid)).join()
     return path
 
 
@@ -146,8 +154,7 @@ def _command(argv: list[str], folder: Path, environment: Mapping[str, str], libr
     os.environ.update(environment)
     os.chdir(folder)
     sys.argv = argv
-    tests = str(Path(__file__).parent)
-    sys.path[:] = [*environment["PYTHONPATH"].split(os.pathsep), *(path for path in sys.path if path != tests)]
+    sys.path[:] = [*environment["PYTHONPATH"].split(os.pathsep), *(path for path in sys.path if path != TESTS)]
 
     from snakemake.cli import main
 
