@@ -50,6 +50,8 @@ LONGEST = (
     "test_only_what_is_asked.py",
     "test_systems.py",
     "test_systems_project.py",
+    "test_tools.py",
+    "test_sixth_family.py",
     "test_init.py",
     "test_load_test_run.py",
     "test_http_concurrency.py",
