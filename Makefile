@@ -50,8 +50,8 @@ lint: ## check the code without running it: style, layers, types, spelling
 	@codespell
 	@ruff check --quiet . && ruff format --quiet --check . && snakefmt --check workflow
 	@lint-imports
-	@mypy --num-workers auto
-	@MYPYPATH=$$(echo $(ON_HOST) | tr ' ' ':') mypy --num-workers auto --explicit-package-bases --cache-dir .mypy_cache/on_host \
+	@mypy
+	@MYPYPATH=$$(echo $(ON_HOST) | tr ' ' ':') mypy --explicit-package-bases --cache-dir .mypy_cache/on_host \
 		$$(find $(ON_HOST) -name '*.py' -not -name __init__.py)
 
 test-fast: ## run the tests that start no server and compile nothing: about four minutes on 2 cores

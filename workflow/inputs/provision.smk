@@ -15,12 +15,12 @@ def deploys_of_family(wildcards):
 @cache
 def deploys_of(family):
     """The files that decide what a family's hosts get, for every target."""
-    return [*dict.fromkeys(map(relative, [*deploy_files(Path(), [family]), *of_every_family()]))]
+    return [relative(file) for file in files_that_install(Path(), [family], of_every_family())]
 
 
 @cache
 def of_every_family():
-    """The files that decide it for each family."""
+    """What `deploys_of` has in common for all families, listed once."""
     return pins_and_systems(Path(), STUDY)
 
 

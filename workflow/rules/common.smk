@@ -22,8 +22,8 @@ from benchstudy.model.rounding import listed
 from benchstudy.model.study import is_stored, parse_study, with_systems
 from benchstudy.provisioning.target import (
     asked_of_targets,
-    deploy_files,
     facts_problems,
+    files_that_install,
     has_what_is_asked,
     is_of_other_places,
     may_build,

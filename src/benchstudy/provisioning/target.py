@@ -132,7 +132,7 @@ def provision_targets(
 
 
 def pins_and_systems(root: Path, study: Study) -> list[Path]:
-    """The files that decide, with the deploys of a family, what hosts have: pins that deploys read, and systems."""
+    """The files that decide for every family what hosts have: pins that deploys read, and systems."""
     pins = [
         path
         for place in paths.places(root, "envs")
@@ -140,13 +140,18 @@ def pins_and_systems(root: Path, study: Study) -> list[Path]:
         if path.is_file() and "__pycache__" not in path.parts and decides_what_hosts_have(path)
     ]
     systems = installing_files(Catalogue([Path(folder) for folder in study.systems]))
-    return list(dict.fromkeys([*pins, *systems]))
+    return [*pins, *systems]
+
+
+def files_that_install(root: Path, families: Iterable[str], of_every_family: Iterable[Path]) -> list[Path]:
+    """The files that decide what hosts have for these families: their deploys, then those of `pins_and_systems`."""
+    return list(dict.fromkeys([*deploy_files(root, families), *of_every_family]))
 
 
 def asked_of_targets(root: Path, study: Study, families: Sequence[str], targets: Iterable[str]) -> dict[str, str]:
     """By target: a digest of what its hosts should have for these families, and of which host plays which role."""
     digest = hashlib.sha256()
-    for path in dict.fromkeys([*deploy_files(root, families), *pins_and_systems(root, study)]):
+    for path in files_that_install(root, families, pins_and_systems(root, study)):
         digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
     files = digest.hexdigest()
     blocks = [study.families[family].model_dump(mode="json", serialize_as_any=True) for family in families]

@@ -319,7 +319,7 @@ def go_environment(store, place):
         "GOWORK": "off",
         "GOFLAGS": "",
         "CGO_ENABLED": "0",  # no C compiler needed, and the program runs on any distribution
-        # Compilers collect no garbage as long as memory allows: a third less CPU time.
+        # Compilers collect no garbage as long as memory allows: a tenth less CPU time than with 400.
         "GOGC": "off",
         "GOMEMLIMIT": str(available_memory() // (2 * (os.cpu_count() or 1))),
         "GOPATH": str(cache / "gopath"),
