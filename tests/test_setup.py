@@ -15,6 +15,9 @@ from benchstudy.commands.reference import written_into
 from benchstudy.model.study import load_study, parse_study
 
 CHECKOUT = Path(__file__).resolve().parents[1]
+# The distribution's own, which takes less processor time than many others.
+SYSTEMS = Path("/usr/bin/python3")
+ABLE = "import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))"
 TOOLS = ["awk", "cat", "cut", "dirname", "env", "id", "printf", "rm", "sh", "sha256sum"]
 
 
@@ -35,7 +38,7 @@ def set_up(copy: Path, path: str, *arguments: str) -> subprocess.CompletedProces
     return subprocess.run(
         ["sh", "setup/environment.sh", *arguments],
         cwd=copy,
-        env={"PATH": path, "HOME": str(copy)},
+        env={"PATH": path, "HOME": str(copy), "BENCHSTUDY_PYTHON": "python3"},
         capture_output=True,
         text=True,
         timeout=300,
@@ -181,6 +184,8 @@ def test_a_set_up_from_nothing_works_and_the_second_run_does_nothing(copy):
     assert version.stdout.startswith("benchstudy "), version.stderr
     assert not (copy / ".venv/bin/ruff").exists()
     assert run(*report) == ""
+    if SYSTEMS.exists() and subprocess.run([SYSTEMS, "-c", ABLE], stderr=subprocess.DEVNULL).returncode == 0:
+        assert (copy / ".venv/bin/python").samefile(SYSTEMS)
 
     assert "installing what requirements-dev.lock pins" in run(*lint)
     subprocess.run([copy / ".venv/bin/ruff", "--version"], check=True, stdout=subprocess.DEVNULL)
