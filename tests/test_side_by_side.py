@@ -4,6 +4,7 @@ import errno
 import inspect
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -257,6 +258,14 @@ def test_plain_snakemake_says_in_words_why_a_study_cannot_be_read(project):
         done = project.snakemake("-n", "--configfile", file, check=False)
         told = done.stdout + done.stderr
         assert done.returncode == 1 and said in told and "Traceback" not in told, told
+
+
+def test_a_command_imports_no_client_of_a_protocol_that_no_path_has(project):
+    """By itself, Snakemake would, through smart_open."""
+    done = project.run("python", "-X", "importtime", "-m", "snakemake", "-n", "provision")
+    imported = set(re.findall(r"\| +([\w.]+)$", done.stderr, re.MULTILINE))
+    assert "smart_open.transport" in imported
+    assert not imported & {"botocore", "paramiko.transport", "requests.api"}
 
 
 def test_what_is_used_of_snakemake_beyond_its_manual_is_there():
