@@ -671,6 +671,22 @@ def test_a_push_sends_the_sessions_after_a_damaged_one(tmp_path):
     assert [name.split("/")[2] for name in bucket.names("sessions/")] == ["first", "second", "second"]
 
 
+@pytest.mark.parametrize("which", ["ok", "discarded"])
+def test_a_push_sends_the_other_folders_of_a_session_with_a_damaged_object(tmp_path, which):
+    stored, bucket = StoredStudy(tmp_path), InMemory()
+    push(stored.root, stored.study, bucket, ignore)
+    everything = bucket.names("sealed/")
+    bucket.spoil(getattr(stored, which).facts.uuid.encode(), cut=True)
+    (lost,) = (name for name in everything if stored.failed.facts.uuid.encode() in bucket.content[name])
+    bucket.content.pop(lost)
+    (discard,) = (stored.store.folder / "discards").iterdir()
+    alter(discard, discard.read_bytes() + b"\n")
+    with pytest.raises(BenchstudyError, match="Nothing is overwritten"):
+        push(stored.root, stored.study, bucket, ignore)
+    assert bucket.names("sealed/") == everything
+    assert len(bucket.manifests()) == 1, "the new state has no manifest, because the archive lacks a part of it"
+
+
 def test_a_pull_fetches_the_sessions_after_a_damaged_one(tmp_path):
     two, bucket = TwoTargets(tmp_path), InMemory()
     ok = two.stored[0].ok

@@ -55,18 +55,17 @@ class Pushed:
 
 
 class _Sent(NamedTuple):
-    """The result for one folder. If it has no entry, `problem` says why."""
+    """The result for one folder. If it has no entry, `problem` says why; `is_there`: it is one of the archive."""
 
     place: str
     entry: Entry | None = None
     is_new: bool = False
     problem: str = ""
+    is_there: bool = False
 
 
 def push(root: Path, study: Study, bucket: Bucket, advance: Advance, *, dry_run: bool = False) -> Pushed:
-    """Raises ArchiveError, and BenchstudyError that names altered files after all undamaged folders were sent, and
-    altered objects after all other sessions were.
-    """
+    """Raises ArchiveError, and BenchstudyError that names altered files and objects, after all others were sent."""
     pushing = _Pushing(root, bucket, advance, Pushed(bucket.url, study.study, dry_run))
     stores = zip(study.sessions(), study.stores(root), strict=True)
     begun = [(plan, TrialStore(folder)) for plan, folder in stores if folder.is_dir()]
@@ -103,11 +102,12 @@ class _Pushing:
         discards = {name: (store.folder / DISCARDS / name).read_text() for name in seen.get(DISCARDS, ())}
         history = history_of(self._bucket, plan)
         places = [place for place in seen if "/" in place]
-        entries = {place: entry for place, entry in _known(store, places, history) if self._is_there(entry)}
+        known = dict(_known(store, places, history))
+        entries = {place: entry for place, entry in known.items() if self._is_there(entry)}
         self.told.there += len(entries)
         damaged = []
         missing = [place for place in places if place not in entries]
-        sending = side_by_side(lambda place: self._send(store.folder / place, place), missing)
+        sending = side_by_side(lambda place: self._send(store.folder / place, place, known.get(place)), missing)
         for done, sent in enumerate(sending, start=1):
             self._advance(f"{plan.family_name} on {plan.target}", done, len(missing))
             if sent.entry:
@@ -115,12 +115,12 @@ class _Pushing:
                 self.told.sent += sent.is_new
                 self.told.there += not sent.is_new
                 self.told.bytes += sent.entry.size * sent.is_new
-            elif f"{trial_of(sent.place)}.json" in discards:
+            elif f"{trial_of(sent.place)}.json" in discards and not sent.is_there:
                 self.told.left_out.append(sent.problem)
             else:
                 damaged.append(sent.problem)
         if damaged:
-            raise CorruptTrial("\n".join(["a session with damaged raw files gets no manifest:", *damaged]))
+            raise CorruptTrial("\n".join(["a session with damaged raw files or objects gets no manifest:", *damaged]))
         made = Manifest(
             study=plan.study.study,
             target=plan.target,
@@ -134,7 +134,9 @@ class _Pushing:
             if not self.told.dry_run:
                 self._bucket.put_if_absent(made.object, made.content, Path(made.object).stem)
 
-    def _send(self, folder: Path, place: str) -> _Sent:
+    def _send(self, folder: Path, place: str, before: Entry | None) -> _Sent:
+        if before and (problem := self._damage(before)):
+            return _Sent(place, problem=problem, is_there=True)
         if in_archive(folder):
             return _Sent(
                 place, problem=f"{folder}: a part is in another archive: fetch it with `benchstudy pull --all`"
@@ -151,17 +153,23 @@ class _Pushing:
             entry = Entry(pack=packed.sha256, size=packed.size, sums=sums, head=packed.head, rest=rest)
             if self._is_there(entry):
                 return _Sent(place, entry)
+            if problem := self._damage(entry):
+                return _Sent(place, problem=problem, is_there=True)
             is_new = self.told.dry_run or self._bucket.put_if_absent(entry.object, file, entry.pack)
             return _Sent(place, entry, is_new)
 
     def _is_there(self, entry: Entry) -> bool:
+        return entry.object in self._listed and not self._damage(entry)
+
+    def _damage(self, entry: Entry) -> str:
+        """What is wrong with its object in the archive; "" if nothing is, or if there is none."""
         stored = self._listed.get(entry.object)
-        if stored and stored.size != entry.size:
-            raise DamagedObject(
-                f"{self._bucket.url}/{entry.object}: has {stored.size} B there, not {entry.size}. Nothing is "
-                "overwritten: remove that object with the tools of your store, and push again"
-            )
-        return stored is not None
+        if stored is None or stored.size == entry.size:
+            return ""
+        return (
+            f"{self._bucket.url}/{entry.object}: has {stored.size} B there, not {entry.size}. Nothing is overwritten: "
+            "remove that object with the tools of your store, and push again"
+        )
 
 
 def _problem(index: Mapping[str, Any] | None, seen: Seen) -> str | None:
