@@ -111,6 +111,7 @@ def test_what_cases_are_measured_for_is_the_studys_choice():
         ({"metrics": {"wall_time": TPS}}, "is a metric of every command"),
         ({"metrics": {"t": {"regex": "[0-9]+"}}}, "put the figure into a group"),
         ({"metrics": {"t": {"regex": "("}}}, "is not a regular expression"),
+        ({"metrics": {"t": {"regex": "([[:digit:]]+)"}}}, "possible nested set at position 2: in a set, put a back"),
         ({"metrics": {"t": {"json": "$.a..b"}}}, "is not a JSON path"),
         ({"metrics": {"t": {**TPS, "csv": "rps"}}}, "give exactly one of regex, json, csv, size_of"),
         ({"metrics": {"t": {**TPS, "unit": "msec"}}}, "'msec' is an unknown unit: did you mean \"ms\"?"),

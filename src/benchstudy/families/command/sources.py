@@ -1,6 +1,7 @@
 """Configuration of the sources of figures in the output of a command."""
 
 import re
+import warnings
 from typing import Annotated, Any, ClassVar, Literal
 
 import jmespath
@@ -17,9 +18,17 @@ Take = Literal["only", "first", "last", "sum", "mean", "min", "max"]
 
 def _check_regex(value: str) -> str:
     try:
-        re.compile(value)
+        with warnings.catch_warnings():
+            # Python reads [[:alpha:]] as a set of other characters, and only warns.
+            warnings.simplefilter("error", FutureWarning)
+            re.compile(value)
     except re.error as error:
         raise ValueError(f"{value!r} is not a regular expression: {error}") from error
+    except FutureWarning as warning:
+        raise ValueError(
+            f"{value!r}: {str(warning).lower()}: in a set, put a backslash before [, --, &&, || and ~~ that stand for "
+            "themselves. Instead of a class such as [:alpha:], write its characters, such as a-z"
+        ) from warning
     return value
 
 
