@@ -8,8 +8,10 @@ require() { # COMMAND PACKAGE: the package is needed unless the command exists
     PATH="$PATH:/usr/sbin:/sbin" command -v "$1" >/dev/null || missing="$missing $2"
 }
 
+can_make_environments() { "$1" -c 'import venv, ensurepip' 2>/dev/null; }
+
 require_python_modules() { # PYTHON: venv and ensurepip are a separate package on Debian and Ubuntu
-    "$1" -c 'import venv, ensurepip' 2>/dev/null && return
+    can_make_environments "$1" && return
     missing="$missing $("$1" -c 'import sys; print("python%d.%d-venv" % sys.version_info[:2])')"
 }
 
