@@ -57,8 +57,8 @@ def _check(bucket: Bucket, name: str, entry: Entry, *, read: bool) -> tuple[bool
     stored = bucket.told(name)
     if stored is None:
         return True, f"{bucket.url}/{name}: missing"
-    if stored.size != entry.size:
-        return True, f"{bucket.url}/{name}: has {stored.size} B there, not {entry.size}"
+    if difference := entry.difference(stored, bucket.url):
+        return True, difference
     sha256 = stored.sha256
     if read:
         try:

@@ -52,6 +52,10 @@ class Entry(_Strict):
         """The name of the pack's object in the archive."""
         return f"{SEALED}{self.pack}.tar"
 
+    def difference(self, stored: Stored, url: str) -> str:
+        """What is wrong with the size of its object in the archive `url`; "" if nothing is."""
+        return "" if stored.size == self.size else f"{url}/{self.object}: has {stored.size} B there, not {self.size}"
+
     def is_in(self, folder: Path) -> bool:
         """Whether a folder's SHA256SUMS is the one that was packed. Its files are not read."""
         return (folder / SUMS).is_file() and sha256_of(folder / SUMS) == self.sums

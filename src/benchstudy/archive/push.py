@@ -102,14 +102,15 @@ class _Pushing:
         discards = {name: (store.folder / DISCARDS / name).read_text() for name in seen.get(DISCARDS, ())}
         history = history_of(self._bucket, plan)
         places = [place for place in seen if "/" in place]
-        known = dict(_known(store, places, history))
-        entries = {place: entry for place, entry in known.items() if self._is_there(entry)}
-        self.told.there += len(entries)
-        damaged = []
-        missing = [place for place in places if place not in entries]
-        sending = side_by_side(lambda place: self._send(store.folder / place, place, known.get(place)), missing)
+        known = _known(store, places, history)
+        results = {place: self._found(place, entry) for place, entry in known if entry.object in self._listed}
+        missing = [place for place in places if place not in results]
+        sending = side_by_side(lambda place: self._send(store.folder / place, place), missing)
         for done, sent in enumerate(sending, start=1):
             self._advance(f"{plan.family_name} on {plan.target}", done, len(missing))
+            results[sent.place] = sent
+        entries, damaged = {}, []
+        for sent in results.values():
             if sent.entry:
                 entries[sent.place] = sent.entry
                 self.told.sent += sent.is_new
@@ -134,9 +135,7 @@ class _Pushing:
             if not self.told.dry_run:
                 self._bucket.put_if_absent(made.object, made.content, Path(made.object).stem)
 
-    def _send(self, folder: Path, place: str, before: Entry | None) -> _Sent:
-        if before and (problem := self._damage(before)):
-            return _Sent(place, problem=problem, is_there=True)
+    def _send(self, folder: Path, place: str) -> _Sent:
         if in_archive(folder):
             return _Sent(
                 place, problem=f"{folder}: a part is in another archive: fetch it with `benchstudy pull --all`"
@@ -151,25 +150,18 @@ class _Pushing:
                 return _Sent(place, problem=f"{folder}: {packed.size} B exceed what S3 takes in one request (5 GiB)")
             sums = sha256_of(folder / SUMS)
             entry = Entry(pack=packed.sha256, size=packed.size, sums=sums, head=packed.head, rest=rest)
-            if self._is_there(entry):
-                return _Sent(place, entry)
-            if problem := self._damage(entry):
-                return _Sent(place, problem=problem, is_there=True)
+            if entry.object in self._listed:
+                return self._found(place, entry)
             is_new = self.told.dry_run or self._bucket.put_if_absent(entry.object, file, entry.pack)
             return _Sent(place, entry, is_new)
 
-    def _is_there(self, entry: Entry) -> bool:
-        return entry.object in self._listed and not self._damage(entry)
-
-    def _damage(self, entry: Entry) -> str:
-        """What is wrong with its object in the archive; "" if nothing is, or if there is none."""
-        stored = self._listed.get(entry.object)
-        if stored is None or stored.size == entry.size:
-            return ""
-        return (
-            f"{self._bucket.url}/{entry.object}: has {stored.size} B there, not {entry.size}. Nothing is overwritten: "
-            "remove that object with the tools of your store, and push again"
-        )
+    def _found(self, place: str, entry: Entry) -> _Sent:
+        """The result for a folder whose object the archive has."""
+        wrong = entry.difference(self._listed[entry.object], self._bucket.url)
+        if not wrong:
+            return _Sent(place, entry)
+        way = "Nothing is overwritten: remove that object with the tools of your store, and push again"
+        return _Sent(place, problem=f"{wrong}. {way}", is_there=True)
 
 
 def _problem(index: Mapping[str, Any] | None, seen: Seen) -> str | None:
