@@ -110,12 +110,14 @@ def seal() -> None:
 
 def begin() -> None:
     from benchstudy.jobs.running import begin as begin_command
+    from benchstudy.measuring.confirmed import doubtful
     from benchstudy.model.errors import BenchstudyError
     from benchstudy.model.study import parse_study
 
     try:
         declared = yaml.safe_load(Path("config/study.yaml").read_text())
-        begin_command(parse_study(declared), declared, [("tidy_family", {})], print)
+        study = parse_study(declared)
+        begin_command(study, declared, [("tidy_family", {})], print, lambda: doubtful(Path(), study.stores(Path())))
     except (BenchstudyError, OSError) as error:  # for our own errors; for OSErrors, only the first line counts
         sys.exit(str(error))
 

@@ -25,7 +25,7 @@ from benchstudy.jobs import running
 from benchstudy.measuring import session
 from benchstudy.measuring.progress import Progress
 from benchstudy.measuring.raw import NOT_HELD, CommandRecord, CorruptTrial, StoredTrial, ToolRecord, TrialStore
-from benchstudy.measuring.schedule import Scheduled, adopt, missing_trials, schedule, set_aside, waiting_s
+from benchstudy.measuring.schedule import Scheduled, adopt, missing_trials, results, schedule, set_aside, waiting_s
 from benchstudy.measuring.sealed import check_folder, make_writable
 from benchstudy.measuring.session import OneOfMany, hold_session
 from benchstudy.measuring.sessionindex import is_held
@@ -410,7 +410,7 @@ def test_of_several_disturbed_results_the_first_counts_and_nothing_replaces_it(l
     lab.hold(plan)
     first, second = lab.store.trials()
     assert adopt(plan, [first, second], set()) == {("case=a", 1): first}
-    assert set_aside(plan, [first, second], set()) == {second.record.uuid: first.record.uuid}
+    assert set_aside(plan, results(plan, [first, second], set())) == {second.record.uuid: first.record.uuid}
     assert missing_trials(plan, lab.store, [first, second], print) == []
     assert [s.block for s in missing_trials(plan, lab.store, [first], print)] == [1]
     marked = lab.plan("a", blocks=1, disturbance={"limit": "5 %"})
@@ -687,7 +687,7 @@ def test_a_disturbed_trial_is_repeated_at_the_end_of_its_block_and_figures_are_o
     assert blocks[2] == ("a", 1) and [case for case, block in blocks if block == 1].count("a") == 2
     assert blocks[-2:] == [("b", 2)] * 2 and blocks.count(("b", 2)) == 3, "no oftener than the study says"
     disturbed, calm = (t for t in lab.store.trials() if (t.record.case, t.record.block) == ("case=a", 1))
-    assert set_aside(plan, lab.store.trials(), set())[disturbed.record.uuid] == calm.record.uuid
+    assert set_aside(plan, results(plan, lab.store.trials(), set()))[disturbed.record.uuid] == calm.record.uuid
     assert adopt(plan, lab.store.trials(), set())["case=a", 1] == calm
     assert disturbed.record.uuid in index["disturbance"]["repeated"] and len(index["disturbance"]["repeated"]) == 3
     events = [event.partition(" ")[2] for event in index["sessions"][0]["events"]]

@@ -268,6 +268,14 @@ def test_a_command_imports_no_client_of_a_protocol_that_no_path_has(project):
     assert not imported & {"botocore", "paramiko.transport", "requests.api"}
 
 
+def test_a_command_that_contacts_nobody_imports_no_client(project):
+    """Half of the time of `benchstudy --version` was the import of an SSH client."""
+    done = project.run("python", "-X", "importtime", "-m", "benchstudy.commands.cli", "--version")
+    imported = set(re.findall(r"\| +([\w.]+)$", done.stderr, re.MULTILINE))
+    assert "benchstudy.families.load_test" in imported
+    assert not imported & {"botocore", "paramiko", "polars"}
+
+
 def test_what_is_used_of_snakemake_beyond_its_manual_is_there():
     import snakemake.api  # noqa: F401  first, because Snakemake's modules import each other
     from snakemake import modules

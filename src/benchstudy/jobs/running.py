@@ -10,7 +10,7 @@ import hashlib
 import json
 import os
 import socket
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -67,18 +67,20 @@ def begin(
     declared: Mapping[str, Any],
     jobs: Iterable[tuple[str, Mapping[str, str]]],
     say: Callable[[str], None],
+    doubtful: Callable[[], Collection[str]],
     *,
     elsewhere: bool = False,
 ) -> None:
     """Called once by a command that is about to run `jobs` (rule and wildcards), in the project's folder.
 
     The study is its own until its process ends. Jobs find the study as `declared`. `say` gets what will be built.
+    `doubtful`: the raw files that the plan found to have changed since they were compared; the command compares them.
     `elsewhere`: an executor runs the jobs on other machines.
     Raises BenchstudyError that names the conflicting command, its study, and when it may be done, and RawAltered that
     names raw files.
     """
     try:
-        use = _begin(study, declared, list(jobs), elsewhere)
+        use = _begin(study, declared, list(jobs), doubtful, elsewhere)
         for line in _builds_ahead(study, use.provisions):
             say(line)
     except OSError as error:
@@ -86,7 +88,11 @@ def begin(
 
 
 def _begin(
-    study: Study, declared: Mapping[str, Any], jobs: Sequence[tuple[str, Mapping[str, str]]], elsewhere: bool
+    study: Study,
+    declared: Mapping[str, Any],
+    jobs: Sequence[tuple[str, Mapping[str, str]]],
+    doubtful: Callable[[], Collection[str]],
+    elsewhere: bool,
 ) -> Use:
     root = Path.cwd()
     rules = {rule for rule, _ in jobs}
@@ -114,7 +120,8 @@ def _begin(
     forget_killed(paths.progress(root, study.study), elsewhere=True)
     paths.confirmation_log(root, study.study).unlink(missing_ok=True)
     _mend_indexes(root, study)
-    if rules - _NO_MATTER_OF_RAW:
+    # The plan has just looked at all of them. What is altered later is found at the end or by the next plan.
+    if rules - _NO_MATTER_OF_RAW and doubtful():
         confirmed.confirm(root, study.stores(root))
     _freeze(root, study.study, json.dumps(declared, default=str))
     indexes = (store / paths.SESSION_INDEX for store in study.stores(Path()))

@@ -2,7 +2,7 @@
 
 import json
 import random
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -94,17 +94,20 @@ def results(
 def _elsewhere(plan: SessionPlan, trial: StoredTrial) -> dict[str, str]:
     """Roles in which a trial's commands ran on another host than they would now, and that host."""
     was = trial.facts.roles
-    if all(plan.roles.get(role, host) == host for role, host in was.items()):
+    if was == plan.roles or all(plan.roles.get(role, host) == host for role, host in was.items()):
         return {}
     return {c.role: c.host for c in trial.record.commands if plan.roles.get(c.role, c.host) != c.host}
 
 
-def set_aside(plan: SessionPlan, trials: Iterable[StoredTrial], discarded: Container[str]) -> dict[str, str]:
-    """Disturbed trials that another trial of the same case and block replaces: uuid to uuid of the other."""
+def set_aside(plan: SessionPlan, found: Mapping[tuple[str, int], list[StoredTrial]]) -> dict[str, str]:
+    """Disturbed trials that another trial of the same case and block replaces: uuid to uuid of the other.
+
+    `found`: results by case and block, as `results` returns them.
+    """
     aside: dict[str, str] = {}
-    for found in results(plan, trials, discarded).values():
-        standing = _standing(plan, found)
-        aside |= {t.facts.uuid: standing.facts.uuid for t in found if t is not standing and _disturbed(plan, t)}
+    for repeated in found.values():
+        standing = _standing(plan, repeated)
+        aside |= {t.facts.uuid: standing.facts.uuid for t in repeated if t is not standing and _disturbed(plan, t)}
     return aside
 
 

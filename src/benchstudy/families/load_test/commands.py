@@ -15,14 +15,12 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchstudy.families.load_test.config import Source, Window
-from benchstudy.families.load_test.family import FAMILY
-from benchstudy.hosts.agent_files import agent_sources, write_agent
 from benchstudy.model.errors import BenchstudyError
 from benchstudy.model.output import add_json, print_json
 from benchstudy.model.units import parse_duration
 
 if TYPE_CHECKING:
+    from benchstudy.families.load_test.config import Source, Window
     from benchstudy.families.load_test.prometheus_raw import Section
 
 _CASE = {"version": "exported", "database": "exported", "load": "exported"}
@@ -54,6 +52,8 @@ def add_commands(commands: Any) -> None:
 
 
 def _export(arguments: argparse.Namespace) -> int:
+    from benchstudy.families.load_test.config import Source, Window
+
     given = {name: getattr(arguments, name) for name in ("url", "bearer_env", "user", "password_env", "ca_file")}
     try:
         source = Source(name="exported", **{name: value for name, value in given.items() if value is not None})
@@ -90,7 +90,7 @@ def _duration(option: str, text: str) -> float:
 
 
 def export_window(
-    file: Path, source: Source, window: Window, *, margin_s: float, scrape_interval_s: float, append: bool = False
+    file: Path, source: "Source", window: "Window", *, margin_s: float, scrape_interval_s: float, append: bool = False
 ) -> "Section":
     """Fetch the window into `file`, which is written atomically, and return the new section.
 
@@ -135,6 +135,9 @@ def _folder(folder: Path) -> Iterator[None]:
 
 
 def _fetch(spec: Mapping[str, Any], secrets: Mapping[str, str], folder: Path) -> None:
+    from benchstudy.families.load_test.family import FAMILY
+    from benchstudy.hosts.agent_files import agent_sources, write_agent
+
     with tempfile.TemporaryDirectory(prefix="benchstudy-agent-") as agent:
         write_agent(Path(agent), agent_sources(FAMILY.extensions))
         done = subprocess.run(
