@@ -20,12 +20,17 @@ OPENED = """
   const scale = (svg) => svg.getBoundingClientRect().width / (svg.viewBox.baseVal.width || svg.width.baseVal.value);
   const sizes = texts.map((text) => parseFloat(window.getComputedStyle(text).fontSize) * scale(text.ownerSVGElement));
   const least = Math.min(...sizes, 99);
+  const tables = [...document.querySelectorAll(".table-frame > table:not(.primary)")];
+  const scrolled = tables.filter((table) => table.offsetWidth > table.parentElement.clientWidth + 1);
+  const rows = scrolled.flatMap((table) => [...table.rows]).filter((row) => row.cells.length > 5);
+  const narrow = rows.flatMap((row) => [...row.cells]).filter((cell) => cell.offsetWidth < 80);
+  const squeezed = narrow.map((cell) => cell.innerText);
   window.frameElement.style.width = "1440px";
   await pause();
   widths.push(document.documentElement.scrollWidth);
   const frames = [...document.querySelectorAll(".table-frame")].filter((frame) => !frame.closest("details.case"));
   const wide = frames.filter((frame) => frame.scrollWidth > frame.clientWidth + 1).map((frame) => frame.ariaLabel);
-  const shown = { widths, least, wide, title: document.title, dom: document.documentElement.outerHTML };
+  const shown = { widths, least, squeezed, wide, title: document.title, dom: document.documentElement.outerHTML };
   shown.stops = document.querySelectorAll(".view a:not([tabindex='-1'])").length;
   shown.barriers = await (async () => {
     const script = Object.assign(document.createElement("script"), { src: "AXE" });
@@ -90,13 +95,15 @@ class Shown:
     """A page in a browser, with its folds opened.
 
     Its widths, then its title and document after all scripts ran, and what `LOOKS` saw. `least`: pixels of the smallest
-    text in a chart on a phone; `wide`: tables that scroll sideways on a wide screen. `stops`: links of figures at which
+    text in a chart on a phone; `squeezed`: cells of large tables that are narrow there, although the table scrolls;
+    `wide`: tables that scroll sideways on a wide screen. `stops`: links of figures at which
     the tab key stops. `barriers`: what axe found, folded and unfolded.
     """
 
     console: list[str]
     widths: list[int]
     least: float
+    squeezed: list[str]
     wide: list[str]
     title: str
     dom: str

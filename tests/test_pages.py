@@ -270,6 +270,12 @@ def test_a_wide_screen_shows_all_of_a_table_and_a_phone_legible_charts(shown, pa
     assert shown(page).least >= 11
 
 
+@pytest.mark.parametrize("page", SHOWN)
+def test_a_table_that_scrolls_on_a_phone_has_no_narrow_columns(shown, page):
+    """A cell of a few letters per line would make its whole row very high."""
+    assert shown(page).squeezed == []
+
+
 @pytest.mark.parametrize("page", PAGES)
 def test_a_page_can_be_read_by_a_screen_reader(texts, page):
     markup = without_scripts(texts[page])
