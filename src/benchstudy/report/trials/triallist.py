@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from benchstudy.model import registry
+from benchstudy.model.grouping import grouped
 from benchstudy.model.interference import Disturbance
 from benchstudy.report import human
 from benchstudy.report.results import sessions
@@ -198,10 +199,7 @@ class _Commands:
     """The distinct commands of a case, ignoring names and ports that differ between its trials."""
 
     def __init__(self, rows: Sequence[Row]):
-        self._groups: dict[str, list[Row]] = {}
-        for row in rows:
-            if row["argv"]:
-                self._groups.setdefault(_OWN_NAMES.sub("…", row["argv"]), []).append(row)
+        self._groups = grouped((_OWN_NAMES.sub("…", row["argv"]), row) for row in rows if row["argv"])
         self._numbers = {
             row["trial"]: str(number) for number, group in enumerate(self._groups.values(), 1) for row in group
         }

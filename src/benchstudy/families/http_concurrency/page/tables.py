@@ -293,10 +293,7 @@ class HttpTables:
 
     def without_law(self) -> list[str]:
         """One sentence per reason why closed sweeps support no fit, with the names of these sweeps."""
-        sweeps: dict[str, list[str]] = {}
-        for sweep, fit in self.load.fits:
-            if isinstance(fit, str):
-                sweeps.setdefault(fit, []).append(self.load.name(sweep))
+        sweeps = grouped((fit, self.load.name(sweep)) for sweep, fit in self.load.fits if isinstance(fit, str))
         return [f"No fit, {reason}: {'; '.join(names)}." for reason, names in sweeps.items()]
 
 

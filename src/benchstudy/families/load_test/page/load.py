@@ -14,6 +14,7 @@ import polars as pl
 
 from benchstudy.families.load_test.metrics import METRICS
 from benchstudy.model.clients import load_roles
+from benchstudy.model.grouping import grouped
 from benchstudy.report.comparisons.comparability import Comparability, Indexes
 from benchstudy.report.comparisons.comparison import Margins
 from benchstudy.report.exhibits import cells
@@ -191,12 +192,9 @@ class LoadTest:
 
     @cached_property
     def _trials(self) -> dict[tuple[str, str], list[Trial]]:
-        found: dict[tuple[str, str], list[Trial]] = {}
         succeeded = self.results.counted.filter(pl.col("status") == "ok").sort("block", "position")
-        for row in succeeded.select("target", "case", "trial", "block", "verified").iter_rows(named=True):
-            trial = Trial(row["trial"], row["block"], _facts(row["verified"]))
-            found.setdefault((row["target"], row["case"]), []).append(trial)
-        return found
+        rows = succeeded.select("target", "case", "trial", "block", "verified").iter_rows()
+        return grouped(((target, case), Trial(uuid, block, _facts(said))) for target, case, uuid, block, said in rows)
 
     def trials(self, target: str, case: str) -> list[Trial]:
         """The trials of a case that succeeded, by block."""

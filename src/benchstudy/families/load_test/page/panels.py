@@ -17,6 +17,7 @@ from benchstudy.families.load_test.page.cells import (
 )
 from benchstudy.families.load_test.page.load import FEWEST, Contrast, LoadTest, Single, Trial
 from benchstudy.families.load_test.page.mix import LoadMix, Reading
+from benchstudy.model.grouping import grouped
 from benchstudy.report import human
 from benchstudy.report.exhibits import cells
 from benchstudy.report.figures import level_changes
@@ -209,12 +210,11 @@ class LoadPanels:
 
     @cached_property
     def _phases(self) -> dict[str, list[Phase]]:
-        rows, found = self.load.results.series("phases"), dict[str, list[Phase]]()
-        if rows is not None:
-            ordered = rows.sort("start_s", maintain_order=True).select("trial", "phase", "start_s", "end_s")
-            for trial, *phase in ordered.iter_rows():
-                found.setdefault(trial, []).append(Phase(*phase))
-        return found
+        rows = self.load.results.series("phases")
+        if rows is None:
+            return {}
+        ordered = rows.sort("start_s", maintain_order=True).select("trial", "phase", "start_s", "end_s")
+        return grouped((trial, Phase(*phase)) for trial, *phase in ordered.iter_rows())
 
     def _moved(self, trials: Mapping[str, Sequence[Trial]]) -> dict[str, float]:
         """Shift of each trial in s, so that all steady phases begin where that of the slowest ramp does."""

@@ -13,6 +13,7 @@ from benchstudy.families.log_write.problems import Problem, Rule
 from benchstudy.families.shared.levels import UNLIMITED
 from benchstudy.families.shared.sweeps import shares_cpus
 from benchstudy.model.criteria import ACHIEVED
+from benchstudy.model.grouping import grouped
 from benchstudy.report import human
 
 # Problems that the parser of a generator finds and that no table shows.
@@ -219,12 +220,9 @@ class LogSummary:
 
     def _told_by_the_generator(self, points: list[tuple[Sweep, Point]]) -> Iterator[str]:
         """Problems in the results of the generators that no table shows."""
-        found: dict[Rule, list[str]] = {}
-        for sweep, point in points:
-            for note in self.load.notes(sweep.target, point.case):
-                for problem in map(Problem.of_note, note.get("problems") or ()):
-                    if problem.rule in _OWN_PROBLEMS:
-                        found.setdefault(problem.rule, []).append(told(problem))
+        notes = (note for sweep, point in points for note in self.load.notes(sweep.target, point.case))
+        problems = (Problem.of_note(text) for note in notes for text in note.get("problems") or ())
+        found = grouped((problem.rule, told(problem)) for problem in problems if problem.rule in _OWN_PROBLEMS)
         for rule, texts in found.items():
             yield f"{human.plural(len(texts), 'trial')} with {_OWN_PROBLEMS[rule]}. The first: {texts[0]}."
 
