@@ -363,14 +363,11 @@ class LoadTest:
             [(t.block, t.uuid, values[i][t.uuid], unit) for t in side if t.uuid in values[i]]
             for i, side in enumerate(sides)
         ]
-        failed = [self._failed(contrast.target, case) for case in contrast.cases.values()]
+        outcomes = [self.results.outcomes.get((contrast.target, case), []) for case in contrast.cases.values()]
+        failed = [len(of_case) - of_case.count(None) for of_case in outcomes]
         return self._comparability.compared(
             list(contrast.cases), measured, failed, margin=self.margin(metric), better=better
         )
-
-    def _failed(self, target: str, case: str) -> int:
-        rows = self.results.counted.filter((pl.col("target") == target) & (pl.col("case") == case))
-        return rows.filter(pl.col("status") != "ok").height
 
     def typical(self, target: str, case: str, metric: str) -> Trial | None:
         """The trial nearest to the median of the metric: a typical one, not the best."""
