@@ -6,6 +6,7 @@ reaches back to them anymore.
 """
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Literal, NamedTuple, Protocol
 
@@ -116,11 +117,11 @@ class _Kept(NamedTuple):
 _NEVER, _EVER = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 
 
-class Moments:
+class Moments(ABC):
     """Compute `sum by (group)` and `avg by (group)` over series, at the moments `times_ms`."""
 
-    def __init__(self, times_ms: np.ndarray, group_of: GroupOf):
-        self.times_ms = times_ms
+    def __init__(self, times_ms: np.ndarray, reach_ms: int, group_of: GroupOf = one_group):
+        self.times_ms, self.reach_ms = times_ms, reach_ms
         self._group_of = group_of
         self._groups: list[int] = []
         self._sums = np.zeros((0, len(times_ms)))
@@ -142,33 +143,31 @@ class Moments:
     def averages(self) -> np.ndarray:
         return self.sums / self._present
 
-    def _between(self, batch: Batch, after_ms: int, until_ms: int, reach_ms: int) -> slice:
-        """Return the moments to compute now, without those that cannot have a value."""
+    def take(self, batch: Batch, after_ms: int, until_ms: int) -> None:
+        """Add the values at the moments that are due now, without those that cannot have one."""
         first = np.searchsorted(self.times_ms, max(after_ms + 1, batch.times_ms[0]))
-        last = np.searchsorted(self.times_ms, min(until_ms, batch.times_ms[-1] + reach_ms), "right")
-        return slice(int(first), max(int(first), int(last)))
+        last = np.searchsorted(self.times_ms, min(until_ms, batch.times_ms[-1] + self.reach_ms), "right")
+        if last <= first:
+            return
+        values, there = self._values(batch, self.times_ms[first:last])
+        groups = np.array([self._groups[row] for row in batch.rows.tolist()])
+        np.add.at(self._sums[:, first:last], groups, np.where(there, values, 0.0))
+        np.add.at(self._present[:, first:last], groups, np.broadcast_to(there, values.shape))
 
-    def _add(self, rows: np.ndarray, moments: slice, values: np.ndarray, there: np.ndarray) -> None:
-        """Add values (S, k) at the moments for which `there` (k,) is true."""
-        groups = np.array([self._groups[row] for row in rows.tolist()])
-        np.add.at(self._sums[:, moments], groups, np.where(there, values, 0.0))
-        np.add.at(self._present[:, moments], groups, np.broadcast_to(there, values.shape))
+    @abstractmethod
+    def _values(self, batch: Batch, at: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The values (S, k) at the moments `at` (k,), and at which of these there are any (k,)."""
 
 
 class Rates(Moments):
     """Compute `rate(counter[width])` at each moment."""
 
     def __init__(self, times_ms: np.ndarray, width_ms: int, group_of: GroupOf = one_group, dialect: Dialect = OLDEST):
-        super().__init__(times_ms, group_of)
-        self.reach_ms = width_ms
+        super().__init__(times_ms, width_ms, group_of)
         self._dialect = dialect
         self._side: Literal["left", "right"] = "right" if dialect.left_open else "left"
 
-    def take(self, batch: Batch, after_ms: int, until_ms: int) -> None:
-        moments = self._between(batch, after_ms, until_ms, self.reach_ms)
-        at = self.times_ms[moments]
-        if not len(at):
-            return
+    def _values(self, batch: Batch, at: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         begin = at - self.reach_ms
         first = np.searchsorted(batch.times_ms, begin, self._side)
         last = np.searchsorted(batch.times_ms, at, "right") - 1
@@ -186,27 +185,19 @@ class Rates(Moments):
                 at,
                 self._dialect.half_first,
             )
-        self._add(batch.rows, moments, rates, there)
+        return rates, there
 
 
 class Levels(Moments):
-    """Find a gauge's latest value at each moment, if it is not older than `lookback_ms`.
+    """Find a gauge's latest value at each moment, if it is not older than `reach_ms`.
 
     Prometheus looks back 5 minutes, but marks the end of a series that disappears. A short lookback replaces that mark.
     """
 
-    def __init__(self, times_ms: np.ndarray, lookback_ms: int, group_of: GroupOf = one_group):
-        super().__init__(times_ms, group_of)
-        self.reach_ms = lookback_ms
-
-    def take(self, batch: Batch, after_ms: int, until_ms: int) -> None:
-        moments = self._between(batch, after_ms, until_ms, self.reach_ms)
-        at = self.times_ms[moments]
-        if not len(at):
-            return
+    def _values(self, batch: Batch, at: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         last = np.searchsorted(batch.times_ms, at, "right") - 1
         there = at - batch.times_ms[last] <= self.reach_ms
-        self._add(batch.rows, moments, batch.values[:, last], there)
+        return batch.values[:, last], there
 
 
 class Reset(NamedTuple):
