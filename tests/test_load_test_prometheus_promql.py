@@ -15,8 +15,8 @@ from prometheus_trial import parsed, trial, write_facts
 from promql_capture import COUNTERS, GAUGES, HISTOGRAMS, mean, p99, panels
 from waiting import until
 
-from benchstudy.families.load_test.prometheus_rates import histogram_quantile
 from benchstudy.model.family import Parsed, ParseError
+from benchstudy.statistics.buckets import histogram_quantile
 
 DATA = CHECKOUT / "tests" / "data" / "prometheus"
 SAME = pytest.approx

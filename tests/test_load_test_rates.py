@@ -12,8 +12,9 @@ import pytest
 from prometheus_file import Samples, every, figures, write_trial
 
 from benchstudy.families.load_test.prometheus_faults import Changes
-from benchstudy.families.load_test.prometheus_rates import Levels, Rates, Reset, Stream, Totals, histogram_quantile
+from benchstudy.families.load_test.prometheus_rates import Levels, Rates, Reset, Stream, Totals
 from benchstudy.families.load_test.prometheus_samples import Page, Series
+from benchstudy.statistics.buckets import histogram_quantile
 
 CLOSE = 1e-9
 UP, REQUESTS, GOROUTINES = "up", "mattermost_http_requests_total", "go_goroutines"

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal
 
-import numpy as np
+from benchstudy.statistics.buckets import Quantile, quantile
 
 State = Literal["both", "entered", "left"]
 
@@ -44,22 +44,6 @@ class Calls:
             self.total + other.total,
             {e: self.buckets[e] + other.buckets[e] for e in self.buckets if e in other.buckets},
         )
-
-
-@dataclass(frozen=True)
-class Quantile:
-    """`value` as Prometheus interpolates it between the edges `low` and `high` of the bucket that holds it; `high` is
-    None above the last finite edge, and `low` is 0 in the first bucket: there it is only known to be below `high`."""
-
-    value: float
-    low: float
-    high: float | None
-
-    def apart(self, other: "Quantile") -> bool:
-        """Whether the two lie in disjoint buckets, so that their order is known."""
-        below = self.high is not None and self.high <= other.low
-        above = other.high is not None and other.high <= self.low
-        return below or above
 
 
 @dataclass(frozen=True)
@@ -215,29 +199,6 @@ class Shift:
             factor = base.count / own.count
             weighted.append({edge: n * factor for edge, n in own.buckets.items()})
         return quantile(_together(weighted), q)
-
-
-def quantile(buckets: Mapping[float, float], q: float) -> Quantile | None:
-    """The quantile `q` (0 to 1) of cumulative counts by upper edge, as Prometheus' histogram_quantile interpolates it.
-
-    None without any call, or without the edge +Inf.
-    """
-    edges = sorted(buckets)
-    if len(edges) < 2 or not math.isinf(edges[-1]):
-        return None
-    # A histogram's counters are scraped one after another: a bucket may lag one call behind the previous one.
-    counts = np.maximum.accumulate(np.array([buckets[e] for e in edges]))
-    total = counts[-1]
-    if not total > 0:
-        return None
-    rank = q * total
-    index = int(np.searchsorted(counts, rank, side="left"))
-    if index == len(edges) - 1:
-        return Quantile(edges[-2], edges[-2], None)
-    low, below = (edges[index - 1], counts[index - 1]) if index else (0.0, 0.0)
-    inside = counts[index] - below
-    value = low + (edges[index] - low) * float((rank - below) / inside) if inside > 0 else edges[index]
-    return Quantile(float(value), low, edges[index])
 
 
 def _count(side: Mapping[str, Calls]) -> float:

@@ -22,7 +22,6 @@ from benchstudy.families.load_test.prometheus_rates import (
     Sink,
     Stream,
     Totals,
-    histogram_quantile,
     one_group,
 )
 from benchstudy.families.load_test.prometheus_raw import Section, sections
@@ -30,6 +29,7 @@ from benchstudy.families.load_test.prometheus_samples import pages
 from benchstudy.families.shared.files import damaged
 from benchstudy.model.family import ParseError
 from benchstudy.model.grouping import grouped
+from benchstudy.statistics.buckets import histogram_quantile
 
 S = TypeVar("S", bound=Sink)
 TAIL = 0.99

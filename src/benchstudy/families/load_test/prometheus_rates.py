@@ -1,11 +1,9 @@
-"""Computes what PromQL does, from raw samples: rates, gauges at moments, quantiles from buckets. Times are in ms. Pure.
+"""Computes what PromQL does, from raw samples: rates, and gauges at moments. Times are in ms. Pure.
 
-The numbers equal PromQL's: a counter that falls has restarted at zero, a rate is extrapolated to the edges of its
-window, and a quantile is interpolated within its bucket. Samples arrive page by page, and are dropped when no window
-reaches back to them anymore.
+The numbers equal PromQL's: a counter that falls has restarted at zero, and a rate is extrapolated to the edges of its
+window. Samples arrive page by page, and are dropped when no window reaches back to them anymore.
 """
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Literal, NamedTuple, Protocol
@@ -343,41 +341,3 @@ def extrapolated_rate(
 def _near(distance: np.ndarray, interval: np.ndarray) -> np.ndarray:
     """Return the distance to an edge that is nearer than 1.1 intervals, else half an interval."""
     return np.where(distance < 1.1 * interval, distance, interval / 2)
-
-
-class Quantile(NamedTuple):
-    """A quantile as PromQL interpolates it, and the edges of its bucket; each has shape (k,).
-
-    In the last bucket `high` is inf and `value` is the last finite edge, which is only a lower bound.
-    """
-
-    value: np.ndarray
-    low: np.ndarray
-    high: np.ndarray
-
-
-def histogram_quantile(quantile: float, edges: Sequence[float], cumulative: np.ndarray) -> Quantile:
-    """Compute a quantile of k histograms as PromQL does.
-
-    `edges` (n,): ascending, the last one inf. `cumulative` (n, k): counts or rates at or below each edge. The result is
-    NaN for histograms without observations or without a bucket up to infinity.
-    """
-    nothing = np.full(cumulative.shape[1], np.nan)
-    if len(edges) < 2 or not math.isinf(edges[-1]):
-        return Quantile(nothing, nothing, nothing)
-    # Sums of floats, and scrapes during a write, can make a bucket smaller than the one below it: no count is negative.
-    upto = np.maximum.accumulate(np.nan_to_num(cumulative), axis=0)
-    total = upto[-1]
-    rank = quantile * total
-    last = len(edges) - 1
-    reached = upto[:last] >= rank
-    bucket = np.where(reached.any(axis=0), reached.argmax(axis=0), last)
-    bounds = np.asarray(edges, dtype=float)
-    columns = np.arange(len(rank))
-    before = np.vstack([np.zeros_like(total), upto])[bucket, columns]
-    low, high = np.append(min(0.0, bounds[0]), bounds)[bucket], bounds[bucket]
-    with np.errstate(divide="ignore", invalid="ignore"):
-        value = low + (high - low) * ((rank - before) / (upto[bucket, columns] - before))
-    value = np.where(np.isinf(high), low, value)
-    known = total > 0
-    return Quantile(*(np.where(known, part, np.nan) for part in (value, low, high)))
