@@ -22,6 +22,7 @@ import two_hosts
 import warm_snakemake
 import yaml
 from machine import shared_or_alone
+from sshd_hosts import SshdHost
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 # Everything that a test starts inherits this mark, except what an sshd starts; that is recognised by its folder.
@@ -131,6 +132,13 @@ def copy_project(root: Path) -> Project:
     for file in ("LICENSE", "Makefile", "pyproject.toml", "requirements.lock"):
         shutil.copy(CHECKOUT / file, root)
     return Project(root)
+
+
+@pytest.fixture(scope="module")
+def sshd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SshdHost]:
+    """This machine as a host that the tests of a file share."""
+    with SshdHost(tmp_path_factory.mktemp("sshd")) as host:
+        yield host
 
 
 @pytest.fixture(scope="session")

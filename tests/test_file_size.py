@@ -7,7 +7,7 @@ import shutil
 import statistics
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -27,12 +27,6 @@ from benchstudy.report.comparisons.comparison import twins
 
 FAMILY = registry.get("file_size")
 CAPTURED = Path(__file__).parent / "data" / "file_size"
-
-
-@pytest.fixture(scope="module")
-def sshd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SshdHost]:
-    with SshdHost(tmp_path_factory.mktemp("sshd")) as host:
-        yield host
 
 
 @pytest.fixture(scope="module")

@@ -24,12 +24,6 @@ FAMILY = registry.get("file_size")
 
 
 @pytest.fixture(scope="module")
-def sshd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SshdHost]:
-    with SshdHost(tmp_path_factory.mktemp("sshd")) as host:
-        yield host
-
-
-@pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
     server = S3Server(tmp_path_factory.mktemp("s3"))
     yield server

@@ -43,12 +43,6 @@ OWNER = {"study": "tests", "controller": "here"}
 KEPT_S = 10.0
 
 
-@pytest.fixture(scope="module")
-def sshd(tmp_path_factory) -> Iterator[SshdHost]:
-    with SshdHost(tmp_path_factory.mktemp("sshd")) as host:
-        yield host
-
-
 @pytest.fixture
 def events() -> list[str]:
     return []

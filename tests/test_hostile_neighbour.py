@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 from nothing_lost import running
-from sshd_hosts import SshdHost
 from test_agent import AGENT, ask, lock_spec, spec
 from waiting import until
 
@@ -86,12 +85,6 @@ def shared() -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="shared-", dir="/tmp") as folder:
         Path(folder).chmod(0o1777)
         yield Path(folder)
-
-
-@pytest.fixture(scope="module")
-def sshd(tmp_path_factory) -> Iterator[SshdHost]:
-    with SshdHost(tmp_path_factory.mktemp("sshd")) as host:
-        yield host
 
 
 @pytest.fixture

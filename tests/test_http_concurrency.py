@@ -236,12 +236,6 @@ def hold(root: Path, config: Mapping[str, Any], host: Mapping[str, Any]) -> Sess
     return Session(root, Path(host["work_dir"]), study, names)
 
 
-@pytest.fixture(scope="module")
-def sshd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SshdHost]:
-    with SshdHost(tmp_path_factory.mktemp("sshd")) as host:
-        yield host
-
-
 @pytest.fixture(scope="module", autouse=True)
 def _environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """A host lock for these tests alone, and the password that studies take from the environment."""

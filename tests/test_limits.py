@@ -15,7 +15,6 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from sshd_hosts import SshdHost
 from waiting import runs, until
 
 from benchstudy.hosts.agent import Command, HostAgent
@@ -99,12 +98,6 @@ def groups(uuid: str) -> list[Path]:
     lines = [line.split() for line in Path("/proc/self/mounts").read_text().splitlines()]
     points = [Path(fields[1]) for fields in lines if fields[2] in ("cgroup", "cgroup2")]
     return [folder for point in points for folder in point.rglob(f"benchstudy-{uuid}")]
-
-
-@pytest.fixture(scope="module")
-def sshd(tmp_path_factory) -> Iterator[SshdHost]:
-    with SshdHost(tmp_path_factory.mktemp("sshd")) as host:
-        yield host
 
 
 @pytest.fixture

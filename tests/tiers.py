@@ -92,7 +92,8 @@ def scope_of(nodeid: str) -> str:
 @cache
 def _shares(file: str) -> bool:
     """By its text, because the process that deals does not import the tests."""
-    return bool(re.search(r"""scope=["'](module|session)|bare_host""", (TESTS.parent / file).read_text()))
+    shared = r"""scope=["'](module|session)|bare_host|def \w+\((?:[^()]*\s)?sshd[,:)]"""
+    return bool(re.search(shared, (TESTS.parent / file).read_text()))
 
 
 def marks_of(item: pytest.Function) -> set[str]:
