@@ -7,12 +7,13 @@ from typing import Any
 import pytest
 import yaml
 from conftest import CHECKOUT
+from one_host import study_on
 from sshd_hosts import SshdHost
 
 from benchstudy.measuring.raw import StoredTrial, TrialStore
 from benchstudy.measuring.session import hold_session
 from benchstudy.model import paths
-from benchstudy.model.study import Study, parse_study, with_systems
+from benchstudy.model.study import Study, with_systems
 
 # As in the embedded study: every server is real, uses a free port of loopback, and ends with the session.
 _EMBEDDED = with_systems(yaml.safe_load((CHECKOUT / "config" / "config.yaml").read_text()))["families"]["file_size"]
@@ -39,15 +40,7 @@ def file_size_study(backends: Sequence[str], path: Path | None = None, **changed
 
 def study_of(host: SshdHost, config: dict[str, Any], work_dir: Path) -> Study:
     described = host.host.model_dump(exclude_none=True) | {"work_dir": str(work_dir)}
-    return parse_study(
-        {
-            "study": "storage",
-            "blocks": 1,
-            "hosts": {"server": described},
-            "targets": {"server": {"roles": {"sut": "server"}}},
-            "families": {"file_size": config},
-        }
-    )
+    return study_on(described, {"file_size": config}, study="storage", target="server", name="server", blocks=1)
 
 
 def measure(root: Path, host: SshdHost, config: dict[str, Any]) -> list[StoredTrial]:

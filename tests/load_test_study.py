@@ -5,10 +5,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from one_host import study_on
+
 from benchstudy.measuring.raw import StoredTrial, TrialStore
 from benchstudy.measuring.session import hold_session
 from benchstudy.model import paths
-from benchstudy.model.study import SessionPlan, Study, parse_study
+from benchstudy.model.study import SessionPlan, Study
 
 FAMILY = "load_test"
 BOUNDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
@@ -40,16 +42,7 @@ def scraped(**changes: Any) -> dict[str, Any]:
 
 
 def study_of(block: Mapping[str, Any], host: Mapping[str, Any] | None = None, **changes: Any) -> Study:
-    return parse_study(
-        {
-            "study": "small",
-            "blocks": 2,
-            "hosts": {"here": dict(host or {"loopback": True})},
-            "targets": {"bench": {"roles": {"sut": "here"}}},
-            "families": {FAMILY: dict(block)},
-            **changes,
-        }
-    )
+    return study_on(host, {FAMILY: dict(block)}, **{"blocks": 2, **changes})
 
 
 def plan_of(block: Mapping[str, Any], host: Mapping[str, Any] | None = None) -> SessionPlan:

@@ -4,10 +4,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from one_host import study_on
+
 from benchstudy.measuring.raw import StoredTrial, TrialStore
 from benchstudy.measuring.session import hold_session
 from benchstudy.model import paths
-from benchstudy.model.study import SessionPlan, Study, parse_study
+from benchstudy.model.study import SessionPlan, Study
 
 FAMILY = "log_write"
 KEYS = ["--private", "{{dir}}/log.key", "--public", "{{dir}}/log.pub"]
@@ -47,15 +49,7 @@ def family(**changes: Any) -> dict[str, Any]:
 
 
 def study_of(block: Mapping[str, Any], host: Mapping[str, Any] | None = None) -> Study:
-    return parse_study(
-        {
-            "study": "small",
-            "blocks": 1,
-            "hosts": {"here": dict(host or {"loopback": True})},
-            "targets": {"bench": {"roles": {"sut": "here"}}},
-            "families": {FAMILY: dict(block)},
-        }
-    )
+    return study_on(host, {FAMILY: dict(block)}, blocks=1)
 
 
 def plan_of(**changes: Any) -> SessionPlan:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
+from one_host import study_on
 from sshd_hosts import SshdHost
 
 from benchstudy.hosts.agent import Command
@@ -19,7 +20,7 @@ from benchstudy.model import interference, paths
 from benchstudy.model.family import Case, Family, FamilyConfig, Observation, Parsed
 from benchstudy.model.metrics import Metric, declare
 from benchstudy.model.services import Limits
-from benchstudy.model.study import Study, parse_study
+from benchstudy.model.study import Study
 
 _SPIN = """
 import os, signal, sys, time
@@ -105,16 +106,8 @@ class Lab:
         return host.host.model_dump(exclude_none=True) | {"work_dir": str(host.folder / "work")}
 
     def study(self, spin: dict[str, Any] | None = None, **changes: Any) -> Study:
-        return parse_study(
-            {
-                "study": "s",
-                "blocks": 1,
-                "hosts": {"h": self.described(self.host)},
-                "targets": {"t": {"roles": {"sut": "h"}}},
-                "families": {"spin": {"loads": ["half"], **(spin or {})}},
-                **changes,
-            }
-        )
+        families, changes = {"spin": {"loads": ["half"], **(spin or {})}}, {"blocks": 1, **changes}
+        return study_on(self.described(self.host), families, study="s", target="t", name="h", **changes)
 
     def hold(self, spin: dict[str, Any] | None = None, **changes: Any) -> dict[str, Any]:
         """Hold one session and return its index."""

@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 from conftest import TOOL_STORE, copy_project
+from one_host import study_on
 
-from benchstudy.model.study import Study, parse_study
+from benchstudy.model.study import Study
 from benchstudy.provisioning.target import provision_target
 
 HELLO = "v0.0.0-20250915201037-7f05d217867b"
@@ -52,17 +53,11 @@ def with_pins(root: Path, patch: pytest.MonkeyPatch) -> Path:
 
 
 def study_of(work_dir: Path, **host: Any) -> Study:
-    return parse_study(
-        {
-            "study": "tools",
-            "hosts": {"here": {**(host or {"loopback": True}), "work_dir": str(work_dir)}},
-            "targets": {"bench": {"roles": {"sut": "here"}}},
-            "families": {
-                "file_size": {"backends": [{"name": "disk", "kind": "path", "path": "/var/tmp"}], "sizes": ["1MB"]},
-                "fio": {"directories": [{"name": "disk", "path": "/var/tmp"}], "size": "1MiB"},
-            },
-        }
-    )
+    families = {
+        "file_size": {"backends": [{"name": "disk", "kind": "path", "path": "/var/tmp"}], "sizes": ["1MB"]},
+        "fio": {"directories": [{"name": "disk", "path": "/var/tmp"}], "size": "1MiB"},
+    }
+    return study_on({**(host or {"loopback": True}), "work_dir": str(work_dir)}, families, study="tools")
 
 
 def provision(root: Path, deploy: str, work_dir: Path, *, keep_downloads: bool = False, **host: Any) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from typing import Any
 import polars as pl
 import pytest
 from conftest import CHECKOUT, as_project
+from one_host import study_on
 from sshd_hosts import SshdHost
 from waiting import until
 
@@ -32,7 +33,7 @@ from benchstudy.model.causes import Cause
 from benchstudy.model.errors import StudyError
 from benchstudy.model.family import ParseError
 from benchstudy.model.host import Host
-from benchstudy.model.study import SessionPlan, Study, parse_study
+from benchstudy.model.study import SessionPlan, Study
 from benchstudy.model.units import base_of
 
 FAMILY = "command"
@@ -40,17 +41,8 @@ DATA = Path(__file__).parent / "data" / "command"
 
 
 def study_of(host: Host | Mapping[str, Any], *commands: Mapping[str, Any], study: str = "small", **block: Any) -> Study:
-    if isinstance(host, Host):
-        host = host.model_dump(exclude_none=True, exclude_defaults=True)
-    return parse_study(
-        {
-            "study": study,
-            "blocks": 1,
-            "hosts": {"here": host},
-            "targets": {"machine": {"roles": {"sut": "here"}}},
-            "families": {FAMILY: {**({"commands": list(commands)} if commands else {}), **block}},
-        }
-    )
+    families = {FAMILY: {**({"commands": list(commands)} if commands else {}), **block}}
+    return study_on(host, families, study=study, target="machine", blocks=1)
 
 
 def plan_of(*commands: Mapping[str, Any], **block: Any) -> SessionPlan:

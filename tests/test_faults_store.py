@@ -15,6 +15,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 from conftest import CHECKOUT
+from one_host import study_on
 
 from benchstudy.commands.cli import main
 from benchstudy.commands.importing import Outcome, import_outputs
@@ -30,7 +31,7 @@ from benchstudy.measuring.sessionrecord import SessionRecord
 from benchstudy.model import paths, registry
 from benchstudy.model.errors import BenchstudyError
 from benchstudy.model.files import disk_trouble
-from benchstudy.model.study import Study, parse_study
+from benchstudy.model.study import Study
 from benchstudy.report.results.results import Results
 
 FIO = Path(__file__).parent / "data" / "fio"
@@ -39,14 +40,8 @@ LATENCY = (FIO / "fio-3.33-latency-plus.json").read_text()
 
 @pytest.fixture(scope="module")
 def study() -> Study:
-    return parse_study(
-        {
-            "study": "archive",
-            "hosts": {"gone": {"address": "nobody@192.0.2.1"}},
-            "targets": {"machine": {"roles": {"sut": "gone"}}},
-            "families": {"fio": {}, "http_concurrency": {}, "log_write": {}},
-        }
-    )
+    gone, families = {"address": "nobody@192.0.2.1"}, {"fio": {}, "http_concurrency": {}, "log_write": {}}
+    return study_on(gone, families, study="archive", target="machine", name="gone")
 
 
 def imported(root: Path, study: Study, *outputs: Path) -> Outcome:

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 from file_size_study import file_size_study
+from one_host import study_on
 from s3_server import ACCESS, SECRET, Proxy, S3Server, backend, measured
 from sshd_hosts import SshdHost
 
 from benchstudy.model.errors import StudyError
-from benchstudy.model.study import parse_study
 
 TOKEN = "canary-session-token-3"
 CHECKSUMS = ("x-amz-checksum-", "x-amz-sdk-checksum-", "x-amz-trailer")
@@ -124,14 +124,7 @@ def test_an_old_signature_is_sent_where_it_is_asked_for(sshd: SshdHost, server: 
 
 def study(**changed: Any) -> Any:
     block = {**file_size_study([]), "backends": [backend("http://127.0.0.1:9", **changed)]}
-    return parse_study(
-        {
-            "study": "requests",
-            "hosts": {"here": {"loopback": True}},
-            "targets": {"one": {"roles": {"sut": "here"}}},
-            "families": {"file_size": block},
-        }
-    )
+    return study_on(None, {"file_size": block}, study="requests", target="one")
 
 
 def test_each_key_is_a_part_of_the_case_and_what_is_left_out_is_as_before():

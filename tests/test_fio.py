@@ -12,6 +12,7 @@ from typing import Any
 import polars as pl
 import pytest
 from notebook_outputs import code_of
+from one_host import study_on
 from sshd_hosts import SshdHost
 from tidy_fixture import Tables
 
@@ -30,7 +31,7 @@ from benchstudy.model.causes import Cause
 from benchstudy.model.errors import StudyError
 from benchstudy.model.family import ParseError
 from benchstudy.model.host import Host
-from benchstudy.model.study import SessionPlan, Study, parse_study
+from benchstudy.model.study import SessionPlan, Study
 from benchstudy.report.page import Page
 from benchstudy.report.results.results import Results
 
@@ -44,17 +45,7 @@ ONLY_GITLAB = {"page_jobs": ["gitlab"], "small_files": []}
 
 
 def study_of(host: Host | Mapping[str, Any], **fio: Any) -> Study:
-    if isinstance(host, Host):
-        host = host.model_dump(exclude_none=True, exclude_defaults=True)
-    return parse_study(
-        {
-            "study": "small",
-            "blocks": 1,
-            "hosts": {"here": host},
-            "targets": {"machine": {"roles": {"sut": "here"}}},
-            "families": {"fio": fio},
-        }
-    )
+    return study_on(host, {"fio": fio}, target="machine", blocks=1)
 
 
 def plan_of(**fio: Any) -> SessionPlan:

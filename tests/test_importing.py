@@ -11,6 +11,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 from conftest import as_project
+from one_host import study_on
 
 from benchstudy import lints
 from benchstudy.commands import cli
@@ -27,7 +28,7 @@ from benchstudy.measuring.session import hold_session
 from benchstudy.measuring.sessionindex import is_held
 from benchstudy.model.errors import BenchstudyError, StudyError
 from benchstudy.model.family import Case, ParseError
-from benchstudy.model.study import Study, parse_study
+from benchstudy.model.study import Study
 from benchstudy.report.exhibits import exhibits
 from benchstudy.report.published import published_page
 from benchstudy.report.published.published_page import PublishedPage
@@ -39,14 +40,8 @@ FIO_DATA = DATA / "fio"
 
 
 def study_of(**families: dict) -> Study:
-    return parse_study(
-        {
-            "study": "archive",
-            "hosts": {"gone": {"address": "nobody@192.0.2.1"}},
-            "targets": {"machine": {"roles": {"sut": "gone"}}},
-            "families": families or {"fio": {}},
-        }
-    )
+    gone = {"address": "nobody@192.0.2.1"}
+    return study_on(gone, families or {"fio": {}}, study="archive", target="machine", name="gone")
 
 
 def imported(root: Path, *outputs: Path, **options) -> Outcome:

@@ -18,6 +18,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 from conftest import as_project
+from one_host import study_on
 from sshd_hosts import SshdHost, host_of_its_own
 from waiting import interrupts_heard_in_waits, until
 
@@ -233,16 +234,8 @@ class Lab:
 
     def study(self, values: Mapping[str, Sequence[float | None]], **changes: Any) -> Study:
         described = self.host.host.model_dump(exclude_none=True) | {"work_dir": str(self.host.folder / "work")}
-        return parse_study(
-            {
-                "study": "s",
-                "hosts": {"h": described},
-                "targets": {"t": {"roles": {"sut": "h"}}},
-                "families": {"scripted": {"values": {name: list(given) for name, given in values.items()}}},
-                **ADAPTIVE,
-                **changes,
-            }
-        )
+        families = {"scripted": {"values": {name: list(given) for name, given in values.items()}}}
+        return study_on(described, families, study="s", target="t", name="h", **{**ADAPTIVE, **changes})
 
     def hold(self, values: Mapping[str, Sequence[float | None]], **changes: Any) -> dict[str, Any]:
         """Hold one session and return its index."""
