@@ -235,7 +235,7 @@ def test_an_index_that_cannot_be_read_is_not_called_damaged_nor_made_again(tmp_p
     with pytest.raises(SystemExit, match=f"session.json: {told}: find out what is wrong with the disk"):
         runpy.run_path(str(CHECKOUT / "workflow" / "scripts" / "confirm_sessions.py"))
     with pytest.raises(BenchstudyError, match=told):
-        begin(study, {}, [("tidy_family", {})], print)
+        begin(study, {}, [("tidy_family", {})], print, lambda: ["session.json"])
     with pytest.raises(OSError, match=told):
         tidy_family(tmp_path, [plan], tmp_path / "tidy")
     assert store.index.is_symlink(), "nothing was put in its place"
