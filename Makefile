@@ -113,4 +113,4 @@ clean-environment: ## remove .venv
 	@rm -rf .venv
 
 clean-loopback: ## remove the keys and sshd state of studies on this machine; the next run makes new ones
-	@rm -rf .benchstudy
+	@rm -rf .benchstudy/loopback

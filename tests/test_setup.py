@@ -108,6 +108,15 @@ def test_make_help_names_every_target():
         assert f"make {target} " in done.stdout
 
 
+def test_cleaning_removes_what_the_help_says_and_leaves_built_programs(tmp_path):
+    state = tmp_path / ".benchstudy"
+    for file in (state / "loopback" / "user_key", state / "tools" / "k6", state / "studies" / "x" / "declared.json"):
+        file.parent.mkdir(parents=True)
+        file.touch()
+    subprocess.run(["make", "-f", CHECKOUT / "Makefile", "clean-loopback"], cwd=tmp_path, check=True)
+    assert sorted(path.name for path in state.iterdir()) == ["studies", "tools"]
+
+
 def test_the_studies_in_the_guides_are_valid_ones():
     [example] = _yaml_blocks("own-machines.md")
     study = parse_study(yaml.safe_load(example))
