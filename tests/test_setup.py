@@ -173,6 +173,9 @@ def test_every_command_in_the_guides_exists():
     rules = "".join(file.read_text() for file in (CHECKOUT / "workflow").rglob("*") if file.is_file())
     for rule in sorted(set(re.findall(r"^snakemake .*?\b(report|measure|provision)\b", guides, re.MULTILINE))):
         assert f"rule {rule}:" in rules
+    # The guide to many hosts stands for any study: without its name, Snakemake would take the one of the project.
+    for command in re.findall(r"^snakemake .*", _document("scale.md"), re.MULTILINE):
+        assert "--configfile config/fleet.yaml" in command
     targets = set(re.findall(r"^make ([a-z-]+)", guides, re.MULTILINE))
     assert targets <= set(re.findall(r"^([a-z-]+):", (CHECKOUT / "Makefile").read_text(), re.MULTILINE))
 
