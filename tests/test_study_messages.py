@@ -51,6 +51,11 @@ def changed(path: str, value: object) -> dict:
         ("families.fio.directories", [], "families.fio.directories: it is empty: give at least 1"),
         ("families.fio.jobs", [{"name": "x", "rw": "raed"}], "families.fio.jobs.0.rw: 'raed': write 'read', 'write'"),
         ("families.file_size.backends.0.kind", "pth", "backends.0: kind: 'pth': write 'path' or 's3'"),
+        (
+            "families.file_size.backends.2",
+            {"name": "s3", "kind": "s3", "bucket": "My_Files"},
+            "backends.2.s3.bucket: 'My_Files' cannot name a bucket: use 3 to 63 characters out of a-z, 0-9, . and -",
+        ),
         ("blocks", {"min": 6, "max": 3}, "blocks: max: 3: give 6 or more"),
         ("blocks", None, "blocks: nothing is given: write a number of blocks"),
         ("families.file_size.backends", [None], "backends.0: nothing is given: write a mapping of keys to values"),

@@ -1,5 +1,6 @@
 """The configuration of the family file_size."""
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
@@ -21,6 +22,7 @@ SESSION_TOKEN = "session_token"
 _BLOCK = 4096
 _SMALLEST_CHUNK = 128 * 1024
 _SMALLEST_PART = 5 * 1024**2  # S3 refuses smaller ones
+_BUCKET = "[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]"
 
 
 class _Backend(Strict):
@@ -70,7 +72,7 @@ class S3Backend(_Backend):
 
     kind: Literal["s3"]
     bucket: str = Field(
-        pattern=r"^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$",
+        json_schema_extra={"pattern": f"^{_BUCKET}$"},
         description="name of the bucket; created only if the backend has a service",
     )
     endpoint_url: str | None = Field(None, description="the default is Amazon's; may contain {{service.port.NAME}}")
@@ -121,6 +123,16 @@ class S3Backend(_Backend):
     @property
     def location(self) -> str:
         return self.endpoint_url or ""
+
+    @field_validator("bucket")
+    @classmethod
+    def _name_of_a_bucket(cls, value: str) -> str:
+        if not re.fullmatch(_BUCKET, value):
+            raise ValueError(
+                f"{value[:64]!r} cannot name a bucket: use 3 to 63 characters out of a-z, 0-9, . and -, "
+                "with a letter or digit at both ends"
+            )
+        return value
 
     @field_validator("part_size")
     @classmethod
