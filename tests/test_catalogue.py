@@ -248,6 +248,7 @@ def test_what_cannot_be_is_told(block, told):
     ("edit", "told"),
     [
         (("license: MIT", "license: MYT"), "license: 'MYT': give an SPDX identifier"),
+        (("homepage: https://", "homepage: "), "homepage: 'example.org/stock': write an address that begins with"),
         (("type: integer", "type: number"), "parameters.goods.type: 'number': write 'text'"),
         (("default: 5", "default: five"), "parameters.goods: default: 'five': write a whole number"),
         (("{{with.goods}}", "{{with.good}}"), "{{with.good}}: no such parameter: did you mean \"goods\"?"),
