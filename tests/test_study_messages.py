@@ -54,7 +54,12 @@ def changed(path: str, value: object) -> dict:
         (
             "families.file_size.backends.2",
             {"name": "s3", "kind": "s3", "bucket": "My_Files"},
-            "backends.2.s3.bucket: 'My_Files' cannot name a bucket: use 3 to 63 characters out of a-z, 0-9, . and -",
+            "backends.2.s3.bucket: 'My_Files': write 3 to 63 characters out of a-z, 0-9, . and -, with a letter",
+        ),
+        (
+            "families.load_test.system",
+            {"version": {"path": "api/v4", "key": "Version"}},
+            "families.load_test.system.version.path: 'api/v4': write a path that begins with /",
         ),
         ("blocks", {"min": 6, "max": 3}, "blocks: max: 3: give 6 or more"),
         ("blocks", None, "blocks: nothing is given: write a number of blocks"),

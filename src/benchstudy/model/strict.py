@@ -1,8 +1,27 @@
-"""The base of every model of a study."""
+"""The base of every model of a study, and texts of a certain form."""
 
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from pydantic import BaseModel, ConfigDict, GetJsonSchemaHandler, model_validator
+from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, GetJsonSchemaHandler, model_validator
+from pydantic_core import CoreSchema, core_schema
+
+
+@dataclass(frozen=True)
+class Spelled:
+    """For `Annotated[str, …]`: a text that has this `pattern`. The message tells what is `wanted`, not the pattern."""
+
+    pattern: str
+    wanted: str
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        text = core_schema.str_schema(pattern=self.pattern)
+        return core_schema.custom_error_schema(
+            text,
+            custom_error_type="spelled",
+            custom_error_message="write {wanted}",
+            custom_error_context={"wanted": self.wanted},
+        )
 
 
 class Strict(BaseModel):

@@ -39,6 +39,8 @@ def explain(problem: Mapping[str, Any]) -> str:
         return str(context["error"])
     if kind in _WANTED:
         return f"{given}: write {_WANTED[kind]}"
+    if kind == "spelled":
+        return f"{given}: write {context['wanted']}"
     if kind in _BOUNDS:
         key, words = _BOUNDS[kind]
         return f"{given}: give {words.format(context[key])}"

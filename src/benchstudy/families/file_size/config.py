@@ -1,6 +1,5 @@
 """The configuration of the family file_size."""
 
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
@@ -13,7 +12,7 @@ from benchstudy.model.clients import LOAD, StorageOfClients
 from benchstudy.model.family import Case, TakesSystem
 from benchstudy.model.names import Name, nearest, require_known
 from benchstudy.model.services import PLACEHOLDER, check_service
-from benchstudy.model.strict import Strict
+from benchstudy.model.strict import Spelled, Strict
 from benchstudy.model.units import DurationField, Size, SizeField
 
 # The secrets that an S3 service of the study declares.
@@ -22,7 +21,13 @@ SESSION_TOKEN = "session_token"
 _BLOCK = 4096
 _SMALLEST_CHUNK = 128 * 1024
 _SMALLEST_PART = 5 * 1024**2  # S3 refuses smaller ones
-_BUCKET = "[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]"
+_Bucket = Annotated[
+    str,
+    Spelled(
+        r"^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$",
+        "3 to 63 characters out of a-z, 0-9, . and -, with a letter or digit at both ends",
+    ),
+]
 
 
 class _Backend(Strict):
@@ -71,10 +76,7 @@ class S3Backend(_Backend):
     """A bucket of Amazon S3 or of a server with the same protocol."""
 
     kind: Literal["s3"]
-    bucket: str = Field(
-        json_schema_extra={"pattern": f"^{_BUCKET}$"},
-        description="name of the bucket; created only if the backend has a service",
-    )
+    bucket: _Bucket = Field(description="name of the bucket; created only if the backend has a service")
     endpoint_url: str | None = Field(None, description="the default is Amazon's; may contain {{service.port.NAME}}")
     region: str | None = None
     part_size: SizeField = Field(Size("100MB"), description="size of the parts in which a large object is uploaded")
@@ -123,16 +125,6 @@ class S3Backend(_Backend):
     @property
     def location(self) -> str:
         return self.endpoint_url or ""
-
-    @field_validator("bucket")
-    @classmethod
-    def _name_of_a_bucket(cls, value: str) -> str:
-        if not re.fullmatch(_BUCKET, value):
-            raise ValueError(
-                f"{value[:64]!r} cannot name a bucket: use 3 to 63 characters out of a-z, 0-9, . and -, "
-                "with a letter or digit at both ends"
-            )
-        return value
 
     @field_validator("part_size")
     @classmethod

@@ -14,7 +14,7 @@ from benchstudy.families.load_test.users.config import Behaviour, Load
 from benchstudy.model.family import FamilyConfig, TakesSystem
 from benchstudy.model.names import Name, require_each_once, require_known
 from benchstudy.model.services import check_port, check_service
-from benchstudy.model.strict import Strict
+from benchstudy.model.strict import Spelled, Strict
 from benchstudy.model.units import DurationField, parse_duration
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -87,7 +87,9 @@ class LoadLevel(Load):
 class SaidVersion(Strict):
     """Where a server reports its version: a key of a JSON object."""
 
-    path: str = Field(pattern="^/", description="path of a GET request without login")
+    path: Annotated[str, Spelled("^/", "a path that begins with /")] = Field(
+        description="path of a GET request without login"
+    )
     key: str
 
 

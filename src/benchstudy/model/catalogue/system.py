@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import yaml
-from pydantic import AfterValidator, Field, ValidationError, field_validator, model_validator
+from pydantic import AfterValidator, Field, ValidationError, model_validator
 
 from benchstudy.model.authorship import LicenceField
 from benchstudy.model.catalogue.parameter import SYSTEM, Parameter, check_parameter_name
 from benchstudy.model.errors import StudyError
 from benchstudy.model.names import Name, check_name, nearest, require_known
 from benchstudy.model.services import PLACEHOLDER, Service
-from benchstudy.model.strict import Strict
+from benchstudy.model.strict import Spelled, Strict
 from benchstudy.model.wording import explain
 from benchstudy.model.yamltext import read_yaml
 
@@ -43,7 +43,7 @@ class System(Strict):
 
     title: str = Field(min_length=1)
     about: str = Field(min_length=1, description="what it is for, in one sentence")
-    homepage: str
+    homepage: Annotated[str, Spelled("^https?://", "an address that begins with http:// or https://")]
     license: Annotated[LicenceField, Field(min_length=1)] = Field(description="of the program: an SPDX identifier")
     tested: list[str] = Field(description="versions that its services were started with; empty if untested")
     packages: dict[str, Package] = Field({}, description="packages to install, by Debian's name")
@@ -56,13 +56,6 @@ class System(Strict):
     offers: dict[str, dict[str, dict[str, Any]]] = Field(
         {}, description="by family and list: the entry, when a study names only the system"
     )
-
-    @field_validator("homepage")
-    @classmethod
-    def _an_address(cls, value: str) -> str:
-        if not value.startswith(("http://", "https://")):
-            raise ValueError(f"{value[:64]!r}: write an address that begins with http:// or https://")
-        return value
 
     @model_validator(mode="after")
     def _consistent(self) -> "System":
