@@ -182,6 +182,7 @@ def test_a_second_command_for_the_same_study_is_refused_by_name(shared, process)
     said = refused(project, running, "measure")
     assert f"process {process.pid} is already working on study 'running' (since 2" in said
     assert "; command on one, " in said and " left): wait for it, end it" in said
+    assert '", line ' not in said, "no place in our code"
     declared = json.loads((project.root / ".benchstudy/studies/running/declared.json").read_text())
     assert "measure" not in declared
     assert "is already working on study 'running'" in refused(project, running, "report", "--config", "blocks=7")
@@ -246,7 +247,8 @@ def test_it_works_only_in_its_own_folder_and_as_a_whole(project, tmp_path):
 
 
 def test_plain_snakemake_says_in_words_why_a_study_cannot_be_read(project):
-    """Its own last lines are a traceback, or name no place in the file."""
+    """Its own last lines are a traceback, places in our code, or name no place in the file."""
+    (project.root / "typo.yaml").write_text("study: x\nblokcs: 6\n")
     (project.root / "tab.yaml").write_text("study: x\n\tblocks: 6\n")
     (project.root / "twice.yaml").write_text("study: x\nstudy: y\n")
     for file, said in {
@@ -254,10 +256,12 @@ def test_plain_snakemake_says_in_words_why_a_study_cannot_be_read(project):
         "notebooks": "notebooks: cannot be read as a study: Is a directory",
         "tab.yaml": "tab.yaml: not valid YAML: line 2, column 1: found a tab character that violates indentation",
         "twice.yaml": "twice.yaml: line 2: the key 'study' occurs twice",
+        "typo.yaml": 'blokcs: unknown key: did you mean "blocks"?',
     }.items():
         done = project.snakemake("-n", "--configfile", file, check=False)
         told = done.stdout + done.stderr
         assert done.returncode == 1 and said in told and "Traceback" not in told, told
+        assert '", line ' not in told, "no place in our code"
 
 
 def test_a_command_imports_no_client_of_a_protocol_that_no_path_has(project):

@@ -5,8 +5,6 @@ import sys
 from functools import cache, partial
 from pathlib import Path
 
-from snakemake.exceptions import WorkflowError
-
 from benchstudy.jobs import inputs, made, snakemake_adapter
 from benchstudy.jobs.found import what_was_found
 from benchstudy.jobs.running import begin, not_confirmed
@@ -31,11 +29,11 @@ from benchstudy.provisioning.target import (
 )
 from benchstudy.report.study.studypages import STUDY_PAGES
 
+snakemake_adapter.end_in_words_on_errors()
 snakemake_adapter.check_place(workflow)
 snakemake_adapter.end_on_sigterm()
 snakemake_adapter.end_with_ctrl_c(workflow)
 snakemake_adapter.print_short_lines(workflow)
-snakemake_adapter.end_in_words_on_errors()
 snakemake_adapter.accept_clocks_that_differ()
 
 # A configfile directive would be merged, key by key, with the command line's: a mix of two studies.
@@ -46,15 +44,12 @@ if not snakemake_adapter.names_study(workflow):
 
 hints.announce(workflow.configfiles, snakemake_adapter.asked_profile(workflow))
 
-try:
-    # Jobs get this one: a system's definition may have changed by the time they start.
-    FILE = Path(workflow.configfiles[-1]) if workflow.configfiles else None
-    DECLARED = with_systems(config, FILE.parent if FILE else None)
-    STUDY = parse_study(DECLARED, stored=FILE is not None and is_stored(FILE))
-    if STUDY.measure:
-        STUDY.require_fit()
-except BenchstudyError as error:
-    raise WorkflowError(str(error))
+# Jobs get this one: a system's definition may have changed by the time they start.
+FILE = Path(workflow.configfiles[-1]) if workflow.configfiles else None
+DECLARED = with_systems(config, FILE.parent if FILE else None)
+STUDY = parse_study(DECLARED, stored=FILE is not None and is_stored(FILE))
+if STUDY.measure:
+    STUDY.require_fit()
 
 PLANS = {(plan.target, plan.family_name): plan for plan in STUDY.sessions()}
 # Groups of a study with many targets, each of which has its own jobs; empty for all other studies.
@@ -67,7 +62,7 @@ SESSIONS_HELD = f"data/tidy/{STUDY.study}/sessions-held.txt"
 KNOWN_PAGES = ["reports/index.html", *(f"reports/{STUDY.study}/{name}.html" for name in ("index", *PAGES))]
 for page in snakemake_adapter.asked_pages(workflow):
     if page not in KNOWN_PAGES:
-        raise WorkflowError(f"{page}: study {STUDY.study!r} has no such page: {nearest(page, KNOWN_PAGES)}")
+        raise BenchstudyError(f"{page}: study {STUDY.study!r} has no such page: {nearest(page, KNOWN_PAGES)}")
 
 # Jobs are scripts beside this workflow, under Snakemake's own interpreter, whatever the PATH.
 scripts = paths.nearest(Path(), "workflow/scripts")

@@ -26,18 +26,16 @@ from benchstudy.model.study import read_study
 
 
 def check_place(workflow: Any) -> None:
-    """The first call of the Snakefile. Raises WorkflowError if the workflow cannot run in this way."""
-    from snakemake.exceptions import WorkflowError
-
+    """The first call of the Snakefile. Raises BenchstudyError if the workflow cannot run in this way."""
     if not workflow.modifier.is_main_snakefile() or Path(workflow.basedir) != Path.cwd() / "workflow":
-        raise WorkflowError(
+        raise BenchstudyError(
             f"{Path.cwd()} is not the folder of this workflow: raw files, reports and locks belong to one project. Run "
             "snakemake in the project's folder, without --directory, and not as a module of another workflow"
         )
     if workflow.is_main_process and "--no-hooks" in sys.argv:
-        raise WorkflowError("--no-hooks disables the check for conflicting commands: run snakemake without it")
+        raise BenchstudyError("--no-hooks disables the check for conflicting commands: run snakemake without it")
     if workflow.is_main_process and workflow.resource_settings.cores == 0:
-        raise WorkflowError("--cores 0: without a core Snakemake waits for ever: give 1 or more")
+        raise BenchstudyError("--cores 0: without a core Snakemake waits for ever: give 1 or more")
 
 
 def asked_pages(workflow: Any) -> list[str]:
@@ -66,7 +64,6 @@ def tell_what_is_wrong_in_a_study() -> None:
     and keeps the last of repeated keys.
     """
     from snakemake.common import configfile
-    from snakemake.exceptions import WorkflowError
     from snakemake.settings import types
 
     load = configfile.load_configfile
@@ -75,7 +72,7 @@ def tell_what_is_wrong_in_a_study() -> None:
         try:
             read_study(Path(path))
         except BenchstudyError as error:
-            raise WorkflowError(str(error)) from None
+            refuse_to_plan(str(error))
         return load(path)
 
     configfile.load_configfile = types.load_configfile = loaded
@@ -109,7 +106,7 @@ def plan_again(workflow: Any, file: str | Path) -> None:
 
 
 def refuse_to_plan(why: str) -> NoReturn:
-    """Called while jobs are planned. Snakemake prints any other exception as a defect of the rule, with a traceback."""
+    """Called before jobs run. Snakemake prints any other exception as a defect of the rule, with a traceback."""
     raise SystemExit(f"Error: {why}")
 
 
@@ -151,9 +148,9 @@ def end_on_sigterm() -> None:
 
 
 def end_in_words_on_errors() -> None:
-    """Let an error of the disk end the command in words, and so a function that a rule calls for its inputs.
+    """Let our errors and those of the disk end the command in words, and so a function that finds a rule's inputs.
 
-    Snakemake would print the first with a traceback, wherever it meets it. Of the second it says nothing where the
+    Snakemake would print the first two with a traceback, wherever it meets them. Of the third it says nothing where the
     rule's outputs exist, and takes these as up to date (`DAG.update_`): if the disk failed once while a measurement was
     planned, nothing was measured, and the command ended well.
     """
@@ -174,6 +171,8 @@ def end_in_words_on_errors() -> None:
             refuse_to_plan(f"rule {rule.name}: {disk_trouble(cause) or cause}")
 
     def in_words(error: Exception, linemaps: Any = None) -> str:
+        if isinstance(error, BenchstudyError):
+            return f"Error: {error}"
         trouble = disk_trouble(error) if isinstance(error, OSError) else None
         return f"Error: {trouble}" if trouble else formatted(error, linemaps)
 
