@@ -646,9 +646,26 @@ def test_a_point_that_is_a_part_of_a_number_is_told():
     for regex, text, told in (
         ("(.+) s, ([0-9.]+)", "1.0 s, 1,250 tps", "ends within a number: '1,250'"),
         ("([0-9]+) s, (.+)", "1.5 s, 12", "begins within a number: '1.5'"),
+        ("([0-9.]+) s ([0-9.]+)", "1,5 s 12", "the group is a part of '1,5'"),
+        ("([0-9.]+) s ([0-9.]+)", "1 s 12,5", "the group is a part of '12,5'"),
     ):
         with pytest.raises(ParseError, match=told):
             points("s", OwnSeries.model_validate({"regex": regex}), text, "it")
+
+
+@pytest.mark.parametrize(
+    ("regex", "text", "value"),
+    [
+        ("^([0-9.]+)", "20,5,7", 20),
+        ("([0-9.]+)$", "20,5,7", 7),
+        ("([0-9.]+) ms", "read,5,7 ms", 7),
+        ("^([0-9.]+),", "12,5", 12),
+        ("x ([0-9.]+)", "x 12, 5 left", 12),
+        ("^([0-9.]+)$", "1,\n12\n", 12),
+    ],
+)
+def test_a_number_of_a_list_is_no_part_of_a_number_with_a_decimal_comma(regex, text, value):
+    assert figure("m", OwnMetric.model_validate({"regex": regex}), text, "it") == value
 
 
 def test_a_point_that_is_no_number_is_told():
@@ -662,6 +679,9 @@ def test_a_point_that_is_no_number_is_told():
     [
         ({"regex": "x (.+)"}, "x many", "'many' is not a number"),
         ({"regex": "x ([0-9]+)"}, "x 1,250", "ends within a number: '1,250'"),
+        ({"regex": "tps = ([0-9.]+)"}, "tps = 12,5", "the group is a part of '12,5': if that is a number, "),
+        ({"regex": "([0-9.]+) GB/s"}, "0,001 s, 1,1 GB/s", "the group is a part of '1,1': if that is a number, "),
+        ({"regex": "x ([0-9.]+)"}, "x 1.250,5.", "the group is a part of '1.250,5': "),
         ({"regex": "x ([0-9]+)"}, "x 1\nx 2", "2 figures are found; choose one with `take`"),
         (
             {"regex": "x ([0-9]+) ([a-z]+)", "unit": "B"},

@@ -31,6 +31,12 @@ _THROUGH_ELEMENTS = frozenset({"projection", "filter_projection", "flatten", "pi
 # The rest of a number, and what may stand before its last part, so that a regex reads "1,250" neither as 1 nor as 250.
 _REST = re.compile(r"\d|\.\d|,\d{3}(?!\d)|[eE][+-]?\d")
 _BEFORE = re.compile(r"\d(?:\.|,(?=\d{3}(?!\d))|[eE][+-]?)?(?=\d)")
+# What tools print in many locales: 12,5 for 12.5. Three numbers with commas between them are a list.
+_DECIMAL_COMMA = re.compile(r"\d+(?:\.\d{3})*,\d+")
+_BEFORE_COMMA, _AFTER_COMMA = re.compile(r"[\d.,]*\Z"), re.compile(r"[\d.,]*")
+_LONGEST = 40  # characters of a number
+# In a regex whose figures may have decimals. Others find whole numbers, which a comma ends.
+_POINT = re.compile(r"\\\.|\[[^\]]*\.[^\]]*\]")
 
 
 def figure(name: str, wanted: OwnMetric, text: str, where: str) -> float:
@@ -107,6 +113,7 @@ def _figures(wanted: OwnMetric, text: str) -> Iterator[float]:
 
 def _matches(regex: str, text: str, numbers: int) -> Iterator[re.Match[str]]:
     """Yield the matches, whose first `numbers` groups are numbers. Raises ValueError if one is a part of a number."""
+    decimals = bool(_POINT.search(regex))
     for match in re.finditer(regex, text, re.MULTILINE):
         begin, end = match.span()
         starts = (_BEFORE.match(text, place) for place in range(max(0, begin - 3), begin))
@@ -116,7 +123,27 @@ def _matches(regex: str, text: str, numbers: int) -> Iterator[re.Match[str]]:
             raise ValueError(f"the group begins within a number: {text[number : match.end(1)]!r}")
         if end == match.end(numbers) and (rest := _REST.match(text, end)):
             raise ValueError(f"the group ends within a number: {match[numbers] + rest[0]!r}")
+        if decimals:
+            _require_no_decimal_comma(text, match, numbers)
         yield match
+
+
+def _require_no_decimal_comma(text: str, match: re.Match[str], numbers: int) -> None:
+    """Raise ValueError if a group is the part of a number before or after its decimal comma."""
+    begin, end = match.span()
+    before, after = (
+        _BEFORE_COMMA.search(text[max(0, begin - _LONGEST) : begin]),
+        _AFTER_COMMA.match(text, end, end + _LONGEST),
+    )
+    left = before[0] if before and begin == match.start(1) else ""
+    right = after[0] if after and end == match.end(numbers) else ""
+    for number, begins, ends in [(1, left, right)] if numbers == 1 else [(1, left, ""), (numbers, "", right)]:
+        whole = f"{begins}{match[number]}{ends}".rstrip(".,")
+        if (begins or ends) and _DECIMAL_COMMA.fullmatch(whole) and whole != match[number]:
+            raise ValueError(
+                f"the group is a part of {whole!r}: if that is a number, let the command print a point, such as by "
+                "`env: {LC_ALL: C}`; if it is a list, let the regex go on over the comma"
+            )
 
 
 def _of_unit(unit: str, base: str) -> float:
