@@ -1,6 +1,9 @@
 """Messages about a wrong study: the field, the problem, and what to write, before any host is contacted."""
 
 import copy
+import re
+import shlex
+import shutil
 from itertools import pairwise
 from pathlib import Path
 
@@ -10,6 +13,7 @@ from conftest import as_project
 from stored_study import STUDY, StoredStudy
 
 from benchstudy.commands.cli import main
+from benchstudy.measuring.raw import TrialStore
 from benchstudy.model.errors import StudyError
 from benchstudy.model.study import load_study, parse_study, with_systems
 
@@ -202,6 +206,21 @@ def test_a_discard_says_what_brings_a_trial_of_its_own_study_back(tmp_path, monk
         assert f"1 discarded; {told} them again" in capsys.readouterr().out
 
 
+def test_what_is_advised_for_a_host_with_another_name_leaves_the_trials_of_other_targets(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(as_project(tmp_path))
+    one = StoredStudy(Path())
+    shutil.copytree(one.store.folder, Path("data/raw/small/two/file_size"))
+    targets = {"one": {"roles": {"sut": "renamed"}}, "two": {"roles": {"sut": "box"}}}
+    moved = STUDY | {"hosts": STUDY["hosts"] | {"renamed": {"address": "192.0.2.7"}}, "targets": targets}
+    Path("config").mkdir(exist_ok=True)
+    Path("config/config.yaml").write_text(yaml.safe_dump(moved))
+    assert main(["plan"]) == 1
+    advised = re.search("the host box, and .* gives it to renamed.* `benchstudy (discard .*)`", capsys.readouterr().out)
+    assert main([word.replace("…", "renamed") for word in shlex.split(advised[1])]) == 0
+    was = {one.discarded.facts.uuid}
+    assert TrialStore(Path("data/raw/small/two/file_size")).discards().keys() == was < one.store.discards().keys()
+
+
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
@@ -209,6 +228,8 @@ def test_a_discard_says_what_brings_a_trial_of_its_own_study_back(tmp_path, monk
         (["discard", "3f2a91bc", "--status", "failed", "--why", "x"], "name trials, or give these options"),
         (["discard", "3f2a91bc", "--case", "nope", "--why", "x"], "name trials, or give these options"),
         (["discard", "--case", "nope", "--why", "x"], "--case: embedded has no trial of 'nope'"),
+        (["discard", "--target", "nope", "--why", "x"], "--target: embedded has no target 'nope'"),
+        (["discard", "3f2a91bc", "--target", "nope", "--why", "x"], "name trials, or give these options"),
         (["verify"], "nothing to verify"),
         (["prose", "README.md"], "README.md: not a notebook"),
         (["prose", "docs"], "docs: Is a directory"),

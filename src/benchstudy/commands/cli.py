@@ -99,6 +99,7 @@ def command_parser() -> argparse.ArgumentParser:
     discard = commands.add_parser("discard", help="have trials measured again; the old ones stay, marked as discarded")
     discard.add_argument("trials", nargs="*", metavar="TRIAL", help="a trial's id, as the report shows it")
     discard.add_argument("--case", help="every trial of this case")
+    discard.add_argument("--target", help="every trial of this target; with --case, only those of the case")
     discard.add_argument("--status", choices=["failed", "timeout"], help="every trial with this status")
     discard.add_argument("--why", required=True, help="the reason, which is recorded and printed in the report")
     discard.set_defaults(command=_discard)
@@ -185,8 +186,9 @@ def _discard(arguments: argparse.Namespace) -> int:
 
     if not arguments.why.strip():
         raise BenchstudyError("--why: give the reason; the report prints it")
-    if arguments.trials and (arguments.case or arguments.status):
-        raise BenchstudyError("--case and --status choose among all trials: name trials, or give these options")
+    chooses = arguments.case or arguments.target or arguments.status
+    if arguments.trials and chooses:
+        raise BenchstudyError("--case, --target and --status choose among all: name trials, or give these options")
     chosen, cases = [], set()
     if arguments.trials:
         raw = paths.project_root() / "data" / "raw"
@@ -200,9 +202,14 @@ def _discard(arguments: argparse.Namespace) -> int:
                 many = f"{len(found)} trials begin with this: give more of the id" if found else "no trial has this id"
                 raise BenchstudyError(f"{prefix}: {many}")
             chosen += found
-    elif arguments.case or arguments.status:
+    elif chooses:
         study = load_study(arguments.study)
+        if arguments.target not in (None, *study.targets):
+            near = nearest(arguments.target, study.targets)
+            raise BenchstudyError(f"--target: {study.study} has no target {arguments.target!r}: {near}")
         for plan in study.sessions():
+            if arguments.target not in (None, plan.target):
+                continue
             store = TrialStore(plan.raw(paths.project_root()))
             cases |= {trial.facts.case for trial in store.trials()}
             chosen += [
@@ -211,7 +218,7 @@ def _discard(arguments: argparse.Namespace) -> int:
                 if arguments.case in (None, trial.facts.case) and arguments.status in (None, trial.facts.status)
             ]
     else:
-        raise BenchstudyError("name the trials: TRIAL …, --case CASE or --status failed")
+        raise BenchstudyError("name the trials: TRIAL …, --case CASE, --target TARGET or --status failed")
     if arguments.case and arguments.case not in cases:
         raise BenchstudyError(
             f"--case: {study.study} has no trial of {arguments.case!r}: {nearest(arguments.case, cases)}"

@@ -81,11 +81,13 @@ def results(
                 f"restore the old value, or run {hints.benchstudy('discard', '--case', facts.case, '--why', '…')}"
             )
         for role, host in _elsewhere(plan, trial).items():
+            # The trials of other targets are as good as before.
+            of_target = ["--target", plan.target] if len(plan.study.targets) > 1 else []
             raise SessionFailed(
                 f"{facts.case}: trial {trial.short} was measured with the role {role} on the host {host}, and the "
                 f"target {plan.target} now gives it to {plan.roles[role]}: one case would have trials of two hosts. "
                 "Give the target a new name to measure there, or restore the old host, or run "
-                f"{hints.benchstudy('discard', '--case', facts.case, '--why', '…')}"
+                f"{hints.benchstudy('discard', '--case', facts.case, *of_target, '--why', '…')}"
             )
         found.setdefault((facts.case, facts.block), []).append(trial)
     return found
