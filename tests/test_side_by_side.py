@@ -264,6 +264,15 @@ def test_plain_snakemake_says_in_words_why_a_study_cannot_be_read(project):
         assert '", line ' not in told, "no place in our code"
 
 
+def test_a_notebook_with_the_marks_of_a_merge_is_named(project):
+    notebook = project.root / "notebooks" / "fio.ipynb"
+    notebook.write_text("<<<<<<< HEAD\n" + notebook.read_text())
+    done = project.snakemake("-n", "report", check=False)
+    told = done.stdout + done.stderr
+    assert done.returncode == 1 and "notebooks/fio.ipynb: not a notebook: Expecting value" in told, told
+    assert "Traceback" not in told, told
+
+
 def test_a_command_imports_no_client_of_a_protocol_that_no_path_has(project):
     """By itself, Snakemake would, through smart_open."""
     done = project.run("python", "-X", "importtime", "-m", "snakemake", "-n", "provision")

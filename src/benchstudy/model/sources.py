@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchstudy.model import paths, registry
+from benchstudy.model.errors import BenchstudyError
 
 if TYPE_CHECKING:
     from grimp import ImportGraph
@@ -67,9 +68,17 @@ def name_of(path: Path) -> str:
 
 
 def imported_by_notebook(notebook: Path) -> list[str]:
-    """Names that a notebook's code cells import: modules and possible modules, including other packages'."""
-    cells = json.loads(notebook.read_bytes())["cells"]
-    sources = ("".join(cell["source"]) for cell in cells if cell["cell_type"] == "code")
+    """Names that a notebook's code cells import: modules and possible modules, including other packages'.
+
+    Raises BenchstudyError if the file is not a notebook, as after a merge that left its marks in it.
+    """
+    try:
+        cells = json.loads(notebook.read_bytes())["cells"]
+        sources = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise BenchstudyError(
+            f"{notebook}: not a notebook: {error}: take out the marks of a merge, or restore the file from a copy"
+        ) from error
     return [name for source in sources for name in _imported(source)]
 
 
