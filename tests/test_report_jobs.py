@@ -220,6 +220,23 @@ def test_a_job_whose_process_is_killed_is_interrupted_in_its_fork(jobs):
     until(lambda: (folder / "interrupted").is_file())
 
 
+def test_ctrl_c_ends_a_job_after_its_fork_and_without_a_traceback(jobs):
+    """Snakemake removes what an interrupted job left, so nothing of it may still write."""
+    folder, _ = jobs
+    begun, ended = folder / "begun", folder / "ended"
+    for file in (begun, ended):
+        file.unlink(missing_ok=True)
+    text = (
+        "import time\nopen('begun', 'w').close()\ntry:\n    time.sleep(600)\n"
+        "except KeyboardInterrupt:\n    time.sleep(0.5)\n    open('ended', 'w').close()\n    raise\n"
+    )
+    job = start(jobs, text)
+    until(begun.is_file, timeout_s=120)
+    job.send_signal(signal.SIGINT)
+    _, err = job.communicate(timeout=120)
+    assert (job.returncode, err, ended.is_file()) == (130, "", True)
+
+
 def test_without_a_command_of_the_users_a_job_stays_in_its_process(jobs):
     job = start(jobs, TELL, controller=False)
     out, _ = job.communicate(timeout=120)

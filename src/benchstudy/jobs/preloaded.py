@@ -21,7 +21,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -46,6 +46,8 @@ _OF_REPORTS = (
 _LIBRARIES = {b"h": _OF_HOSTS, b"r": _OF_REPORTS}
 _INSIDE = "BENCHSTUDY_PRELOADED"
 _BEGUN = b"b"
+_INTERRUPTED = 130  # the exit status after Ctrl-C, as of every command
+_MOST_TO_END_S = 10.0  # how long an interrupted job waits for its fork
 # Set by the command if its jobs may run on other machines, or are ended with everything that they started.
 JOBS_ELSEWHERE = "BENCHSTUDY_JOBS_ELSEWHERE"
 
@@ -60,27 +62,45 @@ def hand_over(kind: bytes) -> None:
     """
     if _INSIDE in os.environ or JOBS_ELSEWHERE in os.environ or not controller_is_here():
         return
-    controller = os.environ[CONTROLLER_PID]
+    try:
+        status = _in_fork(kind, os.environ[CONTROLLER_PID])
+    except KeyboardInterrupt:
+        sys.exit(_INTERRUPTED)
+    if status is not None:
+        sys.exit(status)
+
+
+def _in_fork(kind: bytes, controller: str) -> int | None:
+    """Have the job run in a fork. Returns its exit status, or None if the job stays in this process."""
     try:
         reached = connect(socket_of(controller), controller)
     except OSError:  # such as a full disk, which the job itself can report
-        return
+        return None
     with reached as connection:
         asked = {"argv": sys.argv, "folder": os.getcwd(), "environment": dict(os.environ), "path": sys.path}
         request = json.dumps(asked).encode()
         try:
-            connection.sendall(kind)
-            socket.send_fds(connection, [len(request).to_bytes(8, "big")], [0, 1, 2])
-            connection.sendall(request)
-            begun = connection.recv(1)
-        except OSError:
-            begun = b""
-        if begun != _BEGUN:
-            return
-        status = connection.recv(1)
+            try:
+                connection.sendall(kind)
+                socket.send_fds(connection, [len(request).to_bytes(8, "big")], [0, 1, 2])
+                connection.sendall(request)
+                begun = connection.recv(1)
+            except OSError:
+                begun = b""
+            if begun != _BEGUN:
+                return None
+            status = connection.recv(1)
+        except KeyboardInterrupt:
+            # The fork ends and says so. Snakemake removes what the job left when this process has ended.
+            with suppress(OSError):
+                connection.shutdown(socket.SHUT_WR)
+                connection.settimeout(_MOST_TO_END_S)
+                while connection.recv(1):
+                    pass
+            raise
     if not status:
         print(f"{sys.argv[0]}: its process ended without an exit status; was it killed?", file=sys.stderr)
-    sys.exit(status[0] if status else 1)
+    return status[0] if status else 1
 
 
 @contextmanager
@@ -188,12 +208,15 @@ def _work(connection: socket.socket) -> None:
         sys.argv, sys.path[:] = request["argv"], request["path"]
         for name in [name for name in sys.modules if name.partition(".")[0] == "benchstudy"]:
             del sys.modules[name]
-        connection.sendall(_BEGUN)
+        with suppress(OSError):  # the thread notices, too, that nobody waits
+            connection.sendall(_BEGUN)
         threading.Thread(target=_end_with, args=[connection], daemon=True).start()
         runpy.run_path(sys.argv[0], run_name="__main__")
         status = 0
     except SystemExit as end:
         status = exit_status(end)
+    except KeyboardInterrupt:  # the job has said so, or had not begun
+        status = _INTERRUPTED
     except BaseException:
         traceback.print_exc()
     finally:
