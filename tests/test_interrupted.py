@@ -181,6 +181,27 @@ def test_a_ctrl_c_is_not_lost_while_snakemake_prints_and_a_reader_may_go(project
     assert done.stdout.splitlines() == ["lost", "asked to end", "goes on"] and "BrokenPipeError" in done.stderr
 
 
+PLANNING = """
+import os, runpy, signal, sys, threading
+from benchstudy.model import sources
+
+def graph(*_):
+    os.kill(os.getpid(), signal.SIGINT)
+    threading.Event().wait(60)
+
+sources._graph = graph
+sys.argv[1:] = ["--cores", "1", "report"]
+runpy.run_module("snakemake", run_name="__main__")
+"""
+
+
+def test_a_ctrl_c_while_jobs_are_planned_ends_the_command_in_a_word(project):
+    """As an exception it would go through Snakemake and, in Rust, be a panic. Nothing runs yet that has to end."""
+    done = project.run("python", "-c", PLANNING, check=False)
+    assert done.returncode == 130 and done.stderr.endswith("interrupted\n"), done.stderr
+    assert "Traceback" not in done.stderr and not trials(project)
+
+
 def alive_in_group(group: int) -> str:
     return subprocess.run(["pgrep", "-g", str(group), "-a"], capture_output=True, text=True).stdout
 

@@ -299,8 +299,11 @@ def _on_ctrl_c(number: int, frame: Any) -> None:
     # A second Ctrl-C means impatience: it leaves the jobs to their leases.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     begin_no_more = signal.getsignal(signal.SIGTERM)
-    if not callable(begin_no_more):  # nothing runs yet
-        raise KeyboardInterrupt
+    if not callable(begin_no_more):
+        # Nothing runs yet, and what was begun is begun again as after a kill. Libraries that plan cannot be interrupted:
+        # an exception in grimp is a panic of Rust, which Snakemake prints with all of its traceback.
+        os.write(2, b"interrupted\n")
+        os._exit(130)
     end_jobs_elsewhere()
     begin_no_more(number, None)
 
