@@ -195,11 +195,14 @@ runpy.run_module("snakemake", run_name="__main__")
 """
 
 
-def test_a_ctrl_c_while_jobs_are_planned_ends_the_command_in_a_word(project):
+def test_a_ctrl_c_while_jobs_are_planned_ends_the_command_in_a_word(project, tmp_path, monkeypatch):
     """As an exception it would go through Snakemake and, in Rust, be a panic. Nothing runs yet that has to end."""
+    (temporary := tmp_path / "temporary").mkdir()
+    monkeypatch.setenv("TMPDIR", str(temporary))
     done = project.run("python", "-c", PLANNING, check=False)
     assert done.returncode == 130 and done.stderr.endswith("interrupted\n"), done.stderr
     assert "Traceback" not in done.stderr and not trials(project)
+    assert not list(temporary.iterdir())
 
 
 def alive_in_group(group: int) -> str:

@@ -5,6 +5,7 @@ tests/test_side_by_side.py fails for what a release of Snakemake no longer has.
 
 import _thread
 import argparse
+import atexit
 import importlib
 import logging
 import os
@@ -300,10 +301,13 @@ def _on_ctrl_c(number: int, frame: Any) -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     begin_no_more = signal.getsignal(signal.SIGTERM)
     if not callable(begin_no_more):
-        # Nothing runs yet, and what was begun is begun again as after a kill. Libraries that plan cannot be interrupted:
-        # an exception in grimp is a panic of Rust, which Snakemake prints with all of its traceback.
+        # Nothing runs yet, and what was begun is begun again, as after a kill. An exception would not do: in grimp it
+        # is a panic of Rust, which Snakemake prints with all of its traceback.
         os.write(2, b"interrupted\n")
-        os._exit(130)
+        try:
+            atexit._run_exitfuncs()  # they remove Snakemake's temporary folder
+        finally:
+            os._exit(130)
     end_jobs_elsewhere()
     begin_no_more(number, None)
 
