@@ -170,7 +170,7 @@ def test_a_second_session_is_refused_while_one_writes(store):
 
 
 @pytest.mark.parametrize("name", ["stdout", "trial.json"])
-def test_a_damaged_trial_that_is_discarded_is_left_out(store, name):
+def test_a_damaged_trial_that_is_discarded_is_left_out(store, name, caplog):
     damaged, whole = committed(store), committed(store)
     entry = {"path": str(damaged.folder.relative_to(store.folder)), **vars_of(damaged), "files": []}
     others = [{**entry, "path": path, "uuid": "x"} for path in ("size=1MB/0000-00000000", "size=1MB/9999-ffffffff")]
@@ -187,6 +187,7 @@ def test_a_damaged_trial_that_is_discarded_is_left_out(store, name):
     assert found_in.folder == store.folder and found.record.uuid == damaged.record.uuid
     store.discard(found, "its disk was failing")
     assert store.trials() == [whole] and damaged.folder.is_dir()
+    assert name in caplog.text and "benchstudy discard" not in caplog.text, "that is done"
 
 
 def test_a_trial_is_found_by_how_its_id_begins_in_whatever_study(store, tmp_path):

@@ -218,7 +218,7 @@ class _Making:
             except CorruptTrial as error:
                 if entry["uuid"] not in discarded:
                     raise
-                log.warning("left out a discarded trial: %s", error)
+                log.warning("left out a discarded trial: %s", error.difference)
                 continue
             rows, long, unreadable = self._of_trial(trial)
             made.uuids.append(trial.record.uuid)

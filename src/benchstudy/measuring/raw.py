@@ -73,7 +73,11 @@ NOT_HELD = "its last session did not finish, or trials were discarded and no ses
 
 
 class CorruptTrial(BenchstudyError):
-    """A raw file is not what was stored."""
+    """A raw file is not what was stored. `remedy`: what to do if the trial is not discarded yet."""
+
+    def __init__(self, difference: str, remedy: str = ""):
+        super().__init__(f"{difference}; {remedy}" if remedy else difference)
+        self.difference = difference
 
 
 class _Record(BaseModel):
@@ -258,7 +262,7 @@ class TrialStore:
             except CorruptTrial as error:
                 if trial_of(place) not in discarded:
                     raise
-                log.warning("left out a discarded trial: %s", error)
+                log.warning("left out a discarded trial: %s", error.difference)
         reading.remember()
         return in_order(trials)
 
@@ -456,8 +460,9 @@ def verify(folder: Path) -> list[StoredFile]:
 
 def _corrupt(folder: Path, difference: str) -> CorruptTrial:
     return CorruptTrial(
-        f"{difference}; restore the folder from a copy, or have the trial measured again with "
-        f"`benchstudy discard {folder.name[-8:]} --why …`"
+        difference,
+        "restore the folder from a copy, or have the trial measured again with "
+        f"`benchstudy discard {folder.name[-8:]} --why …`",
     )
 
 
