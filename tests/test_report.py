@@ -17,13 +17,14 @@ from tidy_fixture import HOSTILE, Tables, write_file_size
 from benchstudy.families.command.page import layout
 from benchstudy.families.shared.clientpage import show_clients
 from benchstudy.model import paths
+from benchstudy.model.causes import Cause
 from benchstudy.model.errors import BenchstudyError
 from benchstudy.report import human
 from benchstudy.report.exhibits import cells
 from benchstudy.report.page import Page
 from benchstudy.report.published import published
 from benchstudy.report.results import estimatefiles
-from benchstudy.report.results.results import Results
+from benchstudy.report.results.results import Reason, Results
 from benchstudy.report.scrutiny import evidence
 from benchstudy.report.tables.tables import Cell, Table, anchor, link
 from benchstudy.report.trials import triallist
@@ -118,6 +119,12 @@ def test_a_case_that_always_failed_says_why_and_how_often(tables):
     cell = only_cell(results_of(tables))
     assert cell.lines == ("failed: no space left (3 of 3)",)
     assert cell.kind == "failed"
+
+
+@pytest.mark.parametrize("where", ["", "service sshfs: setup-failed: ", "backend data: "])
+def test_a_short_cause_is_what_failed_and_not_where(where):
+    words = f"{where}/srv/dta is not a folder on the host: mount or create it, or name another one"
+    assert cells.short_cause(Reason(words, Cause.TOLD)) == "failed: /srv/dta is not a folder on the host"
 
 
 def test_failures_stand_beside_the_figure_of_the_others(tables):

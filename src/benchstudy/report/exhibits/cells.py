@@ -15,7 +15,7 @@ from benchstudy.statistics import histograms, stats
 
 _SHORT_CAUSE = 56
 # The place of a failure at the beginning of a cause; what failed follows it.
-_WHERE = re.compile(r"^service \S+: (?:(?:start|setup)-failed: )?")
+_WHERE = re.compile(r"^(?:service|backend) \S+: (?:(?:start|setup)-failed: )?")
 
 
 def href(results: Results, target: str, case: str) -> str:
