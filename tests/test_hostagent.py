@@ -187,7 +187,10 @@ def test_a_work_folder_that_is_a_link_is_refused_and_its_target_survives(deploy,
 @pytest.mark.fault(33)
 def test_a_missing_python_is_named_with_the_way_out(sshd, tmp_path):
     host = sshd.host.model_copy(update={"work_dir": str(tmp_path / "work"), "python": "python3.0"})
-    with Remote("alpha", host) as remote, pytest.raises(HostRefused, match=r"no 'python3.0'.*hosts\.alpha\.python"):
+    with (
+        Remote("alpha", host) as remote,
+        pytest.raises(HostRefused, match=r"no 'python3.0'; install.*hosts\.alpha\.python"),
+    ):
         HostAgent.deploy(remote, lease_s=5, reconnect_s=5, on_event=print)
 
 

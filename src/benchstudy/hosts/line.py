@@ -19,6 +19,7 @@ from benchstudy.hosts.heartbeats import Heartbeats
 from benchstudy.hosts.interrupts import pause
 from benchstudy.hosts.remote import CommandFailed, ConnectionFailed, ConnectionLost, Remote
 from benchstudy.model.files import json_of
+from benchstudy.model.host import Host
 
 T = TypeVar("T")
 
@@ -87,9 +88,8 @@ class AgentLine:
             python, status = self.remote.host.python, error.completed.exit_status
             other = f"name another as hosts.{self.remote.name}.python"
             if status == _NO_SUCH_PROGRAM:
-                raise HostRefused(
-                    f"{self.remote.name}: there is no {python!r}; provisioning installs it, or {other}"
-                ) from error
+                way = "provisioning installs it" if python == Host().python else "install it there"
+                raise HostRefused(f"{self.remote.name}: there is no {python!r}; {way}, or {other}") from error
             raise HostRefused(f"{self.remote.name}: {python} cannot run there: {error}; fix it, or {other}") from error
         except ValueError:
             answer = None
