@@ -78,6 +78,17 @@ def test_a_dry_run_lists_what_is_then_written(name: str, tmp_path: Path, capsys:
     assert f"benchstudy {__version__}" in (folder / ".github" / "workflows" / "study.yml").read_text()
 
 
+def test_a_folder_with_blanks_is_quoted_where_a_shell_would_take_it_apart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    folder = tmp_path / "my lab" / "my-study"
+    assert cli.main(["init", str(folder)]) == 0
+    assert f"cd '{folder}'\n" in capsys.readouterr().out
+    monkeypatch.chdir(folder / "config")
+    assert cli.main(["cases"]) == 1
+    assert capsys.readouterr().err.endswith(f"cd '{folder}'\n")
+
+
 def test_make_takes_another_study_whose_name_has_blanks(tmp_path: Path):
     assert cli.main(["init", str(tmp_path / "my-study")]) == 0
     study = tmp_path / "two  words.yaml"

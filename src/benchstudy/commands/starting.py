@@ -6,6 +6,7 @@ Each command replaces itself with that program, so the program gets every Ctrl-C
 import argparse
 import os
 import re
+import shlex
 import sys
 from collections.abc import Iterator, Sequence
 from itertools import takewhile
@@ -52,7 +53,7 @@ def add_commands(commands: Any) -> None:
 def _run(arguments: argparse.Namespace) -> int:
     root = paths.project_root()
     if root != Path.cwd().resolve():
-        raise BenchstudyError(f"run it in the folder that holds workflow/: cd {root}")
+        raise BenchstudyError(f"run it in the folder that holds workflow/: cd {shlex.quote(str(root))}")
     for file in _studies(arguments.given):
         read_study(Path(file))
     for folder in (root, root / ".snakemake"):

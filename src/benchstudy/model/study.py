@@ -3,6 +3,7 @@
 import copy
 import hashlib
 import json
+import shlex
 from collections.abc import Mapping
 from dataclasses import asdict
 from functools import cached_property
@@ -431,7 +432,7 @@ def _elsewhere(path: Path) -> str:
     except FileNotFoundError as error:
         return str(error)
     if (root / path).is_file():
-        return f"run this in the project's folder: cd {root}"
+        return f"run this in the project's folder: cd {shlex.quote(str(root))}"
     below = (file.relative_to(root) for file in (root / "config").rglob("*.y*ml"))
     return nearest(str(path), map(str, below))
 
