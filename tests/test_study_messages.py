@@ -221,6 +221,13 @@ def test_what_is_advised_for_a_host_with_another_name_leaves_the_trials_of_other
     assert TrialStore(Path("data/raw/small/two/file_size")).discards().keys() == was < one.store.discards().keys()
 
 
+def test_a_check_that_tries_nothing_says_so(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(as_project(tmp_path))
+    Path("small.yaml").write_text(yaml.safe_dump(STUDY | {"hosts": {"box": {"address": "127.0.0.1", "port": 9}}}))
+    assert main(["check", "--try", "small.yaml"]) == 1
+    assert capsys.readouterr().out.endswith("1 problem; no case was tried\n")
+
+
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [

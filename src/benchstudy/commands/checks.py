@@ -53,7 +53,8 @@ def check_study(arguments: argparse.Namespace) -> int:
         results = [found["result"] for found in facts["hosts"]]
         bad = len(unfit) + results.count("problem")
         told = f", {results.count('busy')} of them busy" if "busy" in results else ""
-        say(rounding.plural(bad, "problem") if bad else f"every host is ready{told}")
+        untried = "; no case was tried" if arguments.trying else ""
+        say(f"{rounding.plural(bad, 'problem')}{untried}" if bad else f"every host is ready{told}")
         if arguments.trying and not bad:
             facts["tried"] = list(_tried(study, say))
     problems = [part for part in (*facts["hosts"], *facts["tried"]) if part["result"] == "problem"]
