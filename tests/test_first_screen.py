@@ -166,6 +166,16 @@ def test_the_range_of_all_ratios_follows_the_sentence_by_what_is_compared_with_w
     assert (len(several.ratios), several.more_ratios) == (4, 4)
 
 
+def test_pairs_without_a_verdict_for_several_reasons_give_the_most_frequent_one_and_how_often_it_holds(facts):
+    set_by_study, few = (
+        found(level="nfs", verdict="none", ratio=None, low=None, high=None, why=why, strength=0.0)
+        for why in ("both took the offered rate", "n too small: 1 against 1; 3 trials are needed")
+    )
+    several, one = (said(facts, backends=listed)[1].ratios[0] for listed in ([set_by_study, few, few], [few, few]))
+    assert several.lowest == ("–", f"{few['why']} (2 of 3)")
+    assert one.lowest == ("–", few["why"]), "it holds for all of them"
+
+
 def test_comparisons_beyond_those_that_a_page_notes_are_counted(facts):
     listed = [found(), found(level="s3")]
     notes = {"findings": {"backends": {"aside": False, "found": listed, "others": ["worse", "none"]}}}

@@ -96,11 +96,17 @@ def _with_ratios(family: FamilyFacts, made: Headline, judged: Sequence[Mapping[s
     for pair in shown[:_MOST_PAIRS]:
         level, against, basis, metric = pair
         ends = [_ratio(family, found) for found in sorted(known[pair], key=itemgetter("ratio"))]
-        ends = ends or [(_NO_FIGURE, human.shortened(of_pair[pair][0]["why"], _LONGEST_WHY))]
+        ends = ends or [(_NO_FIGURE, _most_frequent_why(of_pair[pair]))]
         name = ", ".join([f"{level} against {against}", *filter(None, [basis, metric if several else ""])])
         verdicts = _tally(found["verdict"] for found in of_pair[pair])
         lines.append(Pair(name, ends[0], ends[-1] if len(ends) > 1 else ("", ""), verdicts))
     return replace(made, ratios=lines, more_ratios=len(shown) - len(lines))
+
+
+def _most_frequent_why(found: Sequence[Mapping[str, Any]]) -> str:
+    """Why none of them has a verdict: the most frequent reason, with its count if there are others."""
+    ((why, count), *others) = Counter(one["why"] for one in found).most_common()
+    return human.shortened(why, _LONGEST_WHY) + (f" ({count} of {len(found)})" if others else "")
 
 
 def _ratio(family: FamilyFacts, found: Mapping[str, Any]) -> tuple[str, str]:
