@@ -89,6 +89,14 @@ def test_a_folder_with_blanks_is_quoted_where_a_shell_would_take_it_apart(
     assert capsys.readouterr().err.endswith(f"cd '{folder}'\n")
 
 
+def test_a_disk_that_takes_no_more_is_named_by_the_new_folder(tmp_path: Path):
+    command = ["prlimit", "--fsize=1000", sys.executable, "-m", "benchstudy.commands.cli", "init", "there/my-study"]
+    (tmp_path / "there").mkdir()
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 1 and done.stderr.startswith("benchstudy: there/my-study: File too large: "), done.stderr
+    assert list((tmp_path / "there").iterdir()) == []
+
+
 def test_make_takes_another_study_whose_name_has_blanks(tmp_path: Path):
     assert cli.main(["init", str(tmp_path / "my-study")]) == 0
     study = tmp_path / "two  words.yaml"

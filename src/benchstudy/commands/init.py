@@ -146,7 +146,9 @@ def _write(folder: Path, files: Mapping[str, bytes]) -> None:
             (apart / name).write_bytes(content)
         for entry in sorted(apart.iterdir()):
             entry.rename(folder / entry.name)
-    except BaseException:
+    except BaseException as error:
         shutil.rmtree(folder if made else apart, ignore_errors=True)
+        if isinstance(error, OSError) and not error.filename:  # a write names no file, and the disk may be another one
+            error.filename = str(folder)
         raise
     apart.rmdir()
