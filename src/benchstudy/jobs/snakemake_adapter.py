@@ -70,12 +70,10 @@ def tell_what_is_wrong_in_a_study() -> None:
     load = configfile.load_configfile
 
     def loaded(path: str | Path) -> Any:
-        try:
-            read_study(Path(path))
-        except BenchstudyError as error:
-            refuse_to_plan(str(error))
+        read_study(Path(path))
         return load(path)
 
+    _format_in_words()
     configfile.load_configfile = types.load_configfile = loaded
 
 
@@ -107,7 +105,7 @@ def plan_again(workflow: Any, file: str | Path) -> None:
 
 
 def refuse_to_plan(why: str) -> NoReturn:
-    """Called before jobs run. Snakemake prints any other exception as a defect of the rule, with a traceback."""
+    """Called while jobs are planned. Snakemake prints any other exception as a defect of the rule, with a traceback."""
     raise SystemExit(f"Error: {why}")
 
 
@@ -158,7 +156,7 @@ def end_in_words_on_errors() -> None:
     from snakemake import exceptions
     from snakemake.rules import Rule
 
-    apply, formatted = Rule.apply_input_function, exceptions.format_exception_to_string
+    apply = Rule.apply_input_function
 
     def applied(rule: Rule, *args: Any, **options: Any) -> Any:
         try:
@@ -171,13 +169,22 @@ def end_in_words_on_errors() -> None:
                 traceback.print_exception(cause)
             refuse_to_plan(f"rule {rule.name}: {disk_trouble(cause) or cause}")
 
+    Rule.apply_input_function = applied
+    _format_in_words()
+
+
+def _format_in_words() -> None:
+    from snakemake import exceptions
+
+    formatted = exceptions.format_exception_to_string
+
     def in_words(error: Exception, linemaps: Any = None) -> str:
         if isinstance(error, BenchstudyError):
             return f"Error: {error}"
         trouble = disk_trouble(error) if isinstance(error, OSError) else None
         return f"Error: {trouble}" if trouble else formatted(error, linemaps)
 
-    Rule.apply_input_function, exceptions.format_exception_to_string = applied, in_words
+    exceptions.format_exception_to_string = in_words
 
 
 def say(text: str) -> None:
