@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from scipy import stats as scipy_stats
 
+from benchstudy.report import human
 from benchstudy.statistics import comparisons, shifts
 from benchstudy.statistics.comparisons import Arm, calibrate, compare, judge, share, standing
 
@@ -432,6 +433,23 @@ def test_a_verdict_names_its_least_with_the_digits_of_its_interval(factor, said)
     values = [1.0, 1.0 + 1e-8, 1.0 - 1e-8, 1.0, 1.0 + 2e-8, 1.0]
     made = compared(values, [factor * v for v in reversed(values)])
     assert judge([made])[0].why == said
+
+
+@pytest.mark.parametrize(
+    ("factor", "interval", "said"),
+    [
+        (29.0, "95 %: 20–42×", "at least 20 times the base"),
+        (1.8, "95 %: 1.2–2.6×", "higher by at least 24 %"),
+        (1 / 1.8, "95 %: 0.38–0.81×", "lower by at least 19 %"),
+    ],
+)
+def test_a_least_beside_a_wide_interval_has_two_digits_like_it(factor, interval, said):
+    """The interval ends at the factor divided by 1.45, and at the factor times 1.45."""
+    step = math.log(1.45) * math.sqrt(5) / scipy_stats.t.ppf(0.975, 5)
+    values = [math.exp(sign * step) for sign in (-1, 1, -1, 1, -1, 1)]
+    (made,) = judge([compared([1.0] * 6, [factor * v for v in values])])
+    assert human.ratio(made.ratio, made.low, made.high)[1] == interval
+    assert made.why == said
 
 
 def test_a_least_that_no_number_holds_is_told_in_words():

@@ -370,13 +370,16 @@ def _adjusted(p_values: Sequence[float]) -> list[float]:
     return scipy_stats.false_discovery_control(p_values).tolist() if p_values else []
 
 
-def _least(low: float) -> str:
-    """With the same digits as the interval beside it: "at least 15.9 times the base"."""
+def _least(low: float, high: float) -> str:
+    """The end of an interval beyond the margin, with as many digits: "at least 15.9 times the base"."""
+    to = rounding.digits(low, high)
+    if high < 1:
+        return f"lower by at least {rounding.shown(100 * (1 - high), to)} %"
     if low < 2:
-        return f"higher by at least {rounding.shown(100 * (low - 1))} %"
+        return f"higher by at least {rounding.shown(100 * (low - 1), to)} %"
     if not math.isfinite(low):
         return "more times the base than a float can hold"
-    return f"at least {rounding.shown(low)} times the base"
+    return f"at least {rounding.shown(low, to)} times the base"
 
 
 def _verdict(made: Comparison, p_beyond: float, p_within: float, tests: int) -> Comparison:
@@ -392,7 +395,7 @@ def _verdict(made: Comparison, p_beyond: float, p_within: float, tests: int) -> 
             adjusted=p_beyond,
             against=f"they differ by at most {margin}",
             tests=tests,
-            why=_least(made.low) if up else f"lower by at least {rounding.shown(100 * (1 - made.high))} %",
+            why=_least(made.low, made.high),
         )
     if p_within <= ALPHA:
         return replace(
