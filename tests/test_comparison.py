@@ -286,6 +286,17 @@ def test_a_case_described_twice_tells_the_false_alarm_rate(tables):
     assert calibrations(results, [], DURATION, {"backends": backends[1:]}) == ([], [])
 
 
+def test_noise_of_less_than_a_hundredth_is_not_told_as_a_ratio_of_up_to_one(tables):
+    for block in range(1, 7):
+        for backend, factor in {"disk": 1.0, "disk-again": 0.995 + block / 5000}.items():
+            tables.add(LEVELS | {"backend": backend}, block, {"duration": (factor, "s")})
+    results = Results(tables.write(), study="study", family="file_size")
+    declared = {"backends": [{"name": "disk", "path": "/x"}, {"name": "disk-again", "path": "/x"}]}
+    (said,), _ = calibrations(results, [], DURATION, declared)
+    assert "The ratios are between 0.996× and 0.996×." in said
+    assert said.endswith("so a ratio of up to 1.004× in either direction may be noise.")
+
+
 def test_an_a_a_pair_without_a_comparison_that_counts_is_not_called_no_pair(tables):
     for backend in ("disk", "disk-again"):
         add(tables, backend=backend, blocks=2)

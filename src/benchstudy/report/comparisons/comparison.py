@@ -325,12 +325,15 @@ def twin_cases(results: Results, declared: Any) -> list[str]:
 def _calibration(found: Calibration, names: str) -> str:
     alarms, outside = found.alarms, found.excluding_one
     widest = max(found.highest, 1 / found.lowest)
+    noise = human.times(widest)
+    if widest > 1 and noise == human.times(1.0):  # "up to 1.00×" would say that there is none
+        noise = f"{human.beyond(widest, 1.0, '1')}×"
     return (
         f"A/A: {names} are the same case under two names, so every difference between them is a false alarm. "
         f"{alarms.count} of {human.plural(alarms.n, 'comparison')} got a verdict of better or worse "
         f"({alarms.interval}); {outside.count} of {outside.n} intervals exclude a ratio of 1, and one in twenty is "
         f"expected to. The ratios are between {human.times(found.lowest)} and {human.times(found.highest)}. Which name "
-        f"is the base is arbitrary, so a ratio of up to {human.times(widest)} in either direction may be noise."
+        f"is the base is arbitrary, so a ratio of up to {noise} in either direction may be noise."
     )
 
 
