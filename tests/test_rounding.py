@@ -148,3 +148,11 @@ def test_a_text_that_is_cut_ends_with_a_whole_word():
 def test_two_values_to_compare_have_one_unit():
     assert human.from_to(0.000294, 0.0000922, "s") == "0.294 ms → 0.0922 ms"
     assert human.from_to(0.0000922, 0.000294, "s") == "0.0922 ms → 0.294 ms"
+
+
+@pytest.mark.parametrize(
+    ("p", "shown"),
+    [(0.000999, "< 0.001"), (0.0302, "0.03"), (0.0496, "0.05"), (0.05, "0.05"), (0.0501, "0.0501"), (0.0523, "0.052")],
+)
+def test_a_p_value_that_just_misses_a_verdict_does_not_look_like_one_that_has_it(p, shown):
+    assert human.p_value(p) == shown

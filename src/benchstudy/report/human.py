@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from benchstudy.model import rounding
 from benchstudy.model.clients import CLIENTS
-from benchstudy.statistics.comparisons import Share
+from benchstudy.statistics.comparisons import ALPHA, Share
 from benchstudy.statistics.modes import Modes
 from benchstudy.statistics.stats import Summary
 
@@ -209,8 +209,11 @@ def times(ratio: float, to: int = rounding.MOST) -> str:
 
 
 def p_value(p: float) -> str:
-    """A p value: "0.03", "< 0.001"."""
-    return rounding.few(p) if p >= 0.001 else "< 0.001"
+    """A p value: "0.03", "< 0.001". One that is too large for a verdict, however narrowly, does not look like 0.05."""
+    if p < 0.001:
+        return "< 0.001"
+    shown = rounding.few(p)
+    return beyond(p, ALPHA, "1") if p > ALPHA and shown == rounding.few(ALPHA) else shown
 
 
 def number(value: float | None) -> str:
