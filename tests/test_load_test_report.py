@@ -516,6 +516,28 @@ def test_one_trial_an_arm_has_both_values_for_a_headline_and_no_per_cent(tmp_pat
     assert "−76" not in json.dumps([*summary.answers(), comments])
 
 
+@pytest.mark.parametrize(
+    ("lost", "told"),
+    [
+        (
+            range(6),
+            "Under no load did trials of both versions succeed, so there is no verdict. A verdict needs at least",
+        ),
+        (range(4), "2 successful trials of each version: no verdict, because the spread between loads of the same"),
+    ],
+)
+def test_trials_that_failed_are_not_counted_as_trials_that_nobody_ran(tmp_path, lost, told):
+    tables = LoadTables(tmp_path)
+    for block in range(6):
+        for version in (BASE, NEW):
+            failed = {"status": "failed", "cause": "it broke"} if version == NEW and block in lost else {}
+            tables.run(levels_of(version), block, **failed)
+    summary = LoadSummary(load_of(tables.write()))
+    assert next(texts for title, texts in summary.comments() if title.startswith("All"))[0].startswith(told)
+    (weak,) = [text for text in summary.weaknesses() if text.startswith("Fewer than 3 trials of a version")]
+    assert weak.startswith("Fewer than 3 trials of a version succeeded, so nothing has a verdict there")
+
+
 def test_what_limited_users_is_read_before_they_were_removed(tmp_path):
     """A second after an alert began at 36 users there are 12: the number that did not pass is 36."""
     tables = LoadTables(tmp_path)

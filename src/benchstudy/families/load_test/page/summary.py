@@ -172,11 +172,16 @@ class LoadSummary:
 
     def _about_trials(self) -> Iterator[str]:
         most = max(map(self.load.n, self.load.contrasts), default=FEWEST)
-        if most < FEWEST:
+        if not most:
+            yield (
+                "Under no load did trials of both versions succeed, so there is no verdict. A verdict needs at least "
+                f"{FEWEST} successful trials of each version."
+            )
+        elif most < FEWEST:
             within = " Intervals come from within that trial." if most == 1 else ""
             yield (
-                f"{human.plural(most, 'trial')} of each version: no verdict, because the spread between loads "
-                f"of the same version is not known. A verdict needs at least {FEWEST} trials.{within}"
+                f"{human.plural(most, 'successful trial')} of each version: no verdict, because the spread between "
+                f"loads of the same version is not known. A verdict needs at least {FEWEST} trials.{within}"
             )
 
     def _about_users(self, contrast: Contrast) -> str:
@@ -305,7 +310,7 @@ class LoadSummary:
         few = [c for c in self.load.contrasts if self.load.n(c) < FEWEST]
         if few:
             places = human.listed([self.load.title(contrast) for contrast in few], FEWEST, "; ")
-            yield f"Fewer than {FEWEST} trials of a version, so nothing has a verdict there: {places}."
+            yield f"Fewer than {FEWEST} trials of a version succeeded, so nothing has a verdict there: {places}."
         alarms = [r for r in self.mix.repeats if r.shift.alarm and r.tested]
         if alarms:
             yield (
