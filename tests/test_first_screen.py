@@ -24,7 +24,7 @@ from benchstudy.families.log_write.page import wording as words_of_logs
 from benchstudy.model.criteria import DENSITY_FEWEST
 from benchstudy.model.study import Thresholds
 from benchstudy.report import pagetemplates
-from benchstudy.report.comparisons import wording
+from benchstudy.report.comparisons import findings, wording
 from benchstudy.report.exhibits.exhibits import Exhibits, show
 from benchstudy.report.figures.axes import Axis, ratio_ticks
 from benchstudy.report.figures.panels import strip_panel
@@ -35,7 +35,7 @@ from benchstudy.report.overview.studyindex import StudyIndex
 from benchstudy.report.results.results import Results
 from benchstudy.report.study.studyfacts import FamilyFacts
 from benchstudy.report.tables.tables import Cell, Table
-from benchstudy.statistics.comparisons import Refusal, Verdict
+from benchstudy.statistics.comparisons import Arm, Comparison, Refusal, Verdict
 from benchstudy.statistics.densities import outline
 
 
@@ -164,6 +164,19 @@ def test_the_range_of_all_ratios_follows_the_sentence_by_what_is_compared_with_w
     many = [found(level=f"s{number}", strength=1.0) for number in range(7)]
     several = said(facts, backends=[found(), *many])[1]
     assert (len(several.ratios), several.more_ratios) == (4, 4)
+
+
+def test_the_most_certain_equivalence_is_the_one_that_its_explanation_describes(facts):
+    """One interval is narrower than the other, and nearer to the edge of the margin."""
+    arm, alike = Arm("local", "s", (1.0, 2.0)), []
+    for level, low, high in (("narrow", 1.02, 1.03), ("central", 0.98, 1.02)):
+        made = Comparison(arm, arm, 0.05, "lower", ratio=1.0, low=low, high=high, verdict=Verdict.EQUIVALENT)
+        told = {"verdict": "equivalent", "ratio": 1.0, "low": low, "high": high, "strength": findings.strength(made)}
+        alike.append(found(level=level, **told))
+    assert said(facts, backends=alike)[0].startswith("central and local are equal")
+    notes = {"findings": {"backends": {"aside": False, "found": alike}}}
+    legend = " ".join(meanings([replace(facts.families[0], notes=notes)]))
+    assert "The interval of the most certain equivalence reaches least far from a ratio of 1" in legend
 
 
 def test_pairs_without_a_verdict_for_several_reasons_give_the_most_frequent_one_and_how_often_it_holds(facts):

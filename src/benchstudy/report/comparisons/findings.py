@@ -80,7 +80,7 @@ def finding(
 def strength(made: Comparison) -> float:
     """A ratio divided by its smallest detectable effect, both as logarithms; 0 without a verdict.
 
-    For equivalences it is the inverse: the narrower the interval relative to the margin, the stronger.
+    For equivalences it is the margin divided by the end of the interval that is farther from a ratio of 1.
     """
     if made.ratio is None or made.low is None or made.high is None:
         return 0.0

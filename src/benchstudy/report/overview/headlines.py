@@ -149,8 +149,8 @@ _MEANINGS: Sequence[tuple[Sequence[Verdict], str]] = (
     ),
     (
         (Verdict.EQUIVALENT,),
-        "Equivalent means that the 90 % interval lies within the margin, which the study declared. The most "
-        "certain equivalence has the narrowest interval relative to its margin.",
+        "Equivalent means that the 90 % interval lies within the margin, which the study declared. The interval of the "
+        "most certain equivalence reaches least far from a ratio of 1, relative to its margin.",
     ),
     (
         (Verdict.INCONCLUSIVE,),
