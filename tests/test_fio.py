@@ -475,6 +475,22 @@ def test_a_synced_write_has_the_latency_of_its_sync_beside_it(bare_project, caps
     assert re.findall(r">(log: \w+)<", drawn) == ["log: sync", "log: write"]
 
 
+def test_a_percentile_that_only_fast_trials_have_says_how_many_these_are(bare_project):
+    """The slow trials make too few operations for a p99 of their own."""
+    tables, histogram = Tables(bare_project, "embedded", "fio"), []
+    for block, took_s in enumerate((0.03, 0.05, 0.05, 0.05), start=1):
+        values = {"write_clat_mean": (took_s, "s"), "write_clat_p99": (took_s, "s")}
+        given = dict(list(values.items())[: 2 if took_s < 0.04 else 1])
+        tables.add({"directory": "data", "test": "fio", "job": "log"}, block, given)
+        bucket = {"op": "write", "kind": "clat", "lower_s": took_s, "upper_s": took_s * 1.1, "count": 300}
+        histogram.append(tables.head() | bucket)
+    tables.series["latency_histogram"] = histogram
+    page = Page("fio", study="embedded", tidy=tables.write(), output="reports/embedded/fio")
+    page.latency_table("latency", [99], kind="clat", caption="Latency")
+    shown = (bare_project / "reports/embedded/fio/tables/latency.md").read_text(encoding="utf-8")
+    assert "1 of 4 trials: 30.0 ms" in shown.splitlines()[2]
+
+
 def test_the_page_judges_no_trial_that_was_measured_again(bare_project):
     """A disturbed trial of a minute was set aside, and another one stands for it."""
     tables, levels = Tables(bare_project, "embedded", "fio"), {"directory": "data", "test": "small-files"}

@@ -100,7 +100,7 @@ def percentile_table(
     """Percentiles of merged histograms of all trials, one row per case and operation.
 
     `latencies` has rows of the histogram `latency_histogram`. Each percentile is the bucket that it lies in; below it
-    is the median over trials of the trials' own percentiles.
+    is the median over trials of the trials' own percentiles, and how many trials have one if not all do.
     """
     keys = ["target", "case", "op", "kind"]
     merged = histograms.merge_histograms(latencies, keys)
@@ -113,9 +113,13 @@ def percentile_table(
     body = []
     for *key, count in totals.iter_rows():
         target, case, op, kind = key
-        estimates = [results.estimate(f"{op}_{kind}_p{p:g}", target, case) for p in percentiles]
+        mean, *estimates = (
+            results.estimate(f"{op}_{kind}_{name}", target, case)
+            for name in ("mean", *(f"p{percentile:g}" for percentile in percentiles))
+        )
+        most = max((e.summary.n for e in (mean, *estimates) if e is not None), default=0)
         cells = [
-            _percentile_cell(href(results, target, case), percentile, count, buckets[percentile, *key], estimate)
+            _percentile_cell(href(results, target, case), percentile, count, buckets[percentile, *key], estimate, most)
             for percentile, estimate in zip(percentiles, estimates, strict=True)
         ]
         trials = latencies.filter((pl.col("target") == target) & (pl.col("case") == case))["trials"][0]
@@ -128,14 +132,16 @@ def percentile_table(
 
 
 def _percentile_cell(
-    link: str, percentile: float, count: int, bucket: tuple[float, float], estimate: Estimate | None
+    link: str, percentile: float, count: int, bucket: tuple[float, float], estimate: Estimate | None, most: int
 ) -> Cell:
+    """`most`: how many trials gave latencies. Those with few operations, such as slow ones, have no high percentile."""
     if not stats.supported(percentile, count):
         return Cell((f"needs {stats.smallest_n(percentile):,} operations",), link, "missing")
     lines = [human.value_range(bucket, "s")]
     if estimate is not None and estimate.summary.median is not None:
         median = human.median(estimate.summary, estimate.unit)
-        lines.append(f"trials: {median}")
+        n = estimate.summary.n
+        lines.append(f"{f'{n} of {most} trials' if n < most else 'trials'}: {median}")
         if estimate.summary.interval_low is not None:
             lines.append(human.interval(estimate.summary, estimate.unit))
     return Cell(tuple(lines), link)
