@@ -26,7 +26,7 @@ from benchstudy.report.exhibits import cells
 from benchstudy.report.overview.studyindex import StudyIndex
 from benchstudy.report.page import Page
 from benchstudy.report.results.results import Results
-from benchstudy.report.scrutiny import drift, outliers, scrutiny
+from benchstudy.report.scrutiny import drift, evidence, outliers, scrutiny
 from benchstudy.report.study.citation import citation
 from benchstudy.report.study.methods import methods
 from benchstudy.report.study.studyfacts import StudyFacts
@@ -463,6 +463,20 @@ def test_the_methods_tell_which_trials_no_figure_includes(bare_project):
     told = methods(facts, citation(facts.study, [family.results for family in facts.families])).paragraphs[1]
     assert "2 trials were set aside and measured again, whatever the values, because other programs used more" in told
     assert "1 trial was discarded by hand, for a reason that the list of trials states." in told
+
+
+def test_what_is_told_of_trials_without_a_part_in_any_figure_is_known(bare_project):
+    """Nobody measured the discarded trial again, and the methods account for the aborted one."""
+    tables = Tables(bare_project, "embedded", "file_size")
+    levels = {"backend": "local", "op": "write", "size": "1MB", "sync": "fsync"}
+    for block, fields in enumerate([{}, {"discarded_why": "a backup ran"}, {"status": "aborted", "cause": "gone"}], 1):
+        tables.add(levels, block, {"duration": (1.0, "s")}, numbers={"size_bytes": 10**6}, **fields)
+    tables.write()
+    facts = facts_of(bare_project, {"file_size": show_others})
+    (results,) = (family.results for family in facts.families)
+    assert "1 trial discarded by hand: a backup ran." in evidence.weak_points(results, [])
+    told = methods(facts, citation(facts.study, [results])).paragraphs[1]
+    assert "1 trial was aborted without a result, because the connection, the controller or a host was lost." in told
 
 
 def test_nothing_was_noticed_on_the_unknown_host_of_an_imported_outlier(bare_project):

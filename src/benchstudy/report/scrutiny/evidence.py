@@ -243,7 +243,7 @@ def _weak_trials(results: Results, indexes: Indexes) -> list[str]:
             "several trials, which may differ in these."
         )
     for why, k in Counter(results.trials["discarded_why"].drop_nulls().to_list()).most_common():
-        found.append(f"{human.plural(k, 'trial')} discarded by hand and measured again: {why}.")
+        found.append(f"{human.plural(k, 'trial')} discarded by hand: {why}.")
     if counts["aborted"]:
         found.append(f"{human.plural(counts['aborted'], 'trial')} aborted (connection, controller or host was lost).")
     busy = busy_trials(results, indexes)

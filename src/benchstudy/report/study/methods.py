@@ -107,6 +107,7 @@ _LEFT_OUT = {
     "repeated": "set aside and measured again, whatever the values, because other programs used more of a host than "
     "the study allows",
     "discarded": "discarded by hand, for a reason that the list of trials states",
+    "aborted": "aborted without a result, because the connection, the controller or a host was lost",
 }
 
 
