@@ -940,6 +940,21 @@ def test_the_pages_own_figures_stand_beside_ours_and_what_it_found_by_hand_besid
     assert said(rest[measured]).endswith(f"without {DRIVER}")
 
 
+def test_a_change_of_p99_within_one_bucket_is_nowhere_told_as_known(load):
+    """The p99s of both versions lie between 25 and 50 ms; only PromQL's interpolation tells them apart."""
+    found = reading(load, "PostgreSQL 15, bounded", "store")
+    rest = found.shift.without([DRIVER])
+    assert not found.shift.base_quantile().apart(found.shift.standardised_quantile())
+    assert not rest.base_quantile().apart(rest.new_quantile())
+    sentence = LoadSummary(load).mix.sentence(found)
+    assert sentence.count("within one bucket") == 3, "as called, with the calls of the base, and without the label"
+    shift = LoadPublished(PUBLISHED, load).shift()
+    (measured,) = (c for c in shift.columns if c.startswith("Measured: PostgreSQL 15, bounded"))
+    mean, p99 = (said(row(shift, f"All methods, {what}")[measured]) for what in ("mean", "p99"))
+    assert p99 == "+14.7 ms | not distinguishable: same bucket | mix-driven, no regression"
+    assert "bucket" not in mean, "a mean is exact"
+
+
 def test_the_page_stands_alone_where_no_load_test_was_measured():
     tables = LoadPublished(PUBLISHED, None)
     assert len(tables.users().rows) == 2 and tables.shift().columns == ("Of", "Published")

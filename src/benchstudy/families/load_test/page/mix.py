@@ -16,6 +16,7 @@ from benchstudy.families.load_test.page.cells import (
 from benchstudy.families.load_test.page.load import FEWEST, GROUPS, HEADS, LABELS, PAGE_BAND, Contrast, LoadTest
 from benchstudy.report import human
 from benchstudy.report.tables.tables import MISSING, Cell, Table, slug
+from benchstudy.statistics.buckets import Quantile
 from benchstudy.statistics.comparisons import Comparison, Verdict, judge
 from benchstudy.statistics.mix_shift import MOSTLY, NOTICEABLE, Part, Shift
 
@@ -209,10 +210,9 @@ class LoadMix:
         like = reading.shift.standardised_quantile()
         if base is None or new is None or like is None:
             return ""
-        where = "" if base.apart(new) else ", within one bucket"
         return (
-            f" The interpolated p99 changed by {signed(new.value - base.value, 's')}{where}; with the calls of the "
-            f"base, it changed by {signed(like.value - base.value, 's')}."
+            f" The interpolated p99 changed by {_between(base, new)}; with the calls of the base, it changed by "
+            f"{_between(base, like)}."
         )
 
     def _about_drivers(self, reading: Reading) -> str:
@@ -223,7 +223,7 @@ class LoadMix:
         assert rest is not None, "drivers leave something on both sides"
         names = " and ".join(f"{part.label} ({self._called(part)})" for part in drivers)
         base, new = rest.base_quantile(), rest.new_quantile()
-        p99 = f", the p99 by {signed(new.value - base.value, 's')}" if base is not None and new is not None else ""
+        p99 = f", the p99 by {_between(base, new)}" if base is not None and new is not None else ""
         return f" Without {names} the mean changed by {signed(rest.change, 's')}{p99}."
 
     def _about_one_sided(self, found: Sequence[Part]) -> str:
@@ -371,6 +371,11 @@ class LoadMix:
         word = f"{part.state}, except for a few calls" if part.few else part.state
         adds = Cell((signed(part.influence, "s"),), hrefs[1])
         return (Cell.text(part.label), Cell.text(word), *rates, *means, adds)
+
+
+def _between(base: Quantile, new: Quantile) -> str:
+    """The change of an interpolated quantile, and whether it is within one bucket, where not even its sign is known."""
+    return f"{signed(new.value - base.value, 's')}{'' if base.apart(new) else ', within one bucket'}"
 
 
 def _by_trials(made: Comparison) -> tuple[str, ...]:

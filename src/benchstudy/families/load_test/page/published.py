@@ -108,12 +108,12 @@ class LoadPublished:
         assert self.load is not None, "without results there is no reading"
         href = self.load.hrefs(reading.contrast)[-1]
         if everything:
-            return Cell((_change(reading.shift, what), reading.verdict), href)
+            return Cell((*_change(reading.shift, what), reading.verdict), href)
         labels = [p.label for p in reading.drivers or reading.shift.parts[:1] if p.state != "both"]
         rest = reading.shift.without(labels) if labels else None
         if rest is None:
             return Cell(("no label left or entered",), kind="missing")
-        return Cell((_change(rest, what), f"without {', '.join(labels)}"), href)
+        return Cell((*_change(rest, what), f"without {', '.join(labels)}"), href)
 
     # -- times of two versions ---------------------------------------------------------------------------------------
 
@@ -141,11 +141,14 @@ def _by_statistic(rows: pl.DataFrame) -> Mapping[tuple[str, str], Mapping[str | 
     return together
 
 
-def _change(shift: Shift, what: str) -> str:
+def _change(shift: Shift, what: str) -> tuple[str, ...]:
+    """The lines of a change. That of a p99 is interpolated, and within one bucket not even its sign is known."""
     if what == "mean":
-        return signed(shift.change, "s")
+        return (signed(shift.change, "s"),)
     base, new = shift.base_quantile(), shift.new_quantile()
-    return "–" if base is None or new is None else signed(new.value - base.value, "s")
+    if base is None or new is None:
+        return ("–",)
+    return (signed(new.value - base.value, "s"), *([] if base.apart(new) else ["not distinguishable: same bucket"]))
 
 
 def _words(name: str) -> str:
