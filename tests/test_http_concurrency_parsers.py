@@ -16,6 +16,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import polars as pl
 import pytest
 from conftest import CHECKOUT
@@ -29,9 +30,10 @@ from benchstudy.families.http_concurrency.ab import (
     recognise_ab,
     split_ab,
 )
-from benchstudy.families.http_concurrency.ab_result import mean_between
+from benchstudy.families.http_concurrency.ab_result import mean_between, percentile_place, steps_of_percentiles
 from benchstudy.families.http_concurrency.errors import Errors
 from benchstudy.families.http_concurrency.k6 import K6Result, parse_k6_summary
+from benchstudy.families.http_concurrency.load_result import ab_load
 from benchstudy.families.http_concurrency.scripts import K6_SCRIPT, WRK_SCRIPT, k6_environment, wrk_environment
 from benchstudy.families.http_concurrency.wrk import WrkResult, parse_wrk
 from benchstudy.model.family import ParseError
@@ -217,7 +219,8 @@ def test_a_good_run_has_no_problem():
     assert (result.good, result.errors()) == (20_000, Errors(0, 0, 0))
     assert result.throughput == result.requests_per_second
     percentiles = parse_ab_percentiles(text("ab-ok.csv"))
-    assert result.problems("ab -k -c 50 -n 20000 -e ab.csv http://x/", percentiles) == []
+    mean = result.mean_between(steps_of_percentiles(result.complete, percentiles))
+    assert result.problems("ab -k -c 50 -n 20000 -e ab.csv http://x/", mean) == []
 
 
 def test_ab_counts_404s_as_success_and_the_parser_does_not():
@@ -315,11 +318,35 @@ def test_other_forms_of_the_report():
 
 def test_percentiles_judge_littles_law_where_whole_milliseconds_cannot():
     result, percentiles = ab("ab-ok"), parse_ab_percentiles(text("ab-ok.csv"))
-    low, high = mean_between(percentiles)
+    low, high = mean_between(steps_of_percentiles(result.complete, percentiles))
     assert low < result.times["total"].mean + 0.0005 and high > result.times["total"].mean - 0.0005
     assert low * result.requests_per_second < 50 * 1.05 and high * result.requests_per_second > 50 * 0.95
-    slow = [(percent, seconds / 2) for percent, seconds in percentiles]
-    assert "little" in names(result.problems(percentiles=slow))
+    assert "little" in names(result.problems(mean=(low / 2, high / 2)))
+
+
+def test_the_slowest_hundredth_is_not_taken_for_half_as_slow_as_the_longest_request():
+    """Their percentiles are 22.8 ms and 113.7 ms. That half way alone made 55 requests in flight of 50 connections."""
+    load = ab_load(ab("ab-ok"), parse_ab_percentiles(text("ab-ok.csv")), DATA / "ab-ok.tsv.gz")
+    assert load.values["concurrency_measured"][0] == pytest.approx(50, rel=0.01)
+    assert load.in_flight_blur < 1.0
+
+
+@pytest.mark.parametrize("requests", [1, 2, 7, 50, 99, 100, 101, 20_000])
+def test_the_mean_lies_within_what_ab_tells_of_single_requests(requests: int):
+    """Latencies of a fast server with a long tail, told as ab tells them: percentiles in µs, and counts per ms."""
+    latencies_s = np.sort(np.random.default_rng(requests).lognormal(-9, 1.5, requests).round(6))
+    percentiles = [
+        (float(percent), float(latencies_s[min(percentile_place(requests, percent), requests - 1)]))
+        for percent in range(101)
+    ]
+    whole_ms, counts = np.unique(np.floor(latencies_s * 1000 + 0.5), return_counts=True)
+    binned = [
+        (int(end), max(0.0, ms - 0.5) / 1000, (ms + 0.5) / 1000)
+        for end, ms in zip(np.cumsum(counts), whole_ms, strict=True)
+    ]
+    low, high = mean_between(steps_of_percentiles(requests, percentiles), binned)
+    assert low * 0.999999 <= latencies_s.mean() <= high * 1.000001
+    assert high / low < 1.15, "those of either alone are wider"
 
 
 @pytest.mark.parametrize(("granted", "told"), [(49_500, False), (49_499, True), (1, True)])
@@ -407,9 +434,10 @@ def test_mean_and_median_are_a_standard_deviation_apart_at_most():
     assert apart(0.0049, 0.004) == apart(0.0151, 0.004) == ["summary"]
 
 
-def test_the_mean_of_percentiles_is_between_steps_below_and_above():
+def test_the_mean_is_between_the_bounds_of_all_steps():
     """Half of the requests took 1 s to 2 s, and the other half 2 s to 4 s."""
-    assert mean_between([(0.0, 1.0), (50.0, 2.0), (100.0, 4.0)]) == (1.5, 3.0)
+    assert mean_between([(2, 1.0, 2.0), (4, 2.0, 4.0)]) == (1.5, 3.0)
+    assert mean_between([(2, 1.0, 2.0), (4, 2.0, 4.0)], [(3, 0.0, 2.5), (4, 3.0, 5.0)]) == (1.75, 2.625)
 
 
 def test_edited_figures_contradict_each_other():

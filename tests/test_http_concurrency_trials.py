@@ -127,9 +127,9 @@ def test_figures_of_ab_come_from_its_report_and_times_from_its_file_of_percentil
     rows = gzip.decompress((HTTP / "ab-ok.tsv.gz").read_bytes()).decode().splitlines()[1:]
     mean = np.mean([int(row.split("\t")[4]) for row in rows]) / 1000
     assert found["latency_mean"] == pytest.approx(mean, abs=0.0002)
-    assert found["concurrency_measured"] == pytest.approx(20_000 / 1.149 * found["latency_mean"])
-    assert found["concurrency_measured"] > 50
-    assert found["little_error"] == pytest.approx(found["concurrency_measured"] / 50 - 1)
+    assert found["concurrency_measured"] == pytest.approx(17_406.30 * found["latency_mean"])
+    assert found["concurrency_measured"] == pytest.approx(50, rel=0.01)
+    assert found["little_error"] == 0, "no more than what rounding explains"
 
 
 def test_the_mean_of_ab_is_within_the_millisecond_that_it_prints(tmp_path: Path):
@@ -536,7 +536,8 @@ def test_clients_of_ab_that_end_at_different_times_have_a_rate_of_the_whole_time
     for client, lasted_s in zip(told["clients"], (1.7, 4.0), strict=True):
         client |= {"start_s": 1.7e9, "end_s": 1.7e9 + lasted_s}
         output = load / str(client["client"]) / "stdout"
-        put(output, output.read_text().replace("1.149 seconds", f"{lasted_s:.3f} seconds"))
+        printed = output.read_text().replace("1.149 seconds", f"{lasted_s:.3f} seconds")
+        put(output, printed.replace("17406.30", f"{20_000 / lasted_s:.2f}"))
     put(load / "clients.json", told)
     found = figures(parse_trial({"concurrency": "100", "clients": "2"}, tmp_path))
     assert found["throughput"] == 40_000 / 4 and found["throughput"] <= 40_000 / found["duration"]

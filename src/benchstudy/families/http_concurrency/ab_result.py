@@ -2,6 +2,7 @@
 
 import re
 import shlex
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -12,6 +13,9 @@ from benchstudy.model.criteria import LITTLE
 
 _RESOLUTION_S = 0.001
 _FLAGS_WITH_VALUE = "ncstbpuTwxyzCHAPXgemfEIZBR"
+
+# Requests in the order of their latencies, in steps: how many took no longer than this step, and its bounds in s.
+Steps = Sequence[tuple[int, float, float]]
 
 
 @dataclass(frozen=True)
@@ -86,17 +90,28 @@ class AbResult:
         """Resolution of the report's latencies in s; they are whole multiples of it."""
         return _RESOLUTION_S
 
-    def problems(
-        self, command: str | None = None, percentiles: Sequence[tuple[float, float]] | None = None
-    ) -> list[str]:
+    def mean_between(self, *known: Steps) -> tuple[float, float]:
+        """The smallest and largest possible mean latency in s, by the printed mean and all steps that are known."""
+        printed, half = self.times["total"].mean, _RESOLUTION_S / 2
+        least, most = max(0.0, printed - half), printed + half
+        if not known:
+            return least, most
+        low, high = mean_between(*known)
+        return min(max(low, least), most), min(max(high, least), most)
+
+    def problems(self, command: str | None = None, mean: tuple[float, float] | None = None) -> list[str]:
         """List inconsistencies in the report, or with the command (None: the one found before the report), by name:
         concurrency, keep-alive, status, length, connection, incomplete, little, arithmetic, percentiles, summary.
 
-        If `percentiles` (of -e) are given, they serve to check Little's law, because whole milliseconds can be too
-        coarse.
+        `mean`: bounds of the mean latency in s that are closer than those of the printed one (`mean_between`).
         """
         said = self.command if command is None else command
-        return [*_against(self, said), *_failures(self), *_little(self, percentiles), *_arithmetic(self)]
+        return [
+            *_against(self, said),
+            *_failures(self),
+            *_little(self, mean or self.mean_between()),
+            *_arithmetic(self),
+        ]
 
 
 def options(command: str) -> dict[str, list[str]]:
@@ -167,17 +182,12 @@ def _failures(result: AbResult) -> Iterator[str]:
         yield f"connection: {result.failed} of {result.complete} requests failed, ab does not say how"
 
 
-def _little(result: AbResult, percentiles: Sequence[tuple[float, float]] | None) -> Iterator[str]:
+def _little(result: AbResult, mean: tuple[float, float]) -> Iterator[str]:
     """Check Little's law: in a closed loop, throughput × mean latency equals the number of connections."""
     rate = result.requests_per_second
     if rate is None:
         return
-    if percentiles is not None:
-        low, high = (rate * mean for mean in mean_between(percentiles))
-    else:
-        # The mean is rounded to a millisecond, which is too coarse for small latencies.
-        mean, half = result.times["total"].mean, result.latency_resolution / 2
-        low, high = rate * max(0.0, mean - half), rate * (mean + half)
+    low, high = (rate * bound for bound in mean)
     asked, slack = result.concurrency, LITTLE * result.concurrency
     if high < asked - slack or low > asked + slack:
         yield (
@@ -186,12 +196,33 @@ def _little(result: AbResult, percentiles: Sequence[tuple[float, float]] | None)
         )
 
 
-def mean_between(percentiles: Sequence[tuple[float, float]]) -> tuple[float, float]:
-    """The smallest and largest possible mean, in s, of requests with these percentiles (0 to 100)."""
-    steps = list(pairwise(percentiles))
-    low = sum((above[0] - below[0]) * below[1] for below, above in steps) / 100
-    high = sum((above[0] - below[0]) * above[1] for below, above in steps) / 100
-    return low, high
+def mean_between(*known: Steps) -> tuple[float, float]:
+    """The smallest and largest possible mean, in s, of requests that are in all of these steps."""
+    low = high = 0.0
+    done = 0
+    for end in sorted({end for steps in known for end, _, _ in steps}):
+        here = [steps[bisect_left(steps, end, key=lambda step: step[0])] for steps in known]
+        # Bounds that contradict each other by a rounding error count as equal.
+        most = min(step[2] for step in here)
+        low += (end - done) * min(most, max(step[1] for step in here))
+        high += (end - done) * most
+        done = end
+    return low / done, high / done
+
+
+def steps_of_percentiles(complete: int, percentiles: Sequence[tuple[float, float]]) -> Steps:
+    """Steps of the percentiles of -e (0 to 100), which are the latencies of single requests, and of those between."""
+    single = {min(percentile_place(complete, percent), complete - 1): seconds for percent, seconds in percentiles}
+    steps: list[tuple[int, float, float]] = []
+    for (place, below), (next_place, above) in pairwise(sorted(single.items())):
+        steps += [(place + 1, below, below), (next_place, below, above)]
+    longest = percentiles[-1][1]
+    return [*steps, (complete, longest, longest)]
+
+
+def percentile_place(complete: int, percent: float) -> int:
+    """The place, from 0, of the request whose latency ab prints as this percentile; it may lie behind the last one."""
+    return int(0.5 + complete * percent / 100)
 
 
 def _arithmetic(result: AbResult) -> Iterator[str]:

@@ -2,11 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
 from benchstudy.families.http_concurrency.ab import AbResult, histogram_of_gnuplot, parse_ab, parse_ab_percentiles
-from benchstudy.families.http_concurrency.ab_result import mean_between
+from benchstudy.families.http_concurrency.ab_result import Steps, percentile_place, steps_of_percentiles
 from benchstudy.families.http_concurrency.command import AB_PERCENTILES, AB_REQUESTS, FACTS
 from benchstudy.families.http_concurrency.errors import Errors
 from benchstudy.families.http_concurrency.k6 import K6Result, parse_k6_summary
@@ -32,6 +33,7 @@ class LoadResult:
     sending_s: float  # how long requests were sent; k6 waits for the last responses afterwards
     problems: Sequence[str]
     load: float  # the load that the generator reports: connections, or requests per second
+    in_flight_blur: float = 0.0  # by how much rounding may have changed the mean number of requests in flight
 
 
 def parse_load(tool: str, folder: Path, *, clients: int = 1, from_sending: bool = False) -> LoadResult:
@@ -58,24 +60,6 @@ def ab_load(result: AbResult, percentiles: list[tuple[float, float]] | None, req
     if percentiles:
         percentiles = _within(result.complete, percentiles)
     errors, total = result.errors(), result.times["total"]
-    known = dict(percentiles) if percentiles else {float(p): seconds for p, seconds in result.percentiles.items()}
-    values: dict[str, tuple[float | None, str]] = {
-        "throughput": (result.throughput, "1/s"),
-        "requests": (result.complete, "1"),
-        **_errors(errors, bodies=result.document_length is not None),
-        "duration": (result.duration, "s"),
-        "latency_mean": (_ab_mean(total.mean, percentiles, result.latency_resolution), "s"),
-        "latency_sd": (total.sd, "s"),
-        "latency_min": (known.get(0.0, total.min), "s"),
-        "latency_max": (known.get(100.0, total.max), "s"),
-        **{f"latency_p{percent}": (known.get(float(percent)), "s") for percent in PERCENTILES},
-        "transfer_rate": (result.transfer_rate, "B/s"),
-        "keepalive_requests": (result.keepalive_requests, "1"),
-        "document_length": (result.document_length, "B"),
-    }
-    for phase in ("connect", "processing", "waiting"):
-        times = result.times[phase]
-        values |= {f"{phase}_{name}": (getattr(times, name), "s") for name in ("mean", "sd", "median", "max")}
     histogram: Rows = []
     if requests is not None:
         if not requests.is_file():
@@ -83,24 +67,50 @@ def ab_load(result: AbResult, percentiles: list[tuple[float, float]] | None, req
         # A request with a broken connection has no row.
         expected = None if errors.connect else result.complete
         histogram = histogram_of_gnuplot(requests, expected=expected).to_dicts()
+    low, high = result.mean_between(*_steps(result.complete, percentiles, histogram))
+    mean = (low + high) / 2 if percentiles else total.mean
+    rate = result.requests_per_second
+    known = dict(percentiles) if percentiles else {float(p): seconds for p, seconds in result.percentiles.items()}
+    values: dict[str, tuple[float | None, str]] = {
+        "throughput": (result.throughput, "1/s"),
+        "requests": (result.complete, "1"),
+        **_errors(errors, bodies=result.document_length is not None),
+        "duration": (result.duration, "s"),
+        "latency_mean": (mean, "s"),
+        "latency_sd": (total.sd, "s"),
+        "latency_min": (known.get(0.0, total.min), "s"),
+        "latency_max": (known.get(100.0, total.max), "s"),
+        **{f"latency_p{percent}": (known.get(float(percent)), "s") for percent in PERCENTILES},
+        "transfer_rate": (result.transfer_rate, "B/s"),
+        "keepalive_requests": (result.keepalive_requests, "1"),
+        "document_length": (result.document_length, "B"),
+        # From the printed rate, because ab prints the duration in whole milliseconds.
+        "concurrency_measured": ((rate or 0.0) * mean or None, "1"),
+    }
+    for phase in ("connect", "processing", "waiting"):
+        times = result.times[phase]
+        values |= {f"{phase}_{name}": (getattr(times, name), "s") for name in ("mean", "sd", "median", "max")}
     rows = [{"percent": percent, "latency_s": seconds} for percent, seconds in sorted(known.items())]
-    problems, lasted_s = result.problems(percentiles=percentiles), result.duration
-    return LoadResult(values, rows, histogram, result.good, lasted_s, lasted_s, problems, result.concurrency)
+    problems, lasted_s = result.problems(mean=(low, high)), result.duration
+    blur = (rate or 0.0) * max(high - mean, mean - low)
+    return LoadResult(values, rows, histogram, result.good, lasted_s, lasted_s, problems, result.concurrency, blur)
 
 
 def _within(complete: int, percentiles: list[tuple[float, float]]) -> list[tuple[float, float]]:
     """Return the percentiles of -e, of which ab reads the highest beyond its times if these are 50 or fewer."""
     longest = percentiles[-1][1]
-    # ab prints its time number int(0.5 + complete * percent / 100), and counts from 0.
-    return [(p, longest if int(0.5 + complete * p / 100) >= complete else seconds) for p, seconds in percentiles]
+    return [(p, longest if percentile_place(complete, p) >= complete else seconds) for p, seconds in percentiles]
 
 
-def _ab_mean(printed: float, percentiles: list[tuple[float, float]] | None, resolution: float) -> float:
-    """Return the mean in s. ab prints whole milliseconds, so the percentiles from -e, in µs, are used for precision."""
-    if percentiles is None:
-        return printed
-    middle = sum(mean_between(percentiles)) / 2
-    return min(max(middle, printed - resolution / 2), printed + resolution / 2)
+def _steps(complete: int, percentiles: list[tuple[float, float]] | None, histogram: Rows) -> list[Steps]:
+    """What ab tells about single latencies besides their mean: percentiles to 1 µs, and all of them to 1 ms.
+
+    Each fills gaps of the other: many latencies below 1 ms share a bin, and the slowest hundredth shares a percentile.
+    """
+    ends = list(accumulate(row["count"] for row in histogram))
+    binned = [(end, row["low_s"], row["high_s"]) for end, row in zip(ends, histogram, strict=True)]
+    known = [steps_of_percentiles(complete, percentiles)] if percentiles else []
+    return [*known, binned] if ends and ends[-1] == complete else known
 
 
 def _wrk_result(result: WrkResult) -> LoadResult:

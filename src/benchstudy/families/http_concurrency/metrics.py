@@ -103,7 +103,8 @@ METRICS = declare(
         "1",
         "Deviation from Little's law",
         None,
-        "closed loops: difference between `concurrency_measured` and the number of connections, as a share of it",
+        "closed loops: difference between `concurrency_measured` and the number of connections, as a share of it, less "
+        "what ab's rounding may explain. Absent if rounding may hide a deviation above the threshold",
     ),
     *clients.METRICS,
 )

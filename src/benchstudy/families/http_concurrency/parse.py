@@ -20,7 +20,7 @@ from benchstudy.families.http_concurrency.summaries import (
 from benchstudy.families.shared.clients import SERIES, combined
 from benchstudy.families.shared.files import damaged, read_facts, read_json, read_text
 from benchstudy.families.shared.levels import Rate
-from benchstudy.model.criteria import BUSY_GENERATOR
+from benchstudy.model.criteria import BUSY_GENERATOR, LITTLE
 from benchstudy.model.family import UNKNOWN, Observation, Parsed, ParseError
 
 IMPORTED_AB, IMPORTED_K6, IMPORTED_HEY, IMPORTED_LOCUST = "ab.txt", "k6-export.json", "hey.txt", "locust_stats.csv"
@@ -38,7 +38,7 @@ def parse_trial(levels: Mapping[str, str], files: Path) -> Parsed:
         return _parsed(levels, known(summary.values, METRICS), rows, [])
     if (files / IMPORTED_AB).is_file():
         found = ab_load(parse_ab(read_text(files / IMPORTED_AB)), None, None)
-        return _parsed(levels, found.values, found.percentiles, found.histogram)
+        return _parsed(levels, found.values, found.percentiles, found.histogram, found.in_flight_blur)
     facts = read_facts(files / FACTS, _KNOWN_FACTS)
     loads = _loads(facts, files)
     found = loads.together
@@ -50,7 +50,7 @@ def parse_trial(levels: Mapping[str, str], files: Path) -> Parsed:
         ]
         values = {**found.values, **combined(used, (), most=("generator_cpu",)), **_around(facts, found)}
         values |= _achieved(found)
-    parsed = _parsed(levels, values, found.percentiles, found.histogram)
+    parsed = _parsed(levels, values, found.percentiles, found.histogram, found.in_flight_blur)
     if loads.clients is None:
         return parsed
     each = [{**load.values, **cpu} for load, cpu in zip(loads.each, used, strict=True)]
@@ -68,9 +68,13 @@ def _threads(facts: Mapping[str, Any]) -> list[int]:
 
 
 def _parsed(
-    levels: Mapping[str, str], values: Mapping[str, tuple[float | None, str]], percentiles: Rows, histogram: Rows
+    levels: Mapping[str, str],
+    values: Mapping[str, tuple[float | None, str]],
+    percentiles: Rows,
+    histogram: Rows,
+    in_flight_blur: float = 0.0,
 ) -> Parsed:
-    last = _little(levels, values)
+    last = _little(levels, values, in_flight_blur)
     both = {**{name: value for name, value in values.items() if name not in last}, **last}
     return Parsed(
         [Observation(metric, float(value), unit) for metric, (value, unit) in both.items() if value is not None],
@@ -165,14 +169,19 @@ def _generator_cpu(supervised: Mapping[str, Any], load: LoadResult, threads: int
 
 
 def _little(
-    levels: Mapping[str, str], values: Mapping[str, tuple[float | None, str]]
+    levels: Mapping[str, str], values: Mapping[str, tuple[float | None, str]], blur: float
 ) -> dict[str, tuple[float | None, str]]:
-    """The mean number of requests in flight, which equals the number of connections in a closed loop."""
+    """The mean number of requests in flight, which equals the number of connections in a closed loop.
+
+    Only a deviation that rounding cannot explain counts. Where rounding may hide one that matters, none is told.
+    """
     measured = requests_under_way(values)
     if measured is None:
         return {}
     found: dict[str, tuple[float | None, str]] = {"concurrency_measured": (measured, "1")}
     if levels.get("concurrency", UNKNOWN) != UNKNOWN:
         asked = int(levels["concurrency"])
-        found["little_error"] = (abs(asked - measured) / asked, "1")
+        error = max(0.0, abs(asked - measured) - blur) / asked
+        if error > LITTLE or blur <= LITTLE * asked:
+            found["little_error"] = (error, "1")
     return found

@@ -107,6 +107,7 @@ def _together(each: Sequence[LoadResult], clients: Clients, *, by_amount: bool) 
         max(load.sending_s for load in each),
         [*problems, *clients.problems(spans)],
         sum(load.load for load in each),
+        sum(load.in_flight_blur for load in each),
     )
 
 
