@@ -263,6 +263,22 @@ def test_what_cannot_be_written_leaves_nothing_behind(tmp_path, monkeypatch, cap
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_project_measures_and_reports_if_no_target_is_named(tmp_path):
+    """Snakemake forgets the default target of an included Snakefile, and then does nothing, with status 0."""
+    project = tmp_path / "mine"
+    assert cli.main(["init", str(project)]) == 0
+    run = [sys.executable, "-m", "benchstudy.commands.cli", "run", "-n"]
+    planned = [
+        re.findall(r"(?m)^rule (\w+)", subprocess.run(command, cwd=project, capture_output=True, text=True).stdout)
+        for command in (run, [*run, "report"])
+    ]
+    assert planned[0] == planned[1] and {"measure_session", "build_index", "report"} <= set(planned[0])
+    with (project / "workflow" / "Snakefile").open("a") as file:
+        file.write("\n\nrule mine:\n    default_target: True\n    output:\n        touch('mine.txt'),\n")
+    own = subprocess.run(run, cwd=project, capture_output=True, text=True).stdout
+    assert re.findall(r"(?m)^rule (\w+)", own) == ["mine"]
+
+
 def test_run_is_snakemake_and_belongs_where_the_workflow_lies(tmp_path, monkeypatch, capsys):
     project = tmp_path / "mine"
     assert cli.main(["init", str(project)]) == 0

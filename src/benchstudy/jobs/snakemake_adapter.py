@@ -39,6 +39,11 @@ def check_place(workflow: Any) -> None:
         raise BenchstudyError("--cores 0: without a core Snakemake waits for ever: give 1 or more")
 
 
+def make_default(workflow: Any, rule: str) -> None:
+    """Called by the Snakefile of a project: Snakemake forgets the default target of a file when its include ends."""
+    workflow.default_target = rule
+
+
 def asked_pages(workflow: Any) -> list[str]:
     """Pages that the command line names as targets; `--report FILE` is Snakemake's own."""
     given = sys.argv if workflow.is_main_process else []
