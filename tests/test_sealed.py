@@ -9,7 +9,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from stored_study import SESSION, StoredStudy
+import yaml
+from conftest import as_project
+from stored_study import SESSION, STUDY, StoredStudy
 
 from benchstudy.commands.cli import main
 from benchstudy.measuring import confirmed, sealed
@@ -205,6 +207,27 @@ def test_what_is_lost_whole_cannot_be_measured_again_by_discarding_it(store, tri
     flip(other / "stdout")
     told = store.confirm()
     assert f"benchstudy discard {other.name[-8:]} --why" in told and "If a folder is lost" in told
+
+
+@pytest.mark.parametrize("command", ["plan", "cases"])
+def test_a_lost_trial_is_named_and_not_told_as_one_to_measure(command, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(as_project(tmp_path))
+    stored = StoredStudy(Path())
+    Path("small.yaml").write_text(yaml.safe_dump(STUDY))
+    assert main([command, *(["--no-hosts"] if command == "plan" else []), "small.yaml"]) == 0
+    capsys.readouterr()
+    for trial in (stored.ok, stored.failed):
+        sealed.make_writable(trial.folder)
+        shutil.rmtree(trial.folder)
+    for measure in (True, False):
+        Path("small.yaml").write_text(yaml.safe_dump(STUDY | {"measure": measure}))
+        assert main([command, *(["--no-hosts"] if command == "plan" else []), "small.yaml"]) == 1
+        printed = capsys.readouterr()
+        told = printed.out if command == "plan" else printed.err
+        for trial in (stored.ok, stored.failed):
+            assert f"{trial.folder}: session.json lists this trial, and its folder is gone" in told
+        assert "Restore altered and missing files from a copy" in told and "you can remove session.json" in told
+        assert "to measure" not in told
 
 
 def test_a_damaged_trial_that_was_aborted_is_discarded_too(store, original, monkeypatch):

@@ -29,10 +29,13 @@ def from_to(fewest: int, most: int, noun: str) -> str:
 
 
 def _session(plan: SessionPlan) -> dict[str, Any]:
+    from benchstudy.measuring import confirmed
     from benchstudy.measuring.raw import TrialStore
     from benchstudy.measuring.sealed import read_index
 
-    store = TrialStore(plan.raw(paths.project_root()))
+    root = paths.project_root()
+    store = TrialStore(plan.raw(root))
+    confirmed.confirm(root, [store.folder])  # without it, a lost trial would only be missing in the list
     discarded = store.discards()
     trials = [trial for trial in store.trials() if trial.facts.uuid not in discarded]
     stopping = (read_index(store.index) or {}).get("stopping") or {}

@@ -66,12 +66,14 @@ def _writes(study: Study, plans: list[SessionPlan]) -> dict[str, list[str]]:
 
 
 def _session(plan: SessionPlan, root: Path) -> dict[str, Any]:
+    from benchstudy.measuring import confirmed
     from benchstudy.measuring.expected import Expected, expected
     from benchstudy.measuring.raw import TrialStore
 
     store = TrialStore(plan.raw(root))
     problem = ""
     try:
+        confirmed.confirm(root, [store.folder])  # as the measuring command does: a lost trial is not one to measure
         found = expected(plan, store) if plan.study.measure else Expected(0, 0, len(store.trials()), 0.0, 0, "")
     except BenchstudyError as error:
         found, problem = Expected(0, 0, 0, 0.0, 0, ""), str(error)
