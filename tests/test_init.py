@@ -290,6 +290,24 @@ def test_run_is_snakemake_and_belongs_where_the_workflow_lies(tmp_path, monkeypa
         assert cli.main(["run", "report", "-n"]) == 1 and said in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(("command", "started"), [("run", "Snakemake"), ("lab", "JupyterLab")])
+def test_help_of_what_is_started_is_short_and_leads_on(command, started, tmp_path, monkeypatch, capsys):
+    """Anywhere, and without the project that a new user does not have yet."""
+    monkeypatch.chdir(tmp_path)
+    for words in (["--help"], ["-h"], ["report", "--help"]):
+        assert cli.main([command, *words]) == 0
+        told = capsys.readouterr().out
+        assert told.startswith(f"usage: benchstudy {command} ") and "ARGUMENT" not in told
+        assert re.search(rf"(?m)^  --help-all +show all options of {started}$", told) and len(told.splitlines()) < 30
+    assert command == "lab" or {"--configfile", "--cores", "report", "crate"} <= set(re.findall(r"[\w-]+", told))
+
+
+def test_all_options_of_snakemake_are_shown_on_request(tmp_path):
+    command = [sys.executable, "-m", "benchstudy.commands.cli", "run", "--help-all"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0 and "--rerun-triggers" in done.stdout
+
+
 # --- from a wheel ----------------------------------------------------------------------------------------------------
 
 

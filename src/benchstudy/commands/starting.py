@@ -9,6 +9,7 @@ import re
 import shlex
 import sys
 from collections.abc import Iterator, Sequence
+from functools import partial
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
@@ -23,22 +24,53 @@ from benchstudy.model.study import read_study
 _LAB = ("--LabApp.extension_manager=readonly", "--KernelManager.transport_encryption=auto")
 # Of options: none, so that all that is said is handed on, whatever it begins with.
 _NONE = "\0"
+_HELP, _HELP_ALL = ("-h", "--help"), "--help-all"
+_RUN_HELP = """\
+Start this environment's Snakemake in the project's folder. Every word behind `run` is passed on to it.
+
+targets:
+  report                      measure what is missing, and make every page (default)
+  reports/STUDY/FAMILY.html   the same for one page
+  measure                     measure what is missing, and make no page
+  provision                   install and build on every host what the study needs
+  crate                       pack the study: reports/STUDY.crate.zip
+
+options of Snakemake that you need most:
+  --cores N                   use N cores of this machine (default: 8)
+  --configfile FILE           another study than config/config.yaml. Write it behind the target: Snakemake takes every
+                              word between this option and the next one for a file
+  --config measure=false      use what is on disk, and contact no host
+  -n                          show what is due, and do nothing
+
+  -h, --help                  show this help
+  --help-all                  show all options of Snakemake"""
+_LAB_HELP = """\
+Start JupyterLab on the notebooks of this project. Every word behind `lab` is passed on to it.
+
+options of JupyterLab that you need most:
+  --port PORT                 listen on this port (default: the first free one from 8888 on)
+  --no-browser                print the address, and open no browser
+
+  -h, --help                  show this help
+  --help-all                  show all options of JupyterLab"""
 
 
 def add_commands(commands: Any) -> None:
     """Adds them to argparse's subcommands."""
     run = commands.add_parser(
-        "run", prefix_chars=_NONE, usage="benchstudy run [TARGET] [OPTION …]", add_help=False,
+        "run", prefix_chars=_NONE, usage="benchstudy run [TARGET …] [OPTION …]", add_help=False,
+        description=_RUN_HELP, formatter_class=argparse.RawDescriptionHelpFormatter,
         help="run this environment's snakemake with any of its options, by default on 8 cores: `benchstudy run report`",
     )  # fmt: skip
-    run.add_argument("given", nargs="*", metavar="ARGUMENT")
-    run.set_defaults(command=_run)
+    run.add_argument("given", nargs="*", metavar="ARGUMENT", help=argparse.SUPPRESS)
+    run.set_defaults(command=partial(_run, run))
     lab = commands.add_parser(
         "lab", prefix_chars=_NONE, usage="benchstudy lab [OPTION …]", add_help=False,
+        description=_LAB_HELP, formatter_class=argparse.RawDescriptionHelpFormatter,
         help="start JupyterLab on the notebooks of this project, with any of its options",
     )  # fmt: skip
-    lab.add_argument("given", nargs="*", metavar="ARGUMENT")
-    lab.set_defaults(command=_lab)
+    lab.add_argument("given", nargs="*", metavar="ARGUMENT", help=argparse.SUPPRESS)
+    lab.set_defaults(command=partial(_lab, lab))
     setup = commands.add_parser(
         "setup",
         help="install system packages that this machine lacks, such as an SSH server; `run` installs what hosts lack",
@@ -50,7 +82,12 @@ def add_commands(commands: Any) -> None:
         makes(command, "what the started program makes")
 
 
-def _run(arguments: argparse.Namespace) -> int:
+def _run(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> int:
+    if not {*_HELP}.isdisjoint(arguments.given):
+        parser.print_help()
+        return 0
+    if _HELP_ALL in arguments.given:
+        return _become([sys.executable, "-m", "snakemake", "--help"])
     root = paths.project_root()
     if root != Path.cwd().resolve():
         raise BenchstudyError(f"run it in the folder that holds workflow/: cd {shlex.quote(str(root))}")
@@ -75,7 +112,12 @@ def _studies(given: Sequence[str]) -> Iterator[str]:
             yield from [value] if equals else takewhile(lambda word: not word.startswith("-"), given[number + 1 :])
 
 
-def _lab(arguments: argparse.Namespace) -> int:
+def _lab(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> int:
+    if not {*_HELP}.isdisjoint(arguments.given):
+        parser.print_help()
+        return 0
+    if _HELP_ALL in arguments.given:
+        return _become([sys.executable, "-m", "jupyterlab", _HELP_ALL])
     root = ["--allow-root"] if os.getuid() == 0 else []  # in a container or on a bare cloud machine
     notebooks = paths.project_root() / "notebooks"
     return _become([sys.executable, "-m", "jupyterlab", str(notebooks), *root, *_LAB, *arguments.given])
