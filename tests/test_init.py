@@ -308,6 +308,43 @@ def test_all_options_of_snakemake_are_shown_on_request(tmp_path):
     assert done.returncode == 0 and "--rerun-triggers" in done.stdout
 
 
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ("chekc", "benchstudy: error: argument COMMAND: there is no 'chekc': did you mean \"check\"?"),
+        ("check --no-hsts", "benchstudy check: error: there is no option '--no-hsts': did you mean \"--no-hosts\"?"),
+        ("check --x", "there is no option '--x': known: --help, --json, --no-hosts, --try, -h"),
+        ("plan a.yaml b.yaml", "benchstudy plan: error: 'b.yaml' is one argument too many"),
+        ("cases --study a.yaml", "'--study': write the study's file alone: benchstudy cases FILE"),
+        ("verify --configfile=a.yaml", "'--configfile': write the study's file alone: benchstudy verify FILE"),
+        ("completion fish", "there is no 'fish': known: bash, zsh"),
+        ("run report --study a.yaml", "'--study': write `snakemake --cores 8 report --configfile a.yaml`"),
+        ("run --study=a.yaml -n", "'--study': write `snakemake --cores 8 report --configfile a.yaml`"),
+        ("run --study", "write `snakemake --cores 8 report --configfile FILE`"),
+        ("run a.yaml", "a.yaml: a study is no target: write `snakemake --cores 8 report --configfile a.yaml`"),
+        (
+            "run -n --cores 1 a.yml",
+            "a.yml: a study is no target: write `snakemake --cores 8 report --configfile a.yml`",
+        ),
+    ],
+)
+def test_a_wrong_word_is_refused_with_the_usage_of_its_command_and_what_is_near(words, told, capsys):
+    with pytest.raises(SystemExit) as end:
+        cli.main(words.split())
+    said = capsys.readouterr()
+    usage = re.search(r"benchstudy( \w+)?: error", said.err)[1] or ""
+    assert (end.value.code, said.out) == (2, "")
+    assert said.err.startswith(f"usage: benchstudy{usage} [") and said.err.endswith(f"{told}\n")
+
+
+def test_snakemake_refuses_a_study_as_a_target_too(tmp_path):
+    """It would have nothing to do, with status 0: the file is there, and no rule makes it."""
+    assert cli.main(["init", str(tmp_path / "mine")]) == 0
+    command = [sys.executable, "-m", "snakemake", "-n", "report", "config/config.yaml"]
+    done = subprocess.run(command, cwd=tmp_path / "mine", capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1 and "config/config.yaml: a study is no target: write" in done.stdout
+
+
 # --- from a wheel ----------------------------------------------------------------------------------------------------
 
 

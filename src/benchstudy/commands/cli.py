@@ -21,6 +21,7 @@ from benchstudy.commands.provenance import add_commands as add_provenance_comman
 from benchstudy.commands.schema import add_command as add_schema_command
 from benchstudy.commands.starting import add_commands as add_starting_commands
 from benchstudy.commands.systems import add_command as add_systems_command
+from benchstudy.commands.usage import Parser
 from benchstudy.model import hints, paths, registry
 from benchstudy.model.errors import BenchstudyError
 from benchstudy.model.files import disk_trouble
@@ -73,13 +74,13 @@ def _study_file(arguments: argparse.Namespace) -> Path | None:
 
 def command_parser() -> argparse.ArgumentParser:
     """The parser of `benchstudy`, with all of its commands."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="benchstudy",
         description="Start benchmark studies, check hosts and manage trials. To measure and report, run "
         f"{hints.snakemake()}.",
     )
     parser.add_argument("--version", action="version", version=f"benchstudy {__version__}")
-    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    commands: Any = parser.add_subparsers(required=True, metavar="COMMAND")
 
     add_init_command(commands)
     add_starting_commands(commands)

@@ -10,11 +10,11 @@ import shlex
 import sys
 from collections.abc import Iterator, Sequence
 from functools import partial
-from itertools import takewhile
+from itertools import pairwise, takewhile
 from pathlib import Path
 from typing import Any
 
-from benchstudy.model import paths
+from benchstudy.model import hints, paths
 from benchstudy.model.errors import BenchstudyError
 from benchstudy.model.output import makes
 from benchstudy.model.study import read_study
@@ -88,6 +88,8 @@ def _run(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> int:
         return 0
     if _HELP_ALL in arguments.given:
         return _become([sys.executable, "-m", "snakemake", "--help"])
+    if refusal := _wrong_study(arguments.given):
+        parser.error(refusal)
     root = paths.project_root()
     if root != Path.cwd().resolve():
         raise BenchstudyError(f"run it in the folder that holds workflow/: cd {shlex.quote(str(root))}")
@@ -102,6 +104,19 @@ def _run(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> int:
     # Before the given arguments, so that they take precedence; --cores would override --jobs.
     cores = [] if any(re.match("-j|--jobs", word) for word in arguments.given) else ["--cores", "8"]
     return _become([sys.executable, "-m", "snakemake", *cores, *arguments.given])
+
+
+def _wrong_study(given: Sequence[str]) -> str:
+    """What to write if a study is named as for other commands; "" if it is not."""
+    for word, behind in pairwise([*given, "FILE"]):
+        option, _, value = word.partition("=")
+        if option == "--study":
+            return f"there is no option '--study': write {hints.snakemake('report', '--configfile', value or behind)}"
+    if any(word.endswith((".yaml", ".yml")) for word in {*given} - {*_studies(given)}):
+        from benchstudy.jobs.snakemake_adapter import study_as_target
+
+        return study_as_target(given)
+    return ""
 
 
 def _studies(given: Sequence[str]) -> Iterator[str]:

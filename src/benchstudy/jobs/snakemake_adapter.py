@@ -15,15 +15,18 @@ import signal
 import sys
 import time
 import traceback
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NoReturn, TextIO
 
 from benchstudy.hosts.controller import end_jobs_elsewhere
+from benchstudy.model import hints
 from benchstudy.model.errors import BenchstudyError
 from benchstudy.model.files import disk_trouble
 from benchstudy.model.study import read_study
+
+_STUDIES = (".yaml", ".yml")
 
 
 def check_place(workflow: Any) -> None:
@@ -37,6 +40,24 @@ def check_place(workflow: Any) -> None:
         raise BenchstudyError("--no-hooks disables the check for conflicting commands: run snakemake without it")
     if workflow.is_main_process and workflow.resource_settings.cores == 0:
         raise BenchstudyError("--cores 0: without a core Snakemake waits for ever: give 1 or more")
+    if workflow.is_main_process and (refusal := study_as_target(sys.argv[1:])):
+        raise BenchstudyError(refusal)
+
+
+def study_as_target(given: Sequence[str]) -> str:
+    """What to write instead if a command line names a study as a target; "" if it does not.
+
+    Snakemake takes a file that no rule makes for one that is up to date, and has nothing to do.
+    """
+    if not any(word.endswith(_STUDIES) for word in given):
+        return ""
+    from snakemake.cli import get_argument_parser
+
+    named, _ = get_argument_parser().parse_known_args(given)
+    for target in named.targets:
+        if target.endswith(_STUDIES):
+            return f"{target}: a study is no target: write {hints.snakemake('report', '--configfile', target)}"
+    return ""
 
 
 def make_default(workflow: Any, rule: str) -> None:
