@@ -65,6 +65,21 @@ def ask(page: Path, script: str, *, fragment: str = "", width: int = 390) -> str
     return told(page, script, fragment=fragment, width=width)[0]
 
 
+# The style of paper, on a screen as wide as A4 between its margins.
+_PRINTING = """
+  const rules = [...document.styleSheets].flatMap((sheet) => [...sheet.cssRules]);
+  for (const { media } of rules.filter((rule) => rule.media))
+    media.mediaText = media.mediaText.includes("screen") ? "not all" : media.mediaText.replace("print", "all");
+  window.dispatchEvent(new window.Event("beforeprint"));
+  await new Promise((done) => setTimeout(done, 500));
+"""
+
+
+def ask_paper(page: Path, script: str, *, before: str = "") -> str:
+    """What `script` returns, as in `ask`, of the page as it is printed. `before` is done on the screen."""
+    return ask(page, before + _PRINTING + script, width=673)
+
+
 def told(page: Path, script: str, *, fragment: str = "", width: int = 390) -> tuple[str, list[str]]:
     """What `script` returns, as in `ask`, and every line that the page wrote to the console."""
     holder = page.with_name(f"ask-{os.getpid()}.html")

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from contextlib import chdir
 from pathlib import Path
 
+import browser
 import first_pages
 import pytest
 from conftest import pages_made_in
@@ -95,3 +96,21 @@ def test_a_browser_that_fails_is_told_with_its_last_words(made, monkeypatch, tmp
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     with pytest.raises(BenchstudyError, match=r"printed no PDF \(exit 3\): no display"):
         printing.print_study(*made)
+
+
+def test_a_figure_on_paper_is_the_static_one_that_fits_with_all_of_its_series(made):
+    seen = browser.ask_paper(
+        made[0] / "reports" / "embedded" / "fio.html",
+        """
+        const shown = (panel) => [...panel.querySelectorAll("svg")].filter((svg) => svg.checkVisibility());
+        const ofPanels = [...document.querySelectorAll("figure.chart .panel")].map(shown);
+        const live = ofPanels.flat().filter((svg) => svg.closest(".view[data-rendered]"));
+        const wide = ofPanels.flat().filter((svg) => svg.getBoundingClientRect().right > 673);
+        const off = document.querySelector(".legend button[aria-pressed=false]");
+        const style = window.getComputedStyle(off);
+        const alone = ofPanels.every((panel) => panel.length === 1);
+        return [alone, live.length, wide.length, style.opacity, style.textDecorationLine].join();
+        """,
+        before='document.querySelector(".legend button").click();',
+    )
+    assert seen == "true,0,0,1,none"

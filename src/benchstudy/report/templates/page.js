@@ -6,14 +6,17 @@
   const embed = async (panel) => {
     const spec = JSON.parse(panel.querySelector("script.spec").textContent);
     const holder = panel.querySelector(".view");
-    const fallback = holder.innerHTML;
+    const still = document.createElement("div"); // what paper gets: neither as wide as the window nor with hidden series
+    still.className = "on-paper";
+    still.append(...[...holder.childNodes].map((node) => node.cloneNode(true)));
     try {
       const options = { mode: "vega-lite", renderer: "svg", actions: false, tooltip: { theme: "custom" } };
       const result = await vegaEmbed(holder, spec, options);
       holder.dataset.rendered = "yes";
+      holder.after(still);
       return result.view;
     } catch (error) {
-      holder.innerHTML = fallback;
+      holder.replaceChildren(...still.childNodes);
       console.error("figure", error);
       return null;
     }
