@@ -114,3 +114,21 @@ def test_a_figure_on_paper_is_the_static_one_that_fits_with_all_of_its_series(ma
         before='document.querySelector(".legend button").click();',
     )
     assert seen == "true,0,0,1,none"
+
+
+@pytest.mark.parametrize("page", ["index", "fio"])
+def test_folds_of_a_page_are_open_on_paper_without_a_marker_and_closed_again_afterwards(made, page):
+    seen = browser.ask_paper(
+        made[0] / "reports" / "embedded" / f"{page}.html",
+        """
+        const folds = [...document.querySelectorAll("details")];
+        const isOpen = () => folds.filter((fold) => fold.open).length;
+        const marker = (fold) => window.getComputedStyle(fold.querySelector("summary")).listStyleType;
+        const onPaper = isOpen();
+        window.dispatchEvent(new window.Event("afterprint"));
+        const markers = [...new Set(folds.map(marker))];
+        return [top.before < folds.length, onPaper === folds.length, isOpen() === top.before, markers].join();
+        """,
+        before="top.before = document.querySelectorAll('details[open]').length;",
+    )
+    assert seen == "true,true,true,none"

@@ -53,7 +53,7 @@ def render_notebook(
     page = {
         "title": title,
         "style": template_text("page.css"),
-        "script": template_text("page.js"),
+        "script": template_text("page.js") + template_text("paper.js"),
         "bundle": _BUNDLE,
         "contents": _CONTENTS,
         "up": up,

@@ -61,5 +61,6 @@ def list_studies(reports: Path) -> None:
 
 
 def _write(page: Path, template: str, **values: Any) -> None:
-    text = render(template, style=page_style(), script=Markup(template_text("index.js")), **values)
+    script = Markup(template_text("index.js") + template_text("paper.js"))
+    text = render(template, style=page_style(), script=script, **values)
     write_atomically(page, text)

@@ -45,13 +45,6 @@
   startVisible();
   document.addEventListener("toggle", startVisible, true);
 
-  let opened = [];
-  addEventListener("beforeprint", () => {
-    opened = [...document.querySelectorAll("details.fold:not([open])")];
-    opened.forEach((fold) => (fold.open = true));
-  });
-  addEventListener("afterprint", () => opened.forEach((fold) => (fold.open = false)));
-
   const toggle = async (figure, button) => {
     button.setAttribute("aria-pressed", button.getAttribute("aria-pressed") === "true" ? "false" : "true");
     const off = [...figure.querySelectorAll(".legend button[aria-pressed=false]")].map((b) => b.dataset.series);
