@@ -16,6 +16,9 @@ from benchstudy.model.errors import BenchstudyError
 from benchstudy.model.study import Study, parse_study
 from benchstudy.report import htmlpages
 from benchstudy.report.overview import printed
+from benchstudy.report.pagetemplates import page_style, template_text
+from benchstudy.report.tables import listings
+from benchstudy.report.tables.listings import Listing
 
 CHECKOUT_NOTEBOOK = Path(__file__).parents[1] / "notebooks" / "fio.ipynb"
 
@@ -132,3 +135,24 @@ def test_folds_of_a_page_are_open_on_paper_without_a_marker_and_closed_again_aft
         before="top.before = document.querySelectorAll('details[open]').length;",
     )
     assert seen == "true,true,true,none"
+
+
+def page_of(tmp_path, content, *, whole=False):
+    """A page with the style of a report's page, or of the whole report."""
+    page = tmp_path / "page.html"
+    style = page_style() + (template_text("print.css") if whole else "")
+    page.write_text(f'<!DOCTYPE html><meta charset="utf-8"><style>{style}</style><main>{content}</main>')
+    return page
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_listings_on_paper_have_7_points_and_no_line_is_cut(tmp_path, whole):
+    listing = Listing("nginx", "Transfer rate: " * 20)
+    seen = browser.ask_paper(
+        page_of(tmp_path, listings.side_by_side("Output", [listing, listing]) + f"<pre>{'a' * 300}</pre>", whole=whole),
+        """
+        return [...document.querySelectorAll("pre")].map((pre) =>
+          [window.getComputedStyle(pre).fontSize, pre.scrollWidth - pre.clientWidth]).join(" ");
+        """,
+    )
+    assert seen == " ".join(["9.33333px,0"] * 3)
