@@ -44,7 +44,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Study
         executed = folder / "notebooks" / "fio.ipynb"
         notebooks.execute(CHECKOUT_NOTEBOOK, root / "trace.ipynb", executed, parameters)
         htmlpages.render_notebook(executed, folder / "fio.html", title=f"Random I/O – {study.title}")
-        first_pages.build(study, tidy={"fio": tidy}, sessions=[], reports=root / "reports")
+        sessions = list((root / "data" / "raw").rglob("session.json"))
+        first_pages.build(study, tidy={"fio": tidy}, sessions=sessions, reports=root / "reports")
         yield root, study
 
 
@@ -156,3 +157,12 @@ def test_listings_on_paper_have_7_points_and_no_line_is_cut(tmp_path, whole):
         """,
     )
     assert seen == " ".join(["9.33333px,0"] * 3)
+
+
+def test_the_overview_on_paper_says_where_the_facts_of_hosts_are_instead_of_printing_their_json(made):
+    page = made[0] / "reports" / "embedded" / "index.html"
+    text = "return document.querySelector('main').innerText;"
+    said, on_screen = browser.ask_paper(page, text), browser.ask(page, text)
+    where = "Each session.json below data/raw/embedded has all recorded facts about the host."
+    assert where in said and "All recorded facts about the host\n" not in said
+    assert where not in on_screen and "All recorded facts about the host\n" in on_screen
