@@ -427,6 +427,29 @@ def test_the_bracket_lies_between_the_most_users_without_an_alert_and_the_fewest
     )
 
 
+@pytest.mark.parametrize(
+    ("blocks", "limits", "text"),
+    [
+        (1, {BASE: "cpu", NEW: "cpu"}, "The limit of both: CPU."),
+        (1, {BASE: "cpu", NEW: "memory"}, f"The limits: CPU ({BASE}), memory ({NEW})."),
+        (2, {BASE: "cpu", NEW: "cpu"}, "The most frequent limit of both: CPU."),
+    ],
+)
+def test_only_several_trials_have_a_most_frequent_limit(tmp_path, blocks, limits, text):
+    tables = LoadTables(tmp_path)
+    for block in range(1, blocks + 1):
+        for version, limit in limits.items():
+            facts = {"load": {"result": {"limited_by": limit}}}
+            tables.run(levels_of(version, load="unbounded"), block, users=13_000.0 + block, facts=facts)
+    (told,) = [
+        sentence
+        for _, texts in LoadSummary(load_of(tables.write())).comments()
+        for sentence in texts
+        if sentence.startswith("Supported users")
+    ]
+    assert told.endswith(f" {text}")
+
+
 def test_a_load_that_did_not_settle_says_why_instead_of_a_number(tmp_path):
     tables = LoadTables(tmp_path)
     for version in (BASE, NEW):

@@ -216,17 +216,20 @@ class LoadSummary:
 
     def _limited_by(self, contrast: Contrast) -> str:
         limits = dict.fromkeys(self.users.bounded(contrast), "the load's maximum of users")
+        most = ""
         for version, case in contrast.cases.items():
             brackets = [self.users.bracket(t) for t in self.load.trials(contrast.target, case)]
             named = Counter(b.limited_by for b in brackets if b is not None and b.limited_by)
             if named and version not in limits:
                 limits[version] = alert_word(named.most_common(1)[0][0])
+                # A single trial has no most frequent limit.
+                most = "most frequent " if named.total() > 1 else most
         if not limits:
             return ""
         if len(set(limits.values())) == 1 and len(limits) == 2:
-            return f" The most frequent limit of both: {next(iter(limits.values()))}."
+            return f" The {most}limit of both: {next(iter(limits.values()))}."
         each = ", ".join(f"{word} ({version})" for version, word in limits.items())
-        return f" The most frequent limits: {each}."
+        return f" The {most}{'limit' if len(limits) == 1 else 'limits'}: {each}."
 
     # -- what to look at ---------------------------------------------------------------------------------------------
 
