@@ -378,3 +378,22 @@ def test_open_loops_without_a_closed_loop_near_them_are_folded(bare_project: Pat
     assert ["figure-open-closed" in part for part in shown] == ([True, False] if is_near else [True])
     assert shown[0].startswith(f'<details class="fold"><summary>{html.escape(reason)}') != is_near
     assert "table-open-closed" in shown[-1]
+
+
+@pytest.mark.parametrize(
+    ("rates", "peak"),
+    [
+        ({1: 1000.0, 2: 1950.0, 4: 3700.0, 8: 6700.0}, "outside of the sweep: throughput still rises at 8"),
+        ({10: 900.0, 20: 600.0, 40: 350.0, 80: 190.0}, "outside of the sweep: throughput falls from 10 on"),
+        ({1: 900.0, 2: 600.0, 4: 350.0, 8: 190.0}, "1"),
+    ],
+)
+def test_a_peak_outside_of_what_was_measured_is_told_in_words(tmp_path, rates, peak):
+    tables = HttpTables(tmp_path)
+    for n, rate in rates.items():
+        for block in range(1, 4):
+            tables.closed(FILES | {"concurrency": str(n)}, block, tables.noisy(rate, 0.001))
+    tables.closed(FILES | {"concurrency": "100"}, 1, 1.0, status="failed")
+    law = Drawn(HttpLoad(Results(tables.write(), study="embedded", family="http_concurrency"))).scalability()
+    (row,) = law.rows
+    assert row[law.columns.index("Peak at")].lines[0] == peak

@@ -43,7 +43,7 @@ def closest(levels, logs, start, **weights):
         return log_single + np.log(n / (1 + contention * (n - 1) + coherency * n * (n - 1)))
 
     exact = dict.fromkeys(("ftol", "xtol", "gtol"), 1e-14)
-    bounds, scale = ((-np.inf, 0, 0), np.inf), (1, 1e-2, 1e-5)
+    bounds, scale = ((-np.inf, 0, 0), (np.inf, 1, np.inf)), (1, 1e-2, 1e-5)
     start = (math.log(start[0]), *start[1:])
     found, covariance = optimize.curve_fit(
         log_law, levels, logs, start, bounds=bounds, x_scale=scale, **exact, **weights
@@ -58,7 +58,7 @@ def scattered(truth, seed, levels=LEVELS):
 
 
 @pytest.mark.parametrize("seed", range(4))
-@pytest.mark.parametrize("truth", [*SERVERS, (3000.0, 0.0, 2e-5), (3000.0, 1e-3, 2e-7), (500.0, 1.5, 0.0)])
+@pytest.mark.parametrize("truth", [*SERVERS, (3000.0, 0.0, 2e-5), (3000.0, 1e-3, 2e-7), (500.0, 1.0, 1e-5)])
 def test_the_fit_is_the_closest_to_all_single_trials_also_where_a_parameter_is_zero(truth, seed):
     trials = scattered(truth, seed)
     levels = np.concatenate([np.full(len(values), float(n)) for n, values in trials.items()])
@@ -109,6 +109,18 @@ def test_intervals_hold_the_truth_as_often_as_they_say():
     assert (hits >= 51).all() and curve_hits >= 51, (hits, curve_hits)
 
 
+@pytest.mark.parametrize("truth", [(500.0, 0.98, 1e-6), (500.0, 1.0, 1e-3), (500.0, 1.1, 0.0)])
+def test_contention_is_a_share_and_so_is_each_end_of_its_interval(truth):
+    found = fit(simulated(*truth, levels=(1, 2, 4, 8)), resamples=100).contention
+    assert 0 <= found.low <= found.high <= 1 and 0 <= found.value <= 1
+    assert found.high == pytest.approx(1, abs=0.03)
+
+
+def test_a_decline_that_asks_for_more_contention_than_all_has_all():
+    falling = {n: [1e4 * v * n / (n - 1) for v in (0.98, 1.0, 1.02)] for n in (10, 20, 50, 100)}
+    assert fit(falling, resamples=20).contention.value == pytest.approx(1, abs=1e-3)
+
+
 def test_the_curve_never_leaves_what_was_measured():
     found = fit(simulated(*SERVERS[1], levels=(5, 10, 50, 100)), resamples=50)
     assert (found.curve.concurrency[0], found.curve.concurrency[-1]) == pytest.approx((5, 100))
@@ -129,8 +141,8 @@ def test_a_peak_is_told_only_where_throughput_was_seen_to_fall():
         # What the R package usl says of SPEC SDM91.
         ((90.0, 0.02773, 1.0437e-4), (1, 18, 36, 72, 108, 144, 216), 96.5),
         ((90.0, 0.02773, 1.0437e-4), (100, 144, 216, 300, 500), 100),
-        ((500.0, 1.5, 0.0), (1, 2, 4, 8), 1),
-        ((500.0, 1.5, 1e-3), (2, 4, 8, 16), 2),
+        ((500.0, 1.0, 0.01), (1, 2, 4, 8), 1),
+        ((500.0, 1.0, 0.01), (2, 4, 8, 16), 2),
         ((90.0, 0.02773, 1.0437e-4), (1, 18, 36, 72, 96), None),
         ((90.0, 0.02773, 1.0437e-4), (1, 18, 36, 72, 97), 96.5),
         ((90.0, 0.02773, 0.0), (1, 18, 36, 72, 108), None),
@@ -175,7 +187,7 @@ def test_a_law_may_miss_a_concurrency_by_up_to_15_percent(off, misses):
         ({1: [1000.0] * 6, 5: [1000.0] * 6, 20: [1000.0] * 6, 50: [100.0] * 6, 100: [100.0] * 6}, "the law misses"),
         # A single user would be infinitely fast: 1/λ is zero.
         ({n: [1e4 * v / (n - 1) for v in (0.98, 1.0, 1.02)] for n in (10, 20, 50, 100)}, "leave open what one user"),
-        ({n: [1e4 * v * n / (n - 1) for v in (0.98, 1.0, 1.02)] for n in (10, 20, 50, 100)}, "a lower concurrency"),
+        ({n: [1e4 * v / n / (n - 1) for v in (0.98, 1.0, 1.02)] for n in (2, 3, 4, 5)}, "a lower concurrency"),
         # Better than linear, which the law cannot express.
         ({1: [1.0] * 6, 2: [4.0] * 6, 4: [16.0] * 6, 8: [64.0] * 6}, "the law misses"),
     ],

@@ -143,7 +143,8 @@ def _checked(trials: Mapping[float, Sequence[float]]) -> tuple[Numbers, list[Num
 
 
 def _fit_once(levels: Numbers, means: Numbers, counts: Numbers, start: Numbers) -> Numbers:
-    """λ, σ, κ (none negative) closest to the mean logarithms; a concurrency weighs as much as its trials.
+    """λ, σ, κ closest to the mean logarithms; a concurrency weighs as much as its trials. None is negative, and σ, a
+    share, is at most 1.
 
     They do not depend on `start`, but are found sooner from one nearby.
     """
@@ -161,9 +162,9 @@ def _fit_once(levels: Numbers, means: Numbers, counts: Numbers, start: Numbers) 
     # Without bounds it is ten times as fast, with the same result unless a bound is active.
     with np.errstate(all="ignore"), suppress(RuntimeError):
         found, _ = fitted(method="lm")
-        if min(found[1:]) >= 0 and np.isfinite(log_law(levels, *found)).all():
+        if min(found[1:]) >= 0 and found[1] <= 1 and np.isfinite(log_law(levels, *found)).all():
             return np.array([math.exp(found[0]), found[1], found[2]])
-    bounds = [-np.inf, 0, 0], [np.inf, np.inf, np.inf]
+    bounds = [-np.inf, 0, 0], [np.inf, 1, np.inf]
     # Not "dogbox", which stops on its first step if the start is as near to a bound as ours may be.
     try:
         found, _ = fitted(method="trf", bounds=bounds, x_scale="jac", max_nfev=_MOST_STEPS)
@@ -189,8 +190,6 @@ def _parameter(value: float, draws: Numbers) -> Parameter:
 def _peak_of(parameters: Numbers) -> float:
     """The concurrency at which the law is largest; infinite if it only rises."""
     _, contention, coherency = map(float, parameters)
-    if contention >= 1:
-        return 1.0  # each additional user makes it worse from the start
     return math.sqrt((1 - contention) / coherency) if coherency > 0 else math.inf
 
 

@@ -13,7 +13,7 @@ from benchstudy.report.exhibits import cells
 from benchstudy.report.results.results import Estimate
 from benchstudy.report.tables.tables import MISSING, Cell, Table, slug
 from benchstudy.statistics.comparisons import share
-from benchstudy.statistics.scalability import Parameter, Peak
+from benchstudy.statistics.scalability import Parameter, Scalability
 
 CLIENT_LIMITED = "client-limited"
 NO_CEILING = "no ceiling"
@@ -275,7 +275,7 @@ class HttpTables:
                     _parameter(fit.single, "1/s"),
                     _parameter(fit.contention),
                     _parameter(fit.coherency),
-                    _peak(fit.peak, sweep),
+                    _peak(fit),
                     Cell.text(human.percent(fit.worst_miss)),
                 )
             )
@@ -324,10 +324,16 @@ def _parameter(parameter: Parameter | None, unit: str = "1") -> Cell:
     return Cell(human.estimate(value, low, high, unit))
 
 
-def _peak(peak: Peak | None, sweep: Sweep) -> Cell:
-    last = f"{sweep.points[-1].number:,.0f}"
+def _peak(fit: Scalability) -> Cell:
+    """The cell of the peak: a number only of what was measured, and what the law does there in words if it is not."""
+    first, last = (round(float(end)) for end in fit.curve.concurrency[[0, -1]])
+    peak = fit.peak
     if peak is None:
-        return Cell.text(f"not up to {last}")
-    if peak.high is not None:
+        return Cell.text(f"outside of the sweep: throughput still rises at {last:,}")
+    if peak.concurrency <= first and first > 1:
+        return Cell.text(f"outside of the sweep: throughput falls from {first:,} on")
+    if peak.high is not None and (peak.low > first or first == 1):
         return Cell(human.estimate(peak.concurrency, peak.low, peak.high, "1"))
-    return Cell((human.number(peak.concurrency), f"95 %: {human.number(peak.low)} to above {last}"))
+    low = human.number(peak.low) if peak.low > first or first == 1 else f"below {first:,}"
+    high = f"above {last:,}" if peak.high is None else human.number(peak.high)
+    return Cell((human.number(peak.concurrency), f"95 %: {low} to {high}"))
