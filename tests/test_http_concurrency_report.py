@@ -303,7 +303,7 @@ def test_a_time_that_ab_rounds_to_zero_is_no_zero(tmp_path):
     assert [of["Connect: mean ± sd"] for of in cells] == [
         ("< 0.5 ms", "median < 0.5 ms, max 1.00 ms"), ("0 s", "median 0 s, max 1.00 ms"),
     ]  # fmt: skip
-    assert cells[0]["Total: mean ± sd"][0] == "0.400 ms ± 0.200 ms"
+    assert cells[0]["Total: mean ± sd"][0] == "0.400 ± 0.200 ms"
 
 
 def test_ceilings_are_of_closed_loops_and_a_saturated_server_says_at_which_number(tmp_path):

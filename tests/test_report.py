@@ -133,7 +133,7 @@ def test_failures_stand_beside_the_figure_of_the_others(tables):
     assert only_cell(results_of(tables)).lines == (
         "1.50 ms",
         "n = 2: too small for an interval",
-        "mean 1.50 ms (±0.707 ms)",
+        "mean 1.50 ms (±0.71 ms)",
         "failed: ended after 600 s (1 of 3)",
     )
 
@@ -467,8 +467,8 @@ def test_the_published_format_stands_first_where_the_study_says_so(tables, tmp_p
         page = Page("file_size", study="study", tidy="data/tidy/study/file_size", output=f"reports/{choice}")
         page.table("times", "duration", rows="size", columns=["backend"], where={}, caption="Times")
         shown[choice] = (tmp_path / f"reports/{choice}/tables/times.csv").read_text()
-    assert '"200 ms\nn = 6, 95 %: 190–210 ms\nmean 200 ms (±7.07 ms)"' in shown["median"]
-    assert '"200 ms (±7.07 ms, p50: 200 ms)\nmedian 200 ms, n = 6, 95 %: 190–210 ms"' in shown["mean"]
+    assert '"200 ms\nn = 6, 95 %: 190–210 ms\nmean 200 ms (±7 ms)"' in shown["median"]
+    assert '"200 ms (±7 ms, p50: 200 ms)\nmedian 200 ms, n = 6, 95 %: 190–210 ms"' in shown["mean"]
 
 
 def test_two_modes_stand_beside_the_median_and_in_its_file(tables, tmp_path):

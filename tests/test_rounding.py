@@ -151,6 +151,38 @@ def test_two_values_to_compare_have_one_unit():
 
 
 @pytest.mark.parametrize(
+    ("value", "spread", "unit", "said"),
+    [
+        (1.2034, 0.0512, "s", "1.20 ± 0.05 s"),
+        (0.9996, 0.1, "s", "1,000 ± 100 ms"),
+        (0.0009, 0.000632, "s", "0.900 ± 0.632 ms"),
+        (0.2, 0.00002, "s", "200.00 ± 0.02 ms"),
+        (0.0005, 1.25, "s", "0.0005 ± 1.2500 s"),
+        (33_415.0, 1234.0, "1/s", "33,400 ± 1,200/s"),
+        (1.5e9, 0.7e9, "B", "1.5 ± 0.7 GB"),
+        (0.05, 0.01, "%", "5 ± 1 %"),
+        (3.5, 0.0, "s", "3.50 ± 0 s"),
+        (0.0, 0.0, "s", "0 ± 0 s"),
+        (-1.2, 0.05, "s", "-1.20 ± 0.05 s"),
+        (1.0, math.inf, "s", "1.00 ± ∞ s"),
+    ],
+)  # fmt: skip
+def test_a_value_and_its_deviation_have_one_unit_and_end_at_one_digit(value, spread, unit, said):
+    assert human.plus_minus(value, spread, unit) == said
+
+
+@pytest.mark.parametrize("start", range(0, 2000, 1000))
+def test_no_value_nor_deviation_is_rounded_away(start):
+    for seed in range(start, start + 1000):
+        chance = random.Random(seed)
+        value, spread = (10 ** chance.uniform(-9, 9) for _ in "ab")
+        texts = re.fullmatch(rf"({_NUMBER}) ± ({_NUMBER})(?: \w+|/s)?", human.plus_minus(value, spread, "parsecs"))
+        shown = [number(text) for text in texts.groups()]
+        assert shown == [pytest.approx(figure, rel=0.5) for figure in (value, spread)], (seed, texts[0])
+        assert len({len(text.partition(".")[2]) for text in texts.groups()}) == 1, texts[0]
+
+
+@pytest.mark.parametrize(
     ("p", "shown"),
     [(0.000999, "< 0.001"), (0.0302, "0.03"), (0.0496, "0.05"), (0.05, "0.05"), (0.0501, "0.0501"), (0.0523, "0.052")],
 )

@@ -55,6 +55,26 @@ class Scale:
         """A number with this unit: "0.57 ms", "33,415/s"."""
         return f"{number}{'' if self.unit in ('', '/s') else ' '}{self.unit}"
 
+    def plus_minus(self, value: float, spread: float) -> tuple[str, str]:
+        """The numbers of a value and its ±, which end at the same digit: 1.2034 and 0.0512 are "1.20" and "0.05".
+
+        The larger one has three digits, or as many more as leave the smaller one its first digit.
+        """
+        found = [value / self.factor, spread / self.factor]
+        if not all(map(math.isfinite, found)):
+            return rounding.shown(found[0]), rounding.shown(found[1])
+        ends = [
+            to - 1 - math.floor(math.log10(abs(rounding.significant(number, to))))
+            for number, to in zip(sorted(found, key=abs), (1, rounding.MOST), strict=True)
+            if number
+        ]
+        decimals = max(ends, default=0)
+        texts = [f"{round(number, decimals):,.{max(0, decimals)}f}" if number else "0" for number in found]
+        while self.counts and decimals > 0 and all(text.endswith("0") for text in texts if text != "0"):
+            decimals -= 1
+            texts = [text if text == "0" else text[:-1].rstrip(".") for text in texts]
+        return texts[0], texts[1]
+
     @property
     def counts(self) -> bool:
         """Whether values in this unit are usually whole numbers, which are printed without trailing zeros."""
@@ -136,8 +156,17 @@ def mean_cell(summary: Summary, unit: str) -> str:
 
 def _mean_and_spread(summary: Summary, unit: str) -> tuple[str, str]:
     assert summary.mean is not None, "a summary without estimates has no cell"
-    unit_of_cell = scale(summary.mean, unit)
-    return unit_of_cell.text(summary.mean), f"±{unit_of_cell.text(summary.sd)}" if summary.sd is not None else ""
+    if summary.sd is None:
+        return quantity(summary.mean, unit), ""
+    found = scale(max(summary.mean, summary.sd, key=abs), unit)
+    mean, spread = map(found.beside, found.plus_minus(summary.mean, summary.sd))
+    return mean, f"±{spread}"
+
+
+def plus_minus(value: float, spread: float, unit: str) -> str:
+    """A value and its ±, in one unit and to the same digit: "1.20 ± 0.05 s"."""
+    found = scale(max(value, spread, key=abs), unit)
+    return found.beside(" ± ".join(found.plus_minus(value, spread)))
 
 
 def duration(seconds: float) -> str:

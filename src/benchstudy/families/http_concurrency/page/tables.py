@@ -175,7 +175,7 @@ class HttpTables:
                 return mean_figure(sweep, point)
             # Of the generators, only ab rounds, and only ab and wrk tell a deviation.
             said = partial(_rounded, rounds=sd is not None)
-            lines = [said(mean) + (f" ± {human.quantity(sd, 's')}" if mean and sd else "")]
+            lines = [human.plus_minus(mean, sd, "s") if mean and sd else said(mean)]
             middle, most = (self.load.median(metric, sweep, point) for metric in (median, largest))
             if middle is not None and most is not None:
                 lines.append(f"median {said(middle)}, max {said(most)}")
