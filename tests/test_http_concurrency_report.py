@@ -294,16 +294,38 @@ def test_a_time_that_ab_rounds_to_zero_is_no_zero(tmp_path):
     tables = HttpTables(tmp_path)
     tables.closed(FILES, 1, 6000.0)
     tables.opened(levels_of("files", "1-core", "list", "k6", rate="50/s"), 1, 50.0, 0.003)
-    tables.observations = [o for o in tables.observations if (o["case"].count("k6"), o["metric"]) != (1, "connect_sd")]
+    untold = ("connect_sd", "processing_sd")
+    tables.observations = [o for o in tables.observations if "k6" not in o["case"] or o["metric"] not in untold]
     told = {"connect_mean": 0.0, "connect_median": 0.0, "connect_max": 1e-3, "latency_mean": 4e-4, "latency_sd": 2e-4}
     for observation in tables.observations:
         observation["value"] = told.get(observation["metric"], observation["value"])
     load = HttpLoad(Results(tables.write(), study="embedded", family="http_concurrency"))
     cells = [{row[0].lines[0]: row[1].lines for row in table.rows} for table in Drawn(load).details()]
     assert [of["Connect: mean ± sd"] for of in cells] == [
-        ("< 0.5 ms", "median < 0.5 ms, max 1.00 ms"), ("0 s", "median 0 s, max 1.00 ms"),
+        ("< 0.5 ms", "median < 0.5 ms, max 1 ms"), ("0 s", "median 0 s, max 1.00 ms"),
     ]  # fmt: skip
-    assert cells[0]["Total: mean ± sd"][0] == "0.400 ± 0.200 ms"
+    assert cells[0]["Total: mean ± sd"][0] == "0.4 ± 0.2 ms", "deviations have tenths of a millisecond"
+
+
+@pytest.mark.parametrize("imported", [False, True])
+def test_a_page_says_how_finely_ab_tells_latencies(tmp_path, imported):
+    tables = HttpTables(tmp_path)
+    tables.closed(FILES, 1, 6000.0, imported=imported)
+    load = HttpLoad(Results(tables.write(), study="embedded", family="http_concurrency"))
+    assert load.steps() == " ab rounds each latency to the nearest millisecond, so its lines have steps."
+    said = " ".join(load.precision())
+    assert said.startswith("ab tells the parts of a request (connect, processing, waiting) in whole milliseconds")
+    assert ("percentiles are from ab's file in microseconds" in said) is not imported
+    assert ("In imported reports of ab, percentiles and means are whole milliseconds." in said) is imported
+    open_loop = HttpTables(tmp_path / "k6")
+    open_loop.opened(levels_of("files", "1-core", "list", "k6", rate="50/s"), 1, 50.0, 0.003)
+    other = HttpLoad(Results(open_loop.write(), study="embedded", family="http_concurrency"))
+    assert (other.steps(), [*other.precision()]) == ("", []), "k6 does not round"
+
+
+def test_latencies_of_the_pages_caption_and_text_have_the_generators_resolution():
+    notebook = (CHECKOUT / "notebooks" / "http_concurrency.ipynb").read_text()
+    assert "number of connections.{load.steps()}" in notebook and "page.say(load.precision())" in notebook
 
 
 def test_ceilings_are_of_closed_loops_and_a_saturated_server_says_at_which_number(tmp_path):

@@ -55,10 +55,11 @@ class Scale:
         """A number with this unit: "0.57 ms", "33,415/s"."""
         return f"{number}{'' if self.unit in ('', '/s') else ' '}{self.unit}"
 
-    def plus_minus(self, value: float, spread: float) -> tuple[str, str]:
+    def plus_minus(self, value: float, spread: float, finest: float = 0.0) -> tuple[str, str]:
         """The numbers of a value and its ±, which end at the same digit: 1.2034 and 0.0512 are "1.20" and "0.05".
 
-        The larger one has three digits, or as many more as leave the smaller one its first digit.
+        The larger one has three digits, or as many more as leave the smaller one its first digit, but no digit below
+        `finest`, the resolution of what was measured.
         """
         found = [value / self.factor, spread / self.factor]
         if not all(map(math.isfinite, found)):
@@ -69,6 +70,8 @@ class Scale:
             if number
         ]
         decimals = max(ends, default=0)
+        if finest:
+            decimals = min(decimals, -math.floor(math.log10(finest / self.factor)))
         texts = [f"{round(number, decimals):,.{max(0, decimals)}f}" if number else "0" for number in found]
         while self.counts and decimals > 0 and all(text.endswith("0") for text in texts if text != "0"):
             decimals -= 1
@@ -163,10 +166,10 @@ def _mean_and_spread(summary: Summary, unit: str) -> tuple[str, str]:
     return mean, f"±{spread}"
 
 
-def plus_minus(value: float, spread: float, unit: str) -> str:
-    """A value and its ±, in one unit and to the same digit: "1.20 ± 0.05 s"."""
+def plus_minus(value: float, spread: float, unit: str, finest: float = 0.0) -> str:
+    """A value and its ±, in one unit and to the same digit, none below `finest`: "1.20 ± 0.05 s"."""
     found = scale(max(value, spread, key=abs), unit)
-    return found.beside(" ± ".join(found.plus_minus(value, spread)))
+    return found.beside(" ± ".join(found.plus_minus(value, spread, finest)))
 
 
 def duration(seconds: float) -> str:

@@ -7,8 +7,8 @@ PERCENTILES = (50, 66, 75, 80, 90, 95, 98, 99)  # those in ab's table
 
 _LATENCY = "latency of a request, including connecting; k6: from when the request was due, without `latency_sd`"
 _PART = (
-    "ab: parts of the latency: time to connect, from then to the last byte, and to the first byte. k6: only `mean` and "
-    "`max` of `connect` and `waiting`"
+    "ab: parts of the latency in whole milliseconds (`sd` in tenths): time to connect, from then to the last byte, and "
+    "to the first byte. k6: only `mean` and `max` of `connect` and `waiting`"
 )
 _MOMENTS = {"mean": "mean", "sd": "standard deviation", "min": "minimum", "max": "maximum"}
 _ERRORS = {"status": "wrong status", "length": "wrong body", "timeout": "timeout", "connect": "connection"}

@@ -26,6 +26,10 @@ from benchstudy.statistics.stats import smallest_n
 CEILING_ENDPOINT = "null"
 ALWAYS = "throughput"  # the metric of every successful trial
 MEDIAN_LATENCY = "latency_p50"
+_HISTOGRAMS = {
+    "ab": "ab rounds each latency to the nearest millisecond, so its lines have steps",
+    "wrk": "wrk counts latencies in bins of a microsecond, or of at most 1.6 %",
+}
 # The null server must reach twice the throughput of a server. Above this share, the generator may limit the figure.
 LARGEST_SHARE = 0.5
 # If the faster half of a closed loop's requests takes less of its connections' time, its p50 says little of the load.
@@ -370,6 +374,33 @@ class HttpLoad(SweepResults):
         named = names.join(self.cases, on=["target", "case"], maintain_order="left")
         joined = named.join(found, on=["target", "case"], maintain_order="left")
         return None if joined.is_empty() else joined
+
+    @cached_property
+    def _tools(self) -> pl.DataFrame:
+        """Generators as programs, and whether each one's trials are imported."""
+        return self.results.counted.select("tool", "imported").unique().sort("tool", "imported")
+
+    def steps(self) -> str:
+        """How finely histograms tell latencies, as the end of a caption."""
+        told = [text for tool, text in _HISTOGRAMS.items() if tool in self._tools["tool"]]
+        return "".join(f" {text}." for text in told)
+
+    def precision(self) -> Iterator[str]:
+        """How precise the latencies of ab are, which the number of printed digits does not show."""
+        own = (("ab", False) in (rows := self._tools.rows()), ("ab", True) in rows)
+        if any(own):
+            yield (
+                "ab tells the parts of a request (connect, processing, waiting) in whole milliseconds, and standard "
+                "deviations in tenths of a millisecond."
+            )
+        if own[0]:
+            yield (
+                "One client's latency percentiles are from ab's file in microseconds. ab prints the mean in whole "
+                "milliseconds. It is estimated from all percentiles, in steps of 1 %, within that millisecond. With "
+                "several clients, both come from merged histograms in whole milliseconds."
+            )
+        if own[1]:
+            yield "In imported reports of ab, percentiles and means are whole milliseconds."
 
     # -- first and last sections of the page ---------------------------------------------------------------------------
 

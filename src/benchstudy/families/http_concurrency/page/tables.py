@@ -6,6 +6,7 @@ from functools import partial
 from benchstudy.families.http_concurrency.metrics import PERCENTILES
 from benchstudy.families.http_concurrency.page.load import ALWAYS, SATURATED, HttpLoad, Point, Sweep
 from benchstudy.families.shared.sweeps import Draw, failed_cell, rows_of
+from benchstudy.model import rounding
 from benchstudy.model.criteria import LITTLE
 from benchstudy.model.grouping import grouped
 from benchstudy.report import human
@@ -21,6 +22,7 @@ TOO_SHORT = "too short"
 LITTLE_BROKEN = f"Little > {human.percent(LITTLE)}"
 _ZERO = 1e-6
 _ROUNDED_TO_ZERO = "< 0.5 ms"  # ab rounds the times of its report to whole milliseconds
+_DEVIATION_S = 1e-4  # and deviations to tenths of them
 # The headings that ab prints.
 _TIMES = {"connect": "Connect", "processing": "Processing", "waiting": "Waiting", "latency": "Total"}
 _KINDS = {
@@ -173,9 +175,11 @@ class HttpTables:
             mean, sd = (self.load.median(f"{part}_{what}", sweep, point) for what in ("mean", "sd"))
             if mean is None:
                 return mean_figure(sweep, point)
-            # Of the generators, only ab rounds, and only ab and wrk tell a deviation.
-            said = partial(_rounded, rounds=sd is not None)
-            lines = [human.plus_minus(mean, sd, "s") if mean and sd else said(mean)]
+            # Only ab tells deviations of the parts. It rounds them to tenths, and all else of the parts to whole ms.
+            is_ab = self.load.median("processing_sd", sweep, point) is not None
+            said = partial(_rounded, rounds=is_ab and part != "latency")
+            finest = _DEVIATION_S if is_ab else 0.0
+            lines = [human.plus_minus(mean, sd, "s", finest) if mean and sd else said(mean)]
             middle, most = (self.load.median(metric, sweep, point) for metric in (median, largest))
             if middle is not None and most is not None:
                 lines.append(f"median {said(middle)}, max {said(most)}")
@@ -298,8 +302,11 @@ class HttpTables:
 
 
 def _rounded(seconds: float, *, rounds: bool) -> str:
-    """A time of a generator that `rounds`, or does not."""
-    return human.quantity(seconds, "s") if seconds or not rounds else _ROUNDED_TO_ZERO
+    """A time of a generator that `rounds` to whole milliseconds, without digits that it lacks, or of another one."""
+    if not rounds:
+        return human.quantity(seconds, "s")
+    found = human.scale(seconds, "s")
+    return found.beside(rounding.shown(seconds / found.factor, trim=True)) if seconds else _ROUNDED_TO_ZERO
 
 
 def _whole(count: float | None) -> Cell:
