@@ -416,6 +416,36 @@ def test_commands_that_all_failed_are_the_answer_of_their_page(bare_project):
     assert answer["lines"][0]["evidence"] == "failed: typed: not found (1 of 1)"
 
 
+@pytest.mark.parametrize(("wall_s", "is_near"), [(0.0099, True), (0.0101, False)])
+def test_a_command_that_is_hardly_longer_than_nothing_has_the_limit_beside_its_time(bare_project, wall_s, is_near):
+    tables = Tables(bare_project, "embedded", "command")
+    for block in range(1, 7):
+        tables.add({"command": "short"}, block, {"wall_time": (wall_s, "s"), "start_up": (0.001, "s")})
+    page = Page("command", study="embedded", tidy=tables.write(), output="reports/embedded/command")
+    layout.answers(page, layout.Layout(page))
+    (answer,) = json.loads((bare_project / "reports/embedded/command/answer.json").read_text())
+    assert answer["lines"][0]["evidence"].endswith("; start-up limit: 1.00 ms") is is_near
+    found = page.results.estimate("wall_time", "this-machine", page.results.cases["case"][0])
+    assert cells.estimate_cell(page.results, found, "median").marks == (("start-up limit: 1.00 ms",) if is_near else ())
+
+
+@pytest.mark.parametrize(
+    ("trials", "said"), [(2, "agree to the last digit, 2 of 2 trials of the case"), (6, "need no test")]
+)
+def test_a_few_trials_that_agree_are_not_called_exact(bare_project, monkeypatch, trials, said):
+    shown = []
+    monkeypatch.setattr("benchstudy.report.exhibits.exhibits.display", lambda made: shown.append(made.data))
+    tables = Tables(bare_project, "embedded", "command")
+    for command, seconds in {"a": 0.5, "b": 0.75}.items():
+        for block in range(1, trials + 1):
+            tables.add({"command": command}, block, {"wall_time": (seconds, "s")})
+    page = Page("command", study="embedded", tidy=tables.write(), output="reports/embedded/command")
+    layout.comparisons(page, layout.Layout(page))
+    text = "".join(shown)
+    assert said in text and ("need no test" in text) == (trials == 6)
+    assert ("n too small: 2 against 2" in text) == (trials == 2), "the comparison says why it gives no interval"
+
+
 def test_cases_that_failed_for_one_cause_are_one_sentence(tables):
     for number in range(5):
         levels = LEVELS | {"backend": f"b{number}"}

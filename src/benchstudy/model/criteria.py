@@ -15,6 +15,7 @@ EPISODE_S = 600.0  # blocks that all begin within this time saw a single episode
 DISTURBED = 0.05  # of a host's CPUs, or of its disks' time: what others may use during a trial
 LITTLE = 0.05  # of the requests that should be in flight: a larger deviation contradicts Little's law
 LEAST_CEILING_S = 1.0  # of a null server's run: a generator spends shorter runs mostly on starting up
+START_UP = 0.1  # of a program's duration: if starting one takes more, its figure is near the limit of what can be timed
 USERS_SWING = 0.5  # of their mean: if the number of users varies more, there is no single number
 # Two modes behind one median. Simulated (docs/statistics.md): at most 3 in 100 samples with one mode are given two.
 MODES_FEWEST = 6  # trials; among samples of five with one mode, 4 in 100 have such a gap

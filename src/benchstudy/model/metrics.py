@@ -8,8 +8,10 @@ Better = Literal["higher", "lower"]
 # What a page asks of any family, whatever its metrics are called: the highest rate that a search found, the other ends
 # of the bracket around it, what only a search gives; the share of its CPUs that a load generator used (a sum if there
 # are several); the offered rate; the time that a rate covers; what storage itself delivered; how much of it was in a
-# cache; how long only some of several clients loaded.
-Tells = Literal["capacity", "bracket", "search", "generator", "offered", "window", "storage", "cache", "skew"]
+# cache; how long only some of several clients loaded; a duration of a whole program, and the least that it can be.
+Tells = Literal[
+    "capacity", "bracket", "search", "generator", "offered", "window", "storage", "cache", "skew", "timed", "floor"
+]  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -3,8 +3,8 @@
 from benchstudy.lints import words
 from benchstudy.lints.model import Found, Material, rule
 from benchstudy.model import rounding
+from benchstudy.model.criteria import START_UP
 
-_START_UP = 0.1  # of the wall time, at most
 _SLOW_FIRST = 1.25  # times the median run
 _FEWEST_RUNS = 3
 
@@ -19,7 +19,7 @@ _FEWEST_RUNS = 3
 def start_up_dominates(material: Material) -> Found:
     for group in material.groups:
         start_up, wall = group.value("start_up"), group.value("wall_time")
-        if start_up and wall and start_up > _START_UP * wall:
+        if start_up and wall and start_up > START_UP * wall:
             share = rounding.percent(start_up / wall)
             yield group.where, f"a program that does nothing takes {words.time(start_up)}, {share} of the wall time"
 

@@ -14,6 +14,7 @@ METRICS = declare(
         "lower",
         "time from before the process is spawned to its end; with `repeat`, the median of the trial's runs",
         primary=True,
+        tells="timed",
     ),
     Metric("user_time", "s", "User time", "lower", f"CPU time in user mode, {_OF_RUNS}"),
     Metric("system_time", "s", "System time", "lower", f"CPU time in the kernel, {_OF_RUNS}"),
@@ -40,7 +41,8 @@ METRICS = declare(
         None,
         "wall time of a program that does nothing, spawned in the same way just before (`true`; with a shell, only the "
         "shell), as the median of ten runs. Nothing is subtracted",
+        tells="floor",
     ),
-    Metric("first_run", "s", "First run", None, "wall time of the first of several runs in the trial"),
+    Metric("first_run", "s", "First run", None, "wall time of the first of several runs in the trial", tells="timed"),
     Metric("runs", "1", "Runs", None, "number of runs of the command in the trial, without warm-up"),
 )

@@ -7,7 +7,7 @@ from typing import Any
 from benchstudy.report import human
 from benchstudy.report.exhibits import cells, figuredata
 from benchstudy.report.results.results import Estimate, Results, Where
-from benchstudy.report.scrutiny import cachestate, drift
+from benchstudy.report.scrutiny import cachestate, drift, floor
 
 
 def answer(results: Results, label: str, metric: str, where: Where, series: str) -> dict[str, Any] | None:
@@ -53,8 +53,9 @@ def _marks(results: Results, estimate: Estimate, where: Where, series: str) -> t
         for factor, levels in where.items()
         if factor != series and not isinstance(levels, str) and estimate.levels.get(factor) in levels[1:]
     ]
-    key = (estimate.target, estimate.case)
-    return (*others, *cachestate.mark(results, key), *drift.mark(results, estimate.metric, key))
+    key, metric = (estimate.target, estimate.case), estimate.metric
+    marks = (*cachestate.mark(results, key), *drift.mark(results, metric, key), *floor.mark(results, metric, key))
+    return (*others, *marks)
 
 
 def _apart(a: Estimate, b: Estimate) -> bool:

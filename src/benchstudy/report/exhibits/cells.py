@@ -9,7 +9,7 @@ import polars as pl
 from benchstudy.model.causes import Cause
 from benchstudy.report import human
 from benchstudy.report.results.results import Estimate, Reason, Results
-from benchstudy.report.scrutiny import cachestate, disturbed, drift
+from benchstudy.report.scrutiny import cachestate, disturbed, drift, floor
 from benchstudy.report.tables.tables import MISSING, Cell, Table
 from benchstudy.statistics import histograms, stats
 
@@ -51,6 +51,7 @@ def estimate_cell(results: Results, estimate: Estimate | None, form: str, unit: 
     marks = (
         *cachestate.mark(results, key),
         *drift.mark(results, estimate.metric, key),
+        *floor.mark(results, estimate.metric, key),
         *disturbed.mark(results, key),
     )
     return Cell(tuple(lines), link, kind, summary.note, marks)

@@ -12,6 +12,7 @@ from benchstudy.report.exhibits import figuredata
 from benchstudy.report.figures.panels import Axis, Panel, Style, strip_panels, time_panel, trend_panel
 from benchstudy.report.page import Page
 from benchstudy.report.results.results import Results, Where
+from benchstudy.statistics.stats import smallest_n
 
 COMMAND = "command"
 _MOST_VIEWS = 12  # tables and panels of one kind
@@ -182,10 +183,17 @@ def _medians(layout: Layout, first: str, other: str) -> pl.DataFrame:
 
 def comparisons(page: Page, layout: Layout) -> None:
     """Compare the levels of each varying factor with its first level, in every primary metric."""
-    exact = [metric for metric in layout.primary if _exact(layout.results, metric)]
+    agreeing = {metric: n for metric in layout.primary if (n := _agreeing(layout.results, metric))}
+    exact = [metric for metric, n in agreeing.items() if n >= smallest_n(50)]
     if exact:
         titles = " and ".join(layout.title(metric) for metric in exact)
         page.say([f"{titles}: all trials of a case agree to the last digit, so differences need no test."])
+    page.say(
+        f"{layout.title(metric)}: all trials of a case agree to the last digit, {n} of {n} trials of the case with the "
+        f"fewest. So few do not show that a figure is exact, and have no interval, which needs {smallest_n(50)} trials."
+        for metric, n in agreeing.items()
+        if metric not in exact
+    )
     compared = [m for m in layout.primary if m not in exact and layout.results.declared(m).better]
     for factor in layout.varying if compared else ():
         name = factor.replace("_", " ")
@@ -198,10 +206,14 @@ def comparisons(page: Page, layout: Layout) -> None:
         )
 
 
-def _exact(results: Results, metric: str) -> bool:
-    """Whether every case has several trials with one value, such as the size of a reproducible output."""
+def _agreeing(results: Results, metric: str) -> int:
+    """The number of trials of the case with the fewest if each case has several and all have one value; else 0.
+
+    Such is the size of a reproducible output.
+    """
     values = [[value for _, value, _ in trials] for trials in results.by_case(metric).values()]
-    return bool(values) and all(len(of_case) > 1 and len(set(of_case)) == 1 for of_case in values)
+    agree = all(len(of_case) > 1 and len(set(of_case)) == 1 for of_case in values)
+    return min(map(len, values), default=0) if agree else 0
 
 
 def _tools_differ(results: Results, factor: str) -> bool:
