@@ -396,8 +396,9 @@ class HttpLoad(SweepResults):
         if own[0]:
             yield (
                 "One client's latency percentiles are from ab's file in microseconds. ab prints the mean in whole "
-                "milliseconds. It is estimated from all percentiles, in steps of 1 %, within that millisecond. With "
-                "several clients, both come from merged histograms in whole milliseconds."
+                "milliseconds. Here it is the middle of its bounds, which follow from the percentiles and from the "
+                "number of requests per millisecond. With several clients, percentiles come from merged histograms "
+                "in whole milliseconds."
             )
         if own[1]:
             yield "In imported reports of ab, percentiles and means are whole milliseconds."
