@@ -138,10 +138,14 @@ UNREADABLE = {
     "confg.yaml": (None, 'there is no such study file; did you mean "config/config.yaml"?'),
     "deep.yaml": ("a: " + "[" * 5000 + "]" * 5000, "it is nested too deeply: more than 100 levels"),
     "bytes.yaml": (b"\xff\xfe\x00", "not UTF-8 text: invalid start byte at byte 0"),
-    "list.yaml": ("- a\n", "a study is a mapping of names to values; see config/README.md"),
+    "list.yaml": (
+        "- a\n",
+        "a study is a mapping of names to values: begin it with `study: NAME`, with a space behind the colon; see "
+        "config/README.md",
+    ),
     "tab.yaml": (
         "study: x\n\tblocks: 6\n",
-        "not valid YAML: line 2, column 1: found a tab character that violates indentation",
+        "not valid YAML: line 2, column 1: found a tab character that violates indentation: indent with spaces",
     ),
     "notebooks": (None, "cannot be read as a study: Is a directory"),
 }

@@ -136,6 +136,35 @@ def test_a_level_that_yaml_would_change_is_refused(tmp_path, level, told):
     assert [case.levels["v"] for case in plan.cases] == ["1.10", "010", "8", "0.5", "1.9", "1e3"]
 
 
+_BEGIN = "study: x\nhosts: {h: {}}\ntargets: {t: {roles: {sut: h}}}\nfamilies:\n  command:\n    commands:\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "at", "what"),
+    [
+        ("study: x\nblocks:6\nhosts: {}\n", 2, "write a space behind the colon of a key, as in `blocks: 6`"),
+        ('study: x\nquestion: "abc\nhosts: {}\n', 2, "a text begins with a quote here: end it with the same quote"),
+        ("study: x\nquestion: it is: so\n", 2, "put a text with a colon in quotes"),
+        ("study: x\nhosts: {a: {}\ntargets: 1\n", 2, "a { or [ begins here: separate its items with commas, and close"),
+        ("study: x\nquestion: @me\n", 2, "put a text that begins with @, % or ` in quotes"),
+        ("study: x\nblocks: *six\n", 2, "put a text that begins with * in quotes"),
+        ('study: x\nquestion: "a" b\n', 2, "write nothing behind a closing quote"),
+        (_BEGIN + "      - name: x\n      argv: [x]\n", 8, "indent the keys of a list's item alike, behind its dash"),
+        ("study: x\nblocks: 6\nstudy: y\n", 3, "the key 'study' occurs twice: keep one of them"),
+        ("study: x\nhosts:\n  - h\n", 2, "hosts: ['h']: write a mapping of names to values"),
+        (_BEGIN + "      name: x\n      argv: [x]\n", 6, "'argv': ['x']}: write a list"),
+        (_BEGIN + "      - name: x\n        argv: x\n", 8, "families.command.commands.0.argv: 'x': write a list"),
+        (_BEGIN + "      - name: x\n", 7, "families.command.commands.0.argv: this key is missing"),
+    ],
+)
+def test_a_mistake_is_named_with_its_line_and_what_to_write(tmp_path, capsys, text, at, what):
+    study = tmp_path / "study.yaml"
+    study.write_text(text)
+    assert main(["check", "--no-hosts", str(study)]) == 1
+    [line] = [line for line in capsys.readouterr().err.splitlines() if f"line {at}" in line]
+    assert line.startswith(f"benchstudy: {study}: ") and what in line
+
+
 def test_a_role_that_many_services_need_is_told_once():
     with pytest.raises(StudyError) as error:
         parse_study(changed("targets.this-machine.roles", {"stu": "local"}))

@@ -38,7 +38,7 @@ from benchstudy.model.stopping import BlockRange, BlocksField, PrecisionField, S
 from benchstudy.model.strict import Strict
 from benchstudy.model.units import WRITTEN, DurationField, ProperShare
 from benchstudy.model.wording import explain
-from benchstudy.model.yamltext import read_yaml
+from benchstudy.model.yamltext import line_of, read_yaml, yaml_problem
 
 
 class Target(Strict):
@@ -359,7 +359,10 @@ def with_systems(data: Mapping[str, Any], beside: Path | None = None) -> dict[st
 
 def _mapping(said: Any) -> Mapping[str, Any]:
     if not isinstance(said, Mapping):
-        raise StudyError("a study is a mapping of names to values; see config/README.md")
+        raise StudyError(
+            "a study is a mapping of names to values: begin it with `study: NAME`, with a space behind the colon; see "
+            "config/README.md"
+        )
     return said
 
 
@@ -416,9 +419,7 @@ def read_study(path: Path) -> Mapping[str, Any]:
     except UnicodeDecodeError as error:
         raise StudyError(f"{path}: not UTF-8 text: {error.reason} at byte {error.start}") from error
     except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark
-        at = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
-        raise StudyError(f"{path}: not valid YAML: {at}{error.problem}") from error
+        raise StudyError(f"{path}: not valid YAML: {yaml_problem(error)}") from error
     except (yaml.YAMLError, ValueError) as error:  # ValueError: a number or date that YAML's own reader cannot convert
         raise StudyError(f"{path}: not valid YAML: {error}") from error
     except StudyError as error:
@@ -443,7 +444,16 @@ def load_study(path: Path) -> Study:
     try:
         return parse_study(data, path.parent, stored=is_stored(path))
     except StudyError as error:
-        raise StudyError(f"{path}: {error}") from error
+        raise StudyError(f"{path}: {error if is_stored(path) else _with_lines(path, str(error))}") from error
+
+
+def _with_lines(path: Path, message: str) -> str:
+    """The message with the line in front of each field that it names."""
+    text, lines = path.read_text(encoding="utf-8"), []
+    for line in message.splitlines():
+        number = line_of(text, line.partition(": ")[0])
+        lines.append(f"line {number}: {line}" if number else line)
+    return "\n".join(lines)
 
 
 def _explain(error: ValidationError, model: type[BaseModel], prefix: tuple[str, ...] = ()) -> list[str]:

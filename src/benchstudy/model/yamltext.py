@@ -72,7 +72,7 @@ def _mapping_without_duplicates(loader: yaml.CSafeLoader, node: yaml.MappingNode
             )
         key = str(key_node.value)
         if key in seen:
-            raise StudyError(f"line {key_node.start_mark.line + 1}: the key {key!r} occurs twice")
+            raise StudyError(f"line {key_node.start_mark.line + 1}: the key {key!r} occurs twice: keep one of them")
         seen.add(key)
         if key == _LEVELS:
             _refuse_other_texts(loader, value_node)
@@ -101,3 +101,55 @@ def read_yaml(text: str) -> Any:
     """The content of a YAML text. Raises yaml.YAMLError, and StudyError for a duplicate key or too deep nesting."""
     _refuse_deep(text)
     return yaml.load(text, _UniqueKeyLoader)
+
+
+# What libyaml says, what to write, and whether the mistake is where it began to read instead of where it gave up.
+_ADVICE = (
+    ("found a tab character", "indent with spaces", False),
+    ("could not find expected ':'", "write a space behind the colon of a key, as in `blocks: 6`", True),
+    ("found unexpected end of stream", "a text begins with a quote here: end it with the same quote", True),
+    (
+        "mapping values are not allowed",
+        "put a text with a colon in quotes, and indent the keys of one mapping alike",
+        False,
+    ),
+    ("did not find expected ',' or", "a { or [ begins here: separate its items with commas, and close it", True),
+    ("did not find expected '-' indicator", "indent the keys of a list's item alike, behind its dash", False),
+    (
+        "did not find expected key",
+        "indent the keys of one mapping alike, and write nothing behind a closing quote",
+        False,
+    ),
+    ("cannot start any token", "put a text that begins with @, % or ` in quotes", False),
+    ("found undefined alias", "put a text that begins with * in quotes", False),
+)
+
+
+def yaml_problem(error: yaml.MarkedYAMLError) -> str:
+    """Where a text is not valid YAML, why, and what to write."""
+    problem, mark, advice = error.problem or "", error.problem_mark, ""
+    for words, what, at_start in _ADVICE:
+        if words in problem:
+            advice, mark = f": {what}", (error.context_mark if at_start else None) or mark
+            break
+    at = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
+    return f"{at}{problem}{advice}"
+
+
+def line_of(text: str, field: str) -> int | None:
+    """The line of a field such as `hosts.db.port`, or of the deepest mapping or list on the way that the text has."""
+    node, found, rest = yaml.compose(text, yaml.CSafeLoader), None, field.split(".")
+    while rest:
+        inner, taken = None, 0
+        if isinstance(node, yaml.SequenceNode) and rest[0].isdigit() and int(rest[0]) < len(node.value):
+            inner, taken = node.value[int(rest[0])], 1
+            line = inner.start_mark.line
+        elif isinstance(node, yaml.MappingNode):
+            for key, value in node.value:
+                words = str(key.value).split(".")
+                if rest[: len(words)] == words:
+                    inner, taken, line = value, len(words), key.start_mark.line
+        if inner is None:
+            break
+        node, found, rest = inner, line + 1, rest[taken:]
+    return found
