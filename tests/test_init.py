@@ -19,8 +19,9 @@ from jsonschema import Draft202012Validator
 from waiting import until
 
 from benchstudy import __version__
-from benchstudy.commands import cli, init
+from benchstudy.commands import checks, cli, init
 from benchstudy.measuring.instrument import instrument_sha256
+from benchstudy.model import paths
 from benchstudy.model.study import load_study
 from benchstudy.provenance.contents import software
 
@@ -179,6 +180,31 @@ def test_where_the_default_study_is_not_there_the_message_says_where_to_go(tmp_p
     monkeypatch.chdir(tmp_path / "mine" / "notebooks")
     capsys.readouterr()
     assert cli.main(["cases"]) == 1 and f"cd {tmp_path / 'mine'}\n" in capsys.readouterr().err
+
+
+def test_a_missing_study_is_not_answered_with_a_long_list(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(["init", "mine"]) == 0
+    monkeypatch.chdir(tmp_path / "mine")
+    for name in "abcd":
+        Path("config", f"{name}-b-c-d-e.yaml").touch()
+    capsys.readouterr()
+    assert cli.main(["check", "nope.yaml"]) == 1
+    assert capsys.readouterr().err == (
+        "benchstudy: nope.yaml: there is no such study file; give its path from this folder\n"
+    )
+    assert cli.main(["check", "confg.yaml"]) == 1 and 'did you mean "config/config.yaml"?' in capsys.readouterr().err
+
+
+def test_a_check_takes_the_project_of_the_study_if_this_folder_is_in_none(tmp_path, monkeypatch, capsys):
+    """Its loopback host keeps its keys in the project."""
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(["init", "mine"]) == 0
+    seen = []
+    monkeypatch.setattr(checks, "check_host", lambda *of: seen.append(paths.project_root()) or [])
+    for study in ("mine/config/config.yaml", str(tmp_path / "mine" / "config" / "config.yaml")):
+        assert cli.main(["check", study]) == 0
+    assert seen == [tmp_path / "mine"] * 2 and Path.cwd() == tmp_path
 
 
 def test_a_mistake_in_the_default_study_is_named_with_its_line(tmp_path):

@@ -4,7 +4,9 @@ import argparse
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, chdir, nullcontext, suppress
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from benchstudy.commands.cases import from_to
@@ -31,6 +33,21 @@ _WORDS = {True: "ok", False: "PROBLEM", None: "BUSY"}
 def check_study(arguments: argparse.Namespace) -> int:
     """Check every host of the study, and with `--try` every case. Prints findings one by one, or as JSON at the end."""
     study = load_study(arguments.study)
+    with _in_project_of(arguments.study):
+        return _checked(study, arguments)
+
+
+def _in_project_of(file: Path) -> AbstractContextManager[None]:
+    """The project of the study's file as the working folder, if this folder is in no project."""
+    with suppress(FileNotFoundError):
+        paths.project_root()
+        return nullcontext()
+    with suppress(FileNotFoundError):
+        return chdir(paths.project_root(file.resolve().parent))
+    return nullcontext()
+
+
+def _checked(study: Study, arguments: argparse.Namespace) -> int:
     plans = study.sessions()
     trials = {
         "min": sum(plan.trials(plan.fewest_blocks) for plan in plans),

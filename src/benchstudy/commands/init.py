@@ -6,7 +6,6 @@ project. Only files that people edit are copied. Templates are real studies, fou
 
 import argparse
 import re
-import shlex
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -82,7 +81,7 @@ def _init(arguments: argparse.Namespace) -> int:
         print(*(folder / name for name in sorted(files)), sep="\n")
         return 0
     print(f"{folder}: new project with the study {own}, from the template {arguments.template}. Next:")
-    print(f"  cd {shlex.quote(str(folder))}")
+    print(f"  {hints.cd(folder)}")
     print(f"  make report          # measure and write reports/index.html; without make: {hints.snakemake()}")
     print(f"  benchstudy plan      # what that will do and how long it takes; edit {own} to ask your own question")
     return 0

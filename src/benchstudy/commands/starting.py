@@ -6,7 +6,6 @@ Each command replaces itself with that program, so the program gets every Ctrl-C
 import argparse
 import os
 import re
-import shlex
 import sys
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -92,7 +91,7 @@ def _run(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> int:
         parser.error(refusal)
     root = paths.project_root()
     if root != Path.cwd().resolve():
-        raise BenchstudyError(f"run it in the folder that holds workflow/: cd {shlex.quote(str(root))}")
+        raise BenchstudyError(f"run it in the folder that holds workflow/: {hints.cd(root)}")
     for file in _studies(arguments.given):
         read_study(Path(file))
     for folder in (root, root / ".snakemake"):

@@ -50,6 +50,11 @@ def snakemake(target: str = "report", *options: str) -> str:
     return f"`{shlex.join([*command, target, *named, *options])}`"
 
 
+def cd(folder: Path) -> str:
+    """`cd 'my lab'`, without backquotes; for messages that end with it."""
+    return f"cd {shlex.quote(str(folder))}"
+
+
 def benchstudy(command: str, *arguments: str) -> str:
     """Like `snakemake`, for a command that takes its study with `--study`. `…` stands for what the user must add."""
     files = _files()

@@ -3,7 +3,6 @@
 import copy
 import hashlib
 import json
-import shlex
 from collections.abc import Mapping
 from dataclasses import asdict
 from functools import cached_property
@@ -426,6 +425,9 @@ def read_study(path: Path) -> Mapping[str, Any]:
         raise StudyError(f"{path}: {error}") from error
 
 
+_MOST_LISTED = 3
+
+
 def _elsewhere(path: Path) -> str:
     """Where a study that is not at `path` may be instead."""
     try:
@@ -433,9 +435,10 @@ def _elsewhere(path: Path) -> str:
     except FileNotFoundError as error:
         return str(error)
     if (root / path).is_file():
-        return f"run this in the project's folder: cd {shlex.quote(str(root))}"
-    below = (file.relative_to(root) for file in (root / "config").rglob("*.y*ml"))
-    return nearest(str(path), map(str, below))
+        return f"run this in the project's folder: {hints.cd(root)}"
+    below = [str(file.relative_to(root)) for file in (root / "config").rglob("*.y*ml")]
+    near = nearest(str(path), below)
+    return near if len(below) <= _MOST_LISTED or near.startswith("did") else "give its path from this folder"
 
 
 def load_study(path: Path) -> Study:
