@@ -80,6 +80,18 @@ def ask_paper(page: Path, script: str, *, before: str = "") -> str:
     return ask(page, before + _PRINTING + script, width=673)
 
 
+def pdf_of(page: Path) -> bytes:
+    """The page as Chromium prints it."""
+    chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    assert chromium, "these tests print pages with a browser: apt-get install chromium"
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as scratch:
+        to, profile = f"--print-to-pdf={scratch}/page.pdf", f"--user-data-dir={scratch}/profile"
+        flags = [flag for flag in _FLAGS if not flag.startswith("--virtual-time")]
+        command = [chromium, *flags, "--no-pdf-header-footer", profile, to, page.resolve().as_uri()]
+        subprocess.run(command, capture_output=True, timeout=300, check=True)
+        return Path(scratch, "page.pdf").read_bytes()
+
+
 def told(page: Path, script: str, *, fragment: str = "", width: int = 390) -> tuple[str, list[str]]:
     """What `script` returns, as in `ask`, and every line that the page wrote to the console."""
     holder = page.with_name(f"ask-{os.getpid()}.html")

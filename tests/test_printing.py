@@ -19,6 +19,8 @@ from benchstudy.report.overview import printed
 from benchstudy.report.pagetemplates import page_style, template_text
 from benchstudy.report.tables import listings
 from benchstudy.report.tables.listings import Listing
+from benchstudy.report.tables.tables import Cell, Table
+from benchstudy.report.texts import fold
 
 CHECKOUT_NOTEBOOK = Path(__file__).parents[1] / "notebooks" / "fio.ipynb"
 
@@ -166,3 +168,59 @@ def test_the_overview_on_paper_says_where_the_facts_of_hosts_are_instead_of_prin
     where = "Each session.json below data/raw/embedded has all recorded facts about the host."
     assert where in said and "All recorded facts about the host\n" not in said
     assert where not in on_screen and "All recorded facts about the host\n" in on_screen
+
+
+HEADING, PANEL = (
+    '<h2 id="from">Results</h2>',
+    '<p class="panel-title"{at}>nginx</p><svg width="348" height="300"{to} />',
+)
+FIGURE = f"""<figure class="chart"><ul class="legend"><li id="from">nginx</li></ul><div class="panels many">
+  <div class="panel">{PANEL.format(at="", to="")}</div><div class="panel">{PANEL.format(at="", to="")}</div></div>
+  <figcaption id="to">Caption</figcaption></figure>"""
+TABLE = Table("t", "Rates", ("Case", "Rate"), tuple((Cell.text(f"c{n}"), Cell(("1 ms", "n = 6"))) for n in range(9)))
+ROWS = TABLE.html().replace("<tbody><tr>", '<tbody><tr id="to">')
+LISTED = listings.side_by_side("Output", [Listing("nginx", "a\n" * 8)]).replace("<pre", '<pre id="to"')
+# By name: what has an element "from" that must not end a sheet before an element "to".
+TOGETHER = {
+    "a heading and the first row": HEADING + ROWS,
+    "a heading with its paragraph, and the first row": f"{HEADING}<p>Text.</p>{ROWS}",
+    "the heading of a fold and the first row": fold("Results", ROWS).replace("<details", "<details open")
+    .replace("<summary", '<summary id="from"'),
+    "the caption of a table and the first row": ROWS.replace("<caption", '<caption id="from"'),
+    "the head of a table and the first row": ROWS.replace("<thead><tr>", '<thead><tr id="from">'),
+    "a heading with badges, and the first row": f'{HEADING}<ul class="badges"><li>6 ok</li></ul>{ROWS}',
+    "a heading and a figure": HEADING + FIGURE.replace('id="from"', ""),
+    "a legend and the caption of its figure": FIGURE,
+    "the title of a panel and its drawing": PANEL.format(at=' id="from"', to=' id="to"'),
+    "a heading and its listing": LISTED.replace("<h3", '<h3 id="from"'),
+    "the title of a listing and its text": LISTED.replace('class="panel-title"', 'class="panel-title" id="from"'),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_no_heading_stands_alone_at_the_end_of_a_sheet(tmp_path, whole):
+    content, links = "", ""
+    heights = range(190, 280, 5)  # mm of the sheet above it; a sheet has 259 or 277
+    for number, made in enumerate(TOGETHER.values()):
+        for height in heights:
+            own = re.sub(r'id="(from|to)"', rf'id="\1-{number}-{height}"', made)
+            content += f'<section style="break-before: page"><div style="height: {height}mm"></div>{own}</section>'
+            # The PDF names only places that links lead to.
+            links += "".join(f'<a href="#{end}-{number}-{height}">.</a> ' for end in ("from", "to"))
+    pages = printed.pages_of_anchors(browser.pdf_of(page_of(tmp_path, f"<p>{links}</p>{content}", whole=whole)))
+    places = [(name, n, height) for n, name in enumerate(TOGETHER) for height in heights]
+    parted = {name for name, n, height in places if pages[f"from-{n}-{height}"] != pages[f"to-{n}-{height}"]}
+    assert parted == set()
+
+
+def test_each_sheet_of_a_table_has_its_head_also_if_it_can_be_sorted(tmp_path):
+    head = '<thead><tr><th scope="col">Case</th></tr></thead>'
+    rows = "".join(f"<tr><th>case {number}</th></tr>" for number in range(90))
+    table = f'<div class="table-frame tall"><table class="primary">{head}<tbody>{rows}</tbody></table></div>'
+    link = "document.querySelector('th').firstChild.innerHTML = '<a href=\\'https://x.invalid\\'>Case</a>';"
+    scripts = f"<script>{template_text('index.js')}{link}</script>"
+    pdf = browser.pdf_of(page_of(tmp_path, table + scripts))
+    sheets = pdf.count(b"/Type /Page\n")
+    assert sheets > 2
+    # Only a sheet with the head has a link.
+    assert pdf.count(b"/Annots [") == sheets
