@@ -525,6 +525,38 @@ def test_a_trend_over_the_blocks_is_drift_and_noise_is_none(bare_project):
     assert [case for _, case in found.cases] == ["server=rising,generator=ab,concurrency=10"]
 
 
+def test_a_case_that_is_not_steady_is_told_with_its_metric_and_by_how_much_it_changed(bare_project):
+    tables = Tables(bare_project, "embedded", "http_concurrency")
+    for block in range(1, 13):
+        when = f"2026-11-20T10:{block:02d}:00.000+00:00"
+        values = {"throughput": (100.0 - block, "1/s"), "latency_p50": (0.01 + 1e-5 * (block % 2), "s")}
+        tables.add({**LOAD, "server": "falling"}, block, values, started=when)
+    results = Results(tables.write(), study="embedded", family="http_concurrency")
+    (said,) = scrutiny.points(scrutiny.scrutinise(results, {}))
+    assert said.startswith("1 case of 1 not in a steady state (a trend over the blocks")
+    assert said.endswith("successful responses per second fell by 11.8 % over 12 trials.")
+    (case,) = results.cases["case"]
+    marks = [drift.mark(results, m, ("this-machine", case)) for m in ("throughput", "latency_p50")]
+    assert marks == [(drift.NOT_STEADY,), ()], "only the metric that moved is marked"
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ([9.0, 1.0, 1.03, 1.06, 1.09, 1.12], "time of one file rose by 11.3 % over 5 trials"),
+        ([1.0, 1.0, 1.4, 1.0, 1.0], "time of one file varied by 37 % over 5 trials"),
+    ],
+)
+def test_storage_that_is_not_steady_is_told_by_its_line_or_by_its_range(bare_project, values, said):
+    tables = Tables(bare_project, "embedded", "file_size")
+    for block, seconds in enumerate(values, start=1):
+        given = {"duration": (seconds, "s"), "device_read": (1.0 * block, "B")}
+        tables.add(LEVELS, block, given, numbers={"size_bytes": 1}, started=f"2026-11-20T10:{block:02d}:00.000+00:00")
+    results = Results(tables.write(), study="embedded", family="file_size")
+    (weak,) = [text for text in scrutiny.points(scrutiny.scrutinise(results, {})) if "steady" in text]
+    assert weak.endswith(f": {said}.")
+
+
 def test_trials_that_resemble_the_one_before_are_told_and_noise_is_not(bare_project):
     tables = Tables(bare_project, "embedded", "http_concurrency")
     random = np.random.default_rng(5)

@@ -17,7 +17,19 @@ def is_steady(rounds: Sequence[float]) -> bool | None:
     mean = sum(window) / ROUNDS
     if len(window) < ROUNDS or not 0 < mean < float("inf"):
         return None
-    middle = (ROUNDS - 1) / 2
-    slope = sum((i - middle) * v for i, v in enumerate(window)) / sum((i - middle) ** 2 for i in range(ROUNDS))
-    excursion = abs(slope) * (ROUNDS - 1)
-    return max(window) - min(window) <= _MOST_EXCURSION * mean and excursion <= _MOST_SLOPE * mean
+    return max(window) - min(window) <= _MOST_EXCURSION * mean and is_level(window)
+
+
+def is_level(window: Sequence[float]) -> bool:
+    """Whether a line fitted to these values changes by at most a tenth of their mean, which must be above zero."""
+    return abs(fitted_change(window)) <= _MOST_SLOPE * sum(window) / len(window)
+
+
+def fitted_change(values: Sequence[float]) -> float:
+    """By how much a line fitted to two values or more, in the order of measuring, changes from the first to the last.
+
+    Least squares, in the unit of the values.
+    """
+    middle = (len(values) - 1) / 2
+    slope = sum((i - middle) * v for i, v in enumerate(values)) / sum((i - middle) ** 2 for i in range(len(values)))
+    return slope * (len(values) - 1)

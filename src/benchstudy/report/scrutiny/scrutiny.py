@@ -65,7 +65,7 @@ def points(found: Scrutiny) -> list[str]:
         cases = human.plural(len(moving), "case")
         said.append(
             f"{cases} of {found.drift.looked_at} not in a steady state ({found.drift.rule}): "
-            f"{_named(found.results, moving)}."
+            f"{human.listed(found.drift.told(found.results), _MOST_NAMED, '; ')}."
         )
     if found.dependent:
         cases = human.plural(len(found.dependent), "case")
