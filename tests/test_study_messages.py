@@ -165,6 +165,37 @@ def test_a_mistake_is_named_with_its_line_and_what_to_write(tmp_path, capsys, te
     assert line.startswith(f"benchstudy: {study}: ") and what in line
 
 
+@pytest.mark.parametrize(
+    ("says", "told"),
+    [
+        ({"prepare": [[]]}, "commands.0.prepare.0: it is empty: give at least 1"),
+        ({"cleanup": [[""]]}, "commands.0.cleanup.0: the name of the program is empty"),
+        ({"argv": [""]}, "commands.0: argv: the name of the program is empty"),
+        (
+            {"argv": ["ls -l"]},
+            "argv: 'ls -l' is a command line, and no program's name: write each word apart: [ls, -l]",
+        ),
+        ({"argv": ["/bin/ls -l", "x"]}, "write each word apart: [/bin/ls, -l, x]"),
+        ({"prepare": [["rm x"]]}, "commands.0.prepare.0: 'rm x' is a command line"),
+        ({"env": {"A-B": "1"}}, "commands.0.env: 'A-B' cannot be an environment variable: use letters, digits and _"),
+        ({"env": {"A=B": "1"}}, "commands.0.env: 'A=B' cannot be an environment variable"),
+        ({"expect": {"exit": 256}}, "commands.0.expect.exit.0: 256: give at most 255"),
+        ({"expect": {"exit": [0, -1]}}, "commands.0.expect.exit.1: -1: give 0 or more"),
+        ({"argv": ["x", "a\0b"]}, "no program can get a NUL character"),
+        ({"prepare": [["x", "\0"]]}, "no program can get a NUL character"),
+        ({"matrix": {"level": [1, 9]}}, "matrix.level: no text uses {{level}}, so its cases would be the same"),
+    ],
+)
+def test_what_no_command_can_be_is_refused_in_words(says, told):
+    command = {"name": "x", "argv": ["x"], **says}
+    with pytest.raises(StudyError) as error:
+        parse_study(changed("families", {"command": {"commands": [command]}}) | {"ceilings": []})
+    assert told in str(error.value)
+    for argv, shell in ((["/opt/my tools/x"], False), (["ls -l | wc"], True), (["x", "a b"], False)):
+        block = {"command": {"commands": [{"name": "x", "argv": argv, "shell": shell}]}}
+        parse_study(changed("families", block) | {"ceilings": []})
+
+
 def test_a_role_that_many_services_need_is_told_once():
     with pytest.raises(StudyError) as error:
         parse_study(changed("targets.this-machine.roles", {"stu": "local"}))

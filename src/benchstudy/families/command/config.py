@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BeforeValidator, Field, field_validator, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
 
 from benchstudy.families.command.metrics import METRICS
 from benchstudy.families.command.sources import OwnMetric, OwnSeries, Regex
@@ -18,6 +18,7 @@ from benchstudy.model.strict import Strict
 from benchstudy.model.units import CountOrDurationField, Size, SizeField
 
 _METRIC = re.compile(r"[a-z][a-z0-9_.]{0,63}")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 # Names that are taken by columns of tables or by placeholders.
 _TAKEN = {*COLUMNS, "command", "run", "series", "x_s", "system", "tools"}
 COMMAND = "command"  # the factor whose levels are the commands' names
@@ -41,13 +42,43 @@ def _text(value: Any) -> str:
 
 _Level = str | int | float
 Levels = Annotated[dict[str, str], BeforeValidator(_texts, json_schema_input_type=dict[str, _Level] | list[_Level])]
-Steps = list[list[str]]
+
+
+def _without_nul(value: str) -> str:
+    if "\0" in value:
+        raise ValueError(f"{value!r}: no program can get a NUL character: leave it out")
+    return value
+
+
+def _program(value: list[str]) -> list[str]:
+    """Refuse what is no program's name. A path may have blanks."""
+    words = value[0].split()
+    if not words:
+        raise ValueError("the name of the program is empty: write it first, such as [gzip, -k, file]")
+    if len(words) > 1 and "{{" not in value[0] and ("/" not in words[0] or words[1].startswith("-")):
+        listed = ", ".join([*words, *value[1:]])
+        raise ValueError(f"{value[0]!r} is a command line, and no program's name: write each word apart: [{listed}]")
+    return value
+
+
+def _variables(value: dict[str, str]) -> dict[str, str]:
+    for name in value:
+        if not _VARIABLE.fullmatch(name):
+            raise ValueError(f"{name!r} cannot be an environment variable: use letters, digits and _, no digit first")
+    return value
+
+
+Text = Annotated[str, AfterValidator(_without_nul)]
+Argv = Annotated[list[Text], Field(min_length=1)]
+Steps = list[Annotated[Argv, AfterValidator(_program)]]
 
 
 class Expect(Strict):
     """The expected result of a run. Otherwise the trial fails."""
 
-    exit: list[int] = Field([0], min_length=1, description="exit status of a successful run, or a list of them")
+    exit: list[Annotated[int, Field(ge=0, le=255)]] = Field(
+        [0], min_length=1, description="exit status of a successful run, or a list of them"
+    )
     stdout: Regex | None = Field(None, description="regular expression that must match in its output")
 
     @field_validator("exit", mode="before", json_schema_input_type=int | list[int])
@@ -60,7 +91,7 @@ class CommandSpec(Strict):
     """One program with its arguments. Texts may contain `{{FACTOR}}` of its matrix, and placeholders of its system."""
 
     name: Name = Field(description="a level of the factor `command`")
-    argv: list[str] = Field(min_length=1, description="program and arguments, without a shell")
+    argv: Argv = Field(description="program and arguments, without a shell")
     shell: bool = Field(
         False, description="true: `argv` is one text for `sh -c`, and the start-up cost is that of the shell"
     )
@@ -74,7 +105,7 @@ class CommandSpec(Strict):
     )
     system_for: Literal["session", "trial"] = Field("session", description="how long the service runs")
     role: Name = Field("sut", description="role of the host on which the command runs")
-    env: dict[str, str] = Field({}, description="environment variables")
+    env: Annotated[dict[str, Text], AfterValidator(_variables)] = Field({}, description="environment variables")
     stdin: str = Field("", description="text for its standard input; the default is none")
     prepare: Steps = Field([], description="commands before each run, not timed")
     cleanup: Steps = Field([], description="commands after the last run, even after a failure")
@@ -124,12 +155,21 @@ class CommandSpec(Strict):
             raise ValueError("argv: with shell: true, give exactly one text")
         if self.discard_stdout and (self.expect.stdout is not None or any(map(_reads_stdout, self._read))):
             raise ValueError("discard_stdout: a metric, series or `expect` reads stdout: leave out one of the two")
+        if not self.shell:
+            try:
+                _program(self.argv)
+            except ValueError as error:
+                raise ValueError(f"argv: {error}") from error
         for where, text in self._placed():
             for given in PLACEHOLDER.findall(text):
                 if "." not in given and given != "tools":
                     require_known(given, self.matrix, f"{where}: {{{{{given}}}}} is not a factor of the matrix")
                 if given.startswith("system.") and self.system is None:
                     raise ValueError(f"{where}: {{{{{given}}}}}: give the `system` of the command")
+        used = {given for _, text in self._placed() for given in PLACEHOLDER.findall(text)}
+        for factor in self.matrix:
+            if factor not in used:
+                raise ValueError(f"matrix.{factor}: no text uses {{{{{factor}}}}}, so its cases would be the same")
         return self
 
     @property
