@@ -38,6 +38,7 @@ from benchstudy.model.files import disk_trouble, nothing_collected, whole_or_not
 
 _CHANGED = 2  # index of the time of change in a Stat
 _MOST_NAMED = 40
+_NO_FIGURE = "; its trial is discarded, and no figure uses it: restore it from a copy, or leave it as it is"
 
 
 class RawAltered(BenchstudyError):
@@ -82,7 +83,14 @@ def check(root: Path, store: Path, *, read: bool = False) -> Checked:
         found = _compared(root, store, seen, {} if read else known(store, seen))
     except OSError as error:  # session.json cannot be read, so nothing can be compared with it
         return Checked(differences=[disk_trouble(error) or str(error)])
-    checked = Checked(differences=[line for _, lines in sorted(found.differences.items()) for line in lines])
+    aside = discarded_in(seen)
+    checked = Checked(
+        differences=[
+            line + (_NO_FIGURE if trial_of(place) in aside else "")
+            for place, lines in sorted(found.differences.items())
+            for line in lines
+        ]
+    )
     for place, files in seen.items():
         if "/" in place:
             checked.in_archive += len(in_archive(store / place)) if IN_ARCHIVE in files else 0
