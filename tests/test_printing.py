@@ -224,3 +224,29 @@ def test_each_sheet_of_a_table_has_its_head_also_if_it_can_be_sorted(tmp_path):
     assert sheets > 2
     # Only a sheet with the head has a link.
     assert pdf.count(b"/Annots [") == sheets
+
+
+# Numbers with a unit, and intervals, that are on two lines.
+PARTED = r"""
+  const found = [], range = document.createRange();
+  const walker = document.createTreeWalker(document.querySelector("main"), window.NodeFilter.SHOW_TEXT);
+  const whole = /\d(?:[\s\u00a0](?:[µmn]?s|[kKMGT]?i?B|%)(?![A-Za-z])|–\u2060?\d)/g;
+  for (let node; (node = walker.nextNode()); ) {
+    if (node.parentElement.closest("svg, pre, code, script, figcaption, blockquote")) continue;
+    for (const { index, 0: text } of node.data.matchAll(whole)) {
+      range.setStart(node, index);
+      range.setEnd(node, index + text.length);
+      if (new Set([...range.getClientRects()].map(({ top }) => Math.round(top))).size > 1)
+        found.push(node.parentElement.outerHTML);
+    }
+  }
+  const wide = [...document.querySelectorAll("table")].filter((table) => table.offsetWidth > window.innerWidth);
+  return [...found, wide.length].join();
+"""
+
+
+@pytest.mark.parametrize("page", ["index", "fio"])
+def test_numbers_keep_their_units_and_intervals_their_ends_in_a_line(made, page):
+    path = made[0] / "reports" / "embedded" / f"{page}.html"
+    assert browser.ask_paper(path, PARTED) == "0", "on paper, where no table is wider than the sheet"
+    assert browser.ask(path, PARTED).rpartition(",")[0] == "", "on a phone"

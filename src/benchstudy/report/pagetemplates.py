@@ -8,7 +8,7 @@ from markupsafe import Markup
 
 from benchstudy.lints.model import SEVERITIES
 from benchstudy.report import human
-from benchstudy.report.texts import as_html
+from benchstudy.report.texts import as_html, unbroken
 
 
 def template_text(name: str) -> str:
@@ -27,6 +27,7 @@ def render(name: str, **values: Any) -> str:
         loader=jinja2.FunctionLoader(template_text), autoescape=True, trim_blocks=True, undefined=jinja2.StrictUndefined
     )
     environment.filters["coded"] = lambda text: Markup(as_html(text))
+    environment.filters["whole"] = unbroken
     environment.filters["noun"] = human.noun
     environment.globals["severities"] = SEVERITIES
     return environment.get_template(name).render(**values)

@@ -24,7 +24,7 @@ from benchstudy.report.results.results import Results, raw_files
 from benchstudy.report.results.trialplaces import in_order
 from benchstudy.report.scrutiny import disturbed
 from benchstudy.report.tables.tables import link
-from benchstudy.report.texts import fold
+from benchstudy.report.texts import fold, unbroken
 
 # Ids, and ports of servers that each trial starts, differ between trials without making their commands different.
 # With one set of first characters, Python's search skips all others, in half the time.
@@ -177,9 +177,10 @@ class TrialList:
     def _row(self, row: Row, shown: Sequence[str], commands: "_Commands", away: str) -> str:
         trial, folder = html.escape(row["trial"]), html.escape(link(f"{away}/{row['raw']}"))
         remark = self.flagged.get(row["trial"])
-        outcome = html.escape(_outcome(row) + (f"; outlier: {remark}" if remark else ""))
+        outcome = html.escape(unbroken(_outcome(row) + (f"; outlier: {remark}" if remark else "")))
         kind = "" if _counted_as(row) == "ok" and not row["disturbed"] else ' class="failed"'
-        figures = "".join(f"<td>{html.escape(self._values[m].get(row['trial'], '–'))}</td>" for m in shown)
+        values = (unbroken(self._values[metric].get(row["trial"], "–")) for metric in shown)
+        figures = "".join(f"<td>{html.escape(value)}</td>" for value in values)
         command = f"<td>{commands.number(row)}</td>" if commands.several else ""
         block = "–" if row["imported"] else row["block"]
         each = folder if self.results.places.detail != "listed" else None
