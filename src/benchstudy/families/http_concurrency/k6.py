@@ -59,12 +59,17 @@ class K6Result:
         """Successful responses per second while requests were sent. For a stable server, this is the offered rate
         without requests in flight at the end. For an overloaded server, it is the server's capacity.
         """
-        return (self.good - self.good_after_load) / self.load_duration
+        return self._good_in_time / self.load_duration
+
+    @property
+    def _good_in_time(self) -> float:
+        """Good answers while requests were sent. k6 sends one more at the very end, which was due after the load."""
+        return min(self.good - self.good_after_load, self.rate * self.load_duration)
 
     @property
     def transfer_rate(self) -> float:
         """Bytes per second while requests were sent, if the responses that came later are as long as the others."""
-        later = self.good_after_load / self.requests if self.requests else 0.0
+        later = (self.good - self._good_in_time) / self.requests if self.requests else 0.0
         return self.read * (1 - later) / self.load_duration
 
     @property
