@@ -63,6 +63,17 @@ def test_points_that_only_the_null_server_shows_to_be_limited_are_noted(tmp_path
     assert next(load.weaknesses()).startswith("2 of 3 points client-limited"), "with the one that lints know"
 
 
+def test_cases_without_errors_have_the_widest_of_their_intervals_and_not_that_of_all_requests(tmp_path):
+    tables = HttpTables(tmp_path)
+    for connections, requests in (("5", 100), ("20", 1_000_000)):
+        tables.closed(FILES | {"concurrency": connections}, 1, 6000.0, requests=requests)
+    (row,) = Drawn(HttpLoad(Results(tables.write(), study="embedded", family="http_concurrency"))).errors().rows
+    assert [cell.lines for cell in row[:3]] == [
+        ("every case (2)",), ("1,000,100",),
+        ("0 (0 %)", "95 %: 0–3.7 % in the case with the fewest requests (100)"),
+    ]  # fmt: skip
+
+
 def test_errors_that_an_output_does_not_count_are_no_zeros(tmp_path):
     """Locust does not say which requests failed how, and old summaries of k6 do not say how many failed."""
     tables = HttpTables(tmp_path)

@@ -217,9 +217,10 @@ class HttpTables:
     def errors(self) -> Table:
         """Failed requests of each case that has any, or whose bodies nobody checked, with Wilson's interval.
 
-        The last row sums up all other cases.
+        The last row sums up all other cases, with the widest of their intervals: that of all requests together would
+        claim more of each case than its own requests show.
         """
-        body, sound, sound_requests = [], 0, 0.0
+        body, sound = [], list[float]()
         for sweep in self.load.all_sweeps:
             for point in sweep.points:
                 errors, requests = self.load.counted("errors", sweep, point), self.load.total("requests", sweep, point)
@@ -231,11 +232,11 @@ class HttpTables:
                 if errors != 0 or unchecked or estimate.failed:
                     body.append(self._errors_row(sweep, point, errors, requests, estimate))
                 else:
-                    sound, sound_requests = sound + 1, sound_requests + requests
+                    sound.append(requests)
         if sound:
-            head = ("every other case" if body else "every case") + f" ({sound:,})"
+            head = ("every other case" if body else "every case") + f" ({len(sound):,})"
             none = [Cell.text("0") for _ in _KINDS]
-            row = (Cell.text(f"{sound_requests:,.0f}"), _share(0, sound_requests), *none, Cell.text("none"))
+            row = (Cell.text(f"{sum(sound):,.0f}"), _no_errors(sound), *none, Cell.text("none"))
             body.append((Cell.text(head), *row))
         columns = ("Case", "Requests", "Wrong or missing responses", *_KINDS.values(), "Failed trials")
         return Table("errors", "Errors, with Wilson's 95 % interval", columns, tuple(body))
@@ -321,6 +322,15 @@ def _share(errors: float | None, requests: float) -> Cell:
     wrong = share(round(errors), round(requests))
     said = human.share(wrong)
     return Cell((f"{errors:,.0f} ({said})", wrong.interval), kind="text")
+
+
+def _no_errors(requests: Sequence[float]) -> Cell:
+    """The cell of cases without errors, each with this many requests: the interval of the case with the fewest."""
+    fewest = _share(0, min(requests))
+    if len(requests) == 1 or fewest is MISSING:
+        return fewest
+    widest = f"{fewest.lines[1]} in the case with the fewest requests ({min(requests):,.0f})"
+    return Cell((fewest.lines[0], widest), kind="text")
 
 
 def _parameter(parameter: Parameter | None, unit: str = "1") -> Cell:
