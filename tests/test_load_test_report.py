@@ -180,7 +180,10 @@ def test_one_trial_an_arm_describes_the_mix_and_gives_no_verdict_over_trials(onc
     assert found.verdict == "no verdict: mostly a change of the mix" and not found.tested
     assert found.mix_driven and found.shift.alarm, "what was seen is still told"
     assert reading(once, "PostgreSQL 15, bounded", "api").verdict == "no verdict: slower like for like"
+    slower = [text for text in LoadSummary(once).actions() if "slower" in text]
+    assert slower and all(", in these trials: slower like for like, +" in text for text in slower)
     text = LoadSummary(once).mix.sentence(found)
+    assert text.startswith("Store times, in these trials: no verdict: ")
     assert DRIVER in text and text.endswith("From 1 trial per arm: a description, not a verdict over trials.")
 
 
@@ -533,7 +536,7 @@ def test_one_trial_an_arm_has_both_values_for_a_headline_and_no_per_cent(tmp_pat
     assert (users["value"], users["evidence"]) == ("93 → 22", "only 1 trial per version, so there is no verdict")
     assert said(row(summary.users.table(), "unbounded")["Delta"]).startswith("93 → 22")
     comments = " ".join(text for _, texts in summary.comments() for text in texts)
-    assert "Supported users: 93 → 22, from one trial per arm, so without a verdict." in comments
+    assert "Supported users, in these trials: 93 → 22, from one trial per arm, so without a verdict." in comments
     weak = [text for text in summary.weaknesses() if text.startswith("Fewer than 3 trials of a version")]
     assert len(weak) == 1 and weak[0].endswith("nothing has a verdict there: PostgreSQL 15, unbounded.")
     assert "−76" not in json.dumps([*summary.answers(), comments])

@@ -181,8 +181,9 @@ class LoadMix:
         """The change and its parts in sentences, as people wrote by hand on the published page; without the load."""
         shift, group = reading.shift, GROUPS[reading.group]
         relative = f" ({signed_percent(shift.ratio)})" if shift.ratio is not None else ""
+        these = "" if reading.tested else ", in these trials"
         told = (
-            f"{group[0].upper()}{group[1:]} times: {reading.verdict}. The mean changed by "
+            f"{group[0].upper()}{group[1:]} times{these}: {reading.verdict}. The mean changed by "
             f"{signed(shift.change, 's')}{relative}: "
             f"{signed(shift.within, 's')} from the {LABELS[reading.group]}s themselves, {signed(shift.mix, 's')} "
             "from how often each is called"

@@ -193,14 +193,16 @@ class LoadSummary:
             known = f"The number of supported users is not known for both versions. {why or made.why}."
             return known + self._limited_by(contrast)
         if ratio is None:
-            return f"Supported users: {both}, without a verdict: {made.why}.{self._limited_by(contrast)}"
+            told = f"Supported users, in these trials: {both}, without a verdict: {made.why}."
+            return told + self._limited_by(contrast)
         if made.low is not None and made.high is not None:
             told = f"{signed_percent(ratio, made.low, made.high)} supported users ({both}), "
             told += f"{percent_interval(made.low, made.high)}: {made.verdict}, {made.why}."
         else:
             n = self.load.n(contrast)
             few = "one trial" if n == 1 else human.plural(n, "trial")
-            return f"Supported users: {both}, from {few} per arm, so without a verdict.{self._limited_by(contrast)}"
+            told = f"Supported users, in these trials: {both}, from {few} per arm, so without a verdict."
+            return told + self._limited_by(contrast)
         if band is not None:
             inside = band.low <= ratio <= band.high or band.low <= 1 / ratio <= band.high
             told += (
@@ -249,9 +251,14 @@ class LoadSummary:
             yield f"{place}: fewer supported users, {users.why}."
         for reading in self.mix.readings:
             if reading.contrast == contrast and reading.worse:
-                times = f"{place}: {GROUPS[reading.group]} times are slower like for like"
-                few = "" if reading.tested else ", in too few trials for a verdict: repeat the load"
-                yield f"{times}, {signed(reading.shift.within, 's')}{few}."
+                times, slower = f"{place}: {GROUPS[reading.group]} times", signed(reading.shift.within, "s")
+                if reading.tested:
+                    yield f"{times} are slower like for like, {slower}."
+                else:
+                    yield (
+                        f"{times}, in these trials: slower like for like, {slower}, but too few trials for a verdict. "
+                        "Repeat the load."
+                    )
         worse = [x for x in self.labels.lines if x.contrast == contrast and x.outcome.verdict is Verdict.WORSE]
         for line in worse:
             yield f"{place}: {line.label} is slower, {line.outcome.why}."
