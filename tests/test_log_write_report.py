@@ -483,6 +483,20 @@ def add(tables: Tables, tmp_path: Path, levels: dict[str, str], files: dict[str,
     shutil.rmtree(folder)
 
 
+@pytest.mark.parametrize(("interval_s", "is_most"), [(1.0, True), (0.5, False)])
+def test_a_wait_for_the_checkpoint_that_is_most_of_the_time_is_weak(tmp_path, interval_s, is_most):
+    tables = LogTables(tmp_path)
+    for block in range(1, 4):
+        tables.opened(levels_of("posix", "no", "logbench", "500-per-s"), block, 500.0, 5_000.0)
+    backend = {**BLOCK["backends"][0], "publish_interval": interval_s}
+    found = [*LogSummary(load_of(tables.write(), {"backends": [backend]})).weaknesses()]
+    said = [text for text in found if "checkpoint, " in text]
+    assert bool(said) is is_most
+    assert not said or said[0].startswith(
+        "In 1 of 1 case most of the time to integrate (p50) is the wait for the next checkpoint, 500 ms on average"
+    )
+
+
 def facts(rate: float) -> str:
     found = {
         "schema": 1, "tool": "logbench", "mode": "open", "rate_per_s": rate, "duplicate_share": 0.0, "front_ends": 1,

@@ -25,6 +25,7 @@ _OWN_PROBLEMS = {
     Rule.ERRORS: "errors",
     Rule.DIED: "servers that died in the capacity search",
 }
+_MOSTLY = 0.5  # of the time to integrate: a wait that is longer decides it
 # What a mark means beside a capacity.
 _OF_A_CAPACITY = {CLIENT_LIMITED: "client-limited, so the log may take more"}
 
@@ -171,6 +172,7 @@ class LogSummary:
             yield f"{names}: these run on an in-memory emulator, whose rates say nothing about the real service."
         yield from self._about_the_hammer(points)
         yield from self._about_windows(points)
+        yield from self._about_checkpoints(points)
         yield from self._told_by_the_generator(points)
         if any(load.best(s) is not None and len(s.points) > 1 for s in load.sweeps):
             yield (
@@ -216,6 +218,21 @@ class LogSummary:
             yield (
                 f"In {human.plural(len(wide), 'capacity search')} the bracket stayed wider than the "
                 f"{human.percent(within)} that the study asks for."
+            )
+
+    def _about_checkpoints(self, points: list[tuple[Sweep, Point]]) -> Iterator[str]:
+        """Times to integrate that are mostly the wait for the next checkpoint."""
+        timed = [
+            (min(wait, took), took)
+            for s, p in points
+            if (took := self.load.median("integrate_p50", s, p)) and (wait := self.load.wait_for_checkpoint_s(s))
+        ]
+        mostly = [wait for wait, took in timed if wait >= _MOSTLY * took]
+        if mostly:
+            yield (
+                f"In {len(mostly)} of {human.plural(len(timed), 'case')} most of the time to integrate (p50) is the "
+                f"wait for the next checkpoint, {human.value_range(mostly, 's')} on average: half of the interval "
+                "between checkpoints. This is a setting of the log, and says nothing about its storage."
             )
 
     def _told_by_the_generator(self, points: list[tuple[Sweep, Point]]) -> Iterator[str]:
