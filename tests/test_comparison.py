@@ -9,7 +9,7 @@ from tidy_fixture import HOSTILE, Tables, write_file_size
 
 from benchstudy.model.errors import BenchstudyError
 from benchstudy.report.comparisons import answers
-from benchstudy.report.comparisons.comparison import Comparisons, Margins, calibrations
+from benchstudy.report.comparisons.comparison import Comparisons, Margins, calibrations, verdict_cell, within_noise
 from benchstudy.report.exhibits.cells import estimate_cell
 from benchstudy.report.figures.styles import Style
 from benchstudy.report.page import Page
@@ -284,6 +284,23 @@ def test_a_case_described_twice_tells_the_false_alarm_rate(tables):
     assert widest == pytest.approx(max(high, 1 / low), abs=0.006), "swapping the names turns 0.9 into 1.11"
     assert "0 of 3 comparisons got a verdict of better or worse (95 %: 0–56 %)" in sentence
     assert calibrations(results, [], DURATION, {"backends": backends[1:]}) == ([], [])
+
+
+@pytest.mark.parametrize(("again", "is_noise"), [(1.4, True), (1.1, False)])
+def test_a_verdict_whose_ratio_the_same_case_twice_reaches_says_so(bare_project, again, is_noise):
+    tables = Tables(bare_project, "study", "file_size")
+    for block in range(1, 9):
+        for backend, seconds in {"disk": 1.0, "disk-again": again, "other": 1.35}.items():
+            tables.add(LEVELS | {"backend": backend}, block, {"duration": (tables.noisy(seconds, 0.005), "s")})
+    results = Results(tables.write(), study="study", family="file_size")
+    backends = [{"name": "disk", "path": "/x"}, {"name": "disk-again", "path": "/x"}, {"name": "other", "path": "/y"}]
+    where = {"backend": ["disk", "other"]}
+    rows = Comparisons(results, [], DURATION, factor="backend", where=where).rows
+    (row,) = within_noise(rows, results, [], {"backends": backends})
+    assert row.outcome.verdict == "worse"
+    told = "not more than noise: the same case under two names (A/A) differs by up to 1.4"
+    assert (told in row.outcome.why) is is_noise and (told in " ".join(verdict_cell(row.outcome).lines)) is is_noise
+    assert within_noise(rows, results, [], {"backends": backends[1:]}) == rows, "nothing is described twice"
 
 
 def test_noise_of_less_than_a_hundredth_is_not_told_as_a_ratio_of_up_to_one(tables):

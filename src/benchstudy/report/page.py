@@ -14,7 +14,7 @@ from benchstudy.lints import Finding
 from benchstudy.model import paths
 from benchstudy.report import human
 from benchstudy.report.comparisons import answers, findings, verdicts, wording
-from benchstudy.report.comparisons.comparison import Comparisons, calibrations, twin_cases, twins
+from benchstudy.report.comparisons.comparison import Comparisons, calibrations, twin_cases, twins, within_noise
 from benchstudy.report.exhibits.exhibits import show
 from benchstudy.report.exhibits.pagefigures import PageFigures
 from benchstudy.report.exhibits.pagetables import PageTables
@@ -159,7 +159,9 @@ class Page(PageTables, PageFigures):
         self, metrics: Titled, *, where: Where | None = None, of: Results | None = None, **choice: Any
     ) -> Comparisons:
         results = of or self.results
-        return Comparisons(results, self._indexes, metrics, where=self._without_twins(where or {}), **choice)
+        made = Comparisons(results, self._indexes, metrics, where=self._without_twins(where or {}), **choice)
+        made.rows = within_noise(made.rows, results, self._indexes, self.declared)
+        return made
 
     def _without_twins(self, where: Where) -> Where:
         again = {second for _, second in twins(self.declared)}

@@ -1,5 +1,6 @@
 """Comparisons of a page: which cases are compared, with which margin, and how the outcome is shown."""
 
+import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -313,6 +314,35 @@ def calibrations(results: Results, indexes: Indexes, metrics: Titled, declared: 
                         f"counts (of {len(made.rows)}). The reason for the first: {made.rows[0].outcome.why}."
                     )
     return found, withheld
+
+
+def within_noise(rows: Sequence[Row], results: Results, indexes: Indexes, declared: Any) -> list[Row]:
+    """The rows, of which those whose ratio the same case under two names (A/A) reaches in this metric say so."""
+    pairs = twins(declared)
+    metrics = {row.metric: row.title for row in rows}
+    noise: dict[str, float] = {}
+    for first, second in pairs:
+        for factor in results.factors:
+            if metrics and {first, second} <= set(results.levels(factor)):
+                where = {factor: [first, second]}
+                made = Comparisons(results, indexes, metrics, factor=factor, base=first, where=where)
+                for row in made.rows:
+                    if row.outcome.ratio is not None:
+                        noise[row.metric] = max(noise.get(row.metric, 1.0), _distance(row.outcome.ratio))
+    return [_told_of_noise(row, noise.get(row.metric, 1.0)) for row in rows]
+
+
+def _told_of_noise(row: Row, noise: float) -> Row:
+    made = row.outcome
+    if made.ratio is None or made.verdict not in (Verdict.BETTER, Verdict.WORSE) or noise < _distance(made.ratio):
+        return row
+    as_large = f"not more than noise: the same case under two names (A/A) differs by up to {human.times(noise)}"
+    return replace(row, outcome=replace(made, why=f"{made.why}; {as_large}"))
+
+
+def _distance(ratio: float) -> float:
+    """How far a ratio is from 1, in either direction."""
+    return max(ratio, 1 / ratio) if ratio else math.inf
 
 
 def twin_cases(results: Results, declared: Any) -> list[str]:
