@@ -67,6 +67,7 @@ def test_4_a_text_that_contradicts_its_sample_and_a_loop_that_measures_cat():
     assert "86 times" in limit.what
     read = called("processor-bound", "gitlab-filesystem.csv")[1]
     assert read.where.endswith("read") and "starting a program" in read.what
+    assert read.what.endswith(", so the disk may be faster"), "the processor hides it"
     assert "sync its writes and empty the cache" in read.action, "also for a process that starts no other"
 
 

@@ -29,4 +29,5 @@ def processor_bound(material: Material) -> Found:
         of_each = f" ({words.time(each)} per file{starts})" if each else ""
         share = rounding.percent(round((user + system) / real, 2))
         which = op.replace("_", ": ")
-        yield group.where, f"{which}{share} of {clock.printed or words.time(real)} is processor time{of_each}"
+        took = clock.printed or words.time(real)
+        yield group.where, f"{which}{share} of {took} is processor time{of_each}, so the disk may be faster"

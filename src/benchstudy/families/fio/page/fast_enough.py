@@ -18,6 +18,7 @@ EXAMPLES = "Benchmarking with fio: text"
 _DONE = {"read": "read", "write": "written"}
 # What a loop of the shell does besides reading and writing. `echo` is part of bash, and `cat` is not.
 _BESIDES = {"read": "the loop starts a process for each file", "write": "the shell itself takes it"}
+_FASTER = ", so the disk may be faster"
 
 
 def answered(results: Results, judged: pl.DataFrame, published_csv: Path) -> list[dict[str, Any]]:
@@ -64,7 +65,7 @@ def _below(results: Results, rows: pl.DataFrame) -> str:
     speed = {0: "slow", n: "fast"}.get(within, "neither clearly fast nor clearly slow")
     share = rows["not_storage"][0] if rows.height == 1 else None
     besides = _BESIDES[rows["op"][0]]
-    rest = f" {human.percent(share)} of the time is not due to the storage: {besides}." if share else ""
+    rest = f" {human.percent(share)} of the time is not due to the storage: {besides}{_FASTER}." if share else ""
     below = f"{within} of {human.plural(n, results.unit)} took less than {limit}."
     return f"{rows['directory'][0]} is {speed} by the published limit{scaled}: {below}{rest}"
 
