@@ -4,9 +4,11 @@ import json
 import os
 import re
 import shlex
+import signal
 import subprocess
 import sys
 import sysconfig
+import time
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -373,6 +375,19 @@ def test_snakemake_refuses_a_study_as_a_target_too(tmp_path):
     command = [sys.executable, "-m", "snakemake", "-n", "report", "config/config.yaml"]
     done = subprocess.run(command, cwd=tmp_path / "mine", capture_output=True, text=True, timeout=60)
     assert done.returncode == 1 and "config/config.yaml: a study is no target: write" in done.stdout
+
+
+@pytest.mark.parametrize("after_s", [0.0, 0.3])
+def test_ctrl_c_while_snakemake_imports_is_answered_in_a_word(after_s, tmp_path):
+    project = tmp_path / "mine"
+    assert cli.main(["init", str(project)]) == 0
+    command = [sys.executable, "-m", "benchstudy.commands.cli", "run", "-n"]
+    with subprocess.Popen(command, cwd=project, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as run:
+        until(lambda: b"benchstudy.jobs.begun" in Path(f"/proc/{run.pid}/cmdline").read_bytes())
+        time.sleep(after_s)
+        run.send_signal(signal.SIGINT)
+        said = run.communicate(timeout=60)
+    assert (run.returncode, *said) == (130, "", "interrupted\n")
 
 
 # --- from a wheel ----------------------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ Each command replaces itself with that program, so the program gets every Ctrl-C
 import argparse
 import os
 import re
+import signal
 import sys
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -102,7 +103,8 @@ def _run(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> int:
             )
     # Before the given arguments, so that they take precedence; --cores would override --jobs.
     cores = [] if any(re.match("-j|--jobs", word) for word in arguments.given) else ["--cores", "8"]
-    return _become([sys.executable, "-m", "snakemake", *cores, *arguments.given])
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # until the program that follows can answer it in a word
+    return _become([sys.executable, "-m", "benchstudy.jobs.begun", *cores, *arguments.given])
 
 
 def _wrong_study(given: Sequence[str]) -> str:
