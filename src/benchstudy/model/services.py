@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 from pydantic import Field, model_validator
 
 from benchstudy.model.names import Name, require_known
+from benchstudy.model.programs import Argv, Environment
 from benchstudy.model.strict import Strict
 from benchstudy.model.units import SizeField, TimeoutField
 
@@ -84,15 +85,15 @@ class Service(Strict):
     )
     libraries: list[Name] = Field([], description='what is copied to the host first, such as "rclone"')
     files: dict[str, str] = Field({}, description="files written below {{dir}} before the start")
-    setup: list[list[str]] = Field([], description="commands that run to completion before the start")
+    setup: list[Argv] = Field([], description="commands that run to completion before the start")
     setup_timeout: TimeoutField | None = Field(None, description="timeout of each setup command; 10 min when left out")
-    argv: list[str] = Field(min_length=1, description="the server, in the foreground")
-    env: dict[str, str] = Field({})
+    argv: Argv = Field(description="the server, in the foreground")
+    env: Environment = Field({})
     open_files: int | None = Field(
         None, ge=1, description="how many files it must be able to open at once; it fails if the host forbids that"
     )
     ready: Ready
-    stop: list[str] | None = Field(None, description="command that ends it gracefully, such as an unmount")
+    stop: Argv | None = Field(None, description="command that ends it gracefully, such as an unmount")
 
     @model_validator(mode="after")
     def _each_secret_once(self) -> "Service":

@@ -6,19 +6,19 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
+from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from benchstudy.families.command.metrics import METRICS
 from benchstudy.families.command.sources import OwnMetric, OwnSeries, Regex
 from benchstudy.model.family import FamilyConfig, TakesSystem
 from benchstudy.model.metrics import Metric
 from benchstudy.model.names import COLUMNS, FACTOR, Name, check_name, require_each_once, require_known
+from benchstudy.model.programs import Argv, Environment, Words, require_program
 from benchstudy.model.services import PLACEHOLDER, check_service
 from benchstudy.model.strict import Strict
 from benchstudy.model.units import CountOrDurationField, Size, SizeField
 
 _METRIC = re.compile(r"[a-z][a-z0-9_.]{0,63}")
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 # Names that are taken by columns of tables or by placeholders.
 _TAKEN = {*COLUMNS, "command", "run", "series", "x_s", "system", "tools"}
 COMMAND = "command"  # the factor whose levels are the commands' names
@@ -44,33 +44,7 @@ _Level = str | int | float
 Levels = Annotated[dict[str, str], BeforeValidator(_texts, json_schema_input_type=dict[str, _Level] | list[_Level])]
 
 
-def _without_nul(value: str) -> str:
-    if "\0" in value:
-        raise ValueError(f"{value!r}: no program can get a NUL character: leave it out")
-    return value
-
-
-def _program(value: list[str]) -> list[str]:
-    """Refuse what is no program's name. A path may have blanks."""
-    words = value[0].split()
-    if not words:
-        raise ValueError("the name of the program is empty: write it first, such as [gzip, -k, file]")
-    if len(words) > 1 and "{{" not in value[0] and ("/" not in words[0] or words[1].startswith("-")):
-        listed = ", ".join([*words, *value[1:]])
-        raise ValueError(f"{value[0]!r} is a command line, and no program's name: write each word apart: [{listed}]")
-    return value
-
-
-def _variables(value: dict[str, str]) -> dict[str, str]:
-    for name in value:
-        if not _VARIABLE.fullmatch(name):
-            raise ValueError(f"{name!r} cannot be an environment variable: use letters, digits and _, no digit first")
-    return value
-
-
-Text = Annotated[str, AfterValidator(_without_nul)]
-Argv = Annotated[list[Text], Field(min_length=1)]
-Steps = list[Annotated[Argv, AfterValidator(_program)]]
+Steps = list[Argv]
 
 
 class Expect(Strict):
@@ -91,7 +65,7 @@ class CommandSpec(Strict):
     """One program with its arguments. Texts may contain `{{FACTOR}}` of its matrix, and placeholders of its system."""
 
     name: Name = Field(description="a level of the factor `command`")
-    argv: Argv = Field(description="program and arguments, without a shell")
+    argv: Words = Field(description="program and arguments, without a shell")
     shell: bool = Field(
         False, description="true: `argv` is one text for `sh -c`, and the start-up cost is that of the shell"
     )
@@ -105,7 +79,7 @@ class CommandSpec(Strict):
     )
     system_for: Literal["session", "trial"] = Field("session", description="how long the service runs")
     role: Name = Field("sut", description="role of the host on which the command runs")
-    env: Annotated[dict[str, Text], AfterValidator(_variables)] = Field({}, description="environment variables")
+    env: Environment = Field({}, description="environment variables")
     stdin: str = Field("", description="text for its standard input; the default is none")
     prepare: Steps = Field([], description="commands before each run, not timed")
     cleanup: Steps = Field([], description="commands after the last run, even after a failure")
@@ -157,7 +131,7 @@ class CommandSpec(Strict):
             raise ValueError("discard_stdout: a metric, series or `expect` reads stdout: leave out one of the two")
         if not self.shell:
             try:
-                _program(self.argv)
+                require_program(self.argv)
             except ValueError as error:
                 raise ValueError(f"argv: {error}") from error
         for where, text in self._placed():
