@@ -33,7 +33,7 @@ from stored_study import StoredStudy
 from test_old_store import STORES, different_cells, tables
 from waiting import until
 
-from benchstudy.archive.bucket import Bucket, DamagedObject, Stored
+from benchstudy.archive.bucket import Bucket, DamagedObject, Stored, side_by_side
 from benchstudy.archive.manifests import Entry, Manifest
 from benchstudy.archive.packs import unpack
 from benchstudy.archive.pull import pull
@@ -746,3 +746,11 @@ def test_large_packs_are_put_together_on_the_disk_of_the_project(tmp_path, monke
     push(stored.root, stored.study, bucket, ignore)
     pull(clone, stored.study, bucket, ignore)
     assert [list((root / ".benchstudy").glob("tmp*")) for root in (stored.root, clone)] == [[], []]
+
+
+def test_objects_wait_in_a_bounded_number_and_all_get_their_result():
+    begun = []
+    results = side_by_side(str, (begun.append(n) or n for n in range(5_000)))
+    first = next(results)
+    assert len(begun) < 500
+    assert sorted([first, *results], key=int) == [str(n) for n in range(5_000)]

@@ -7,17 +7,20 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
-from itertools import count
+from itertools import count, islice
+from queue import SimpleQueue
 from typing import IO, Any, TypeVar
 
 from benchstudy.model.errors import BenchstudyError
 
 # Concurrent requests: transfers of small objects mostly wait for answers.
 REQUESTS = 16
+# Enough that all of them are busy while a pull makes what arrived durable.
+_AHEAD = 16 * REQUESTS
 _ATTEMPTS, _SILENT_S = 6, 60
 # The most that S3 takes in one request. A multipart upload would get a checksum of checksums, not the SHA-256.
 LARGEST = 5 << 30
@@ -277,10 +280,23 @@ def digest_of(file: IO[bytes], digest: "hashlib._Hash") -> bytes:
 
 
 def side_by_side(work: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
-    """The result of `work` for each item, in the order of completion. The first exception ends the others."""
-    pool = ThreadPoolExecutor(REQUESTS)
+    """The result of `work` for each item, in the order of completion. The first exception ends the others.
+
+    No more than _AHEAD items wait or have a result that nobody took: a fleet has a hundred thousand of them.
+    """
+    pool, left, done = ThreadPoolExecutor(REQUESTS), iter(items), SimpleQueue[Future[Result]]()
+
+    def begin(most: int) -> int:
+        begun = [pool.submit(work, item) for item in islice(left, most)]
+        for future in begun:
+            future.add_done_callback(done.put)
+        return len(begun)
+
     try:
-        for done in as_completed([pool.submit(work, item) for item in items]):
-            yield done.result()
+        under_way = begin(_AHEAD)
+        while under_way:
+            ended = done.get()
+            under_way += begin(1) - 1
+            yield ended.result()
     finally:
         pool.shutdown(cancel_futures=True)
