@@ -250,3 +250,11 @@ def test_numbers_keep_their_units_and_intervals_their_ends_in_a_line(made, page)
     path = made[0] / "reports" / "embedded" / f"{page}.html"
     assert browser.ask_paper(path, PARTED) == "0", "on paper, where no table is wider than the sheet"
     assert browser.ask(path, PARTED).rpartition(",")[0] == "", "on a phone"
+
+
+def test_a_figure_of_several_rows_of_panels_leaves_no_half_of_a_sheet_empty(tmp_path):
+    panel = f'<div class="panel">{PANEL.format(at="", to="")}</div>'
+    figure = f'<figure class="chart" id="figure"><div class="panels many">{panel * 4}</div></figure>'
+    above = '<a href="#above">.</a> <a href="#figure">.</a><div id="above" style="height: 120mm"></div>'
+    pages = printed.pages_of_anchors(browser.pdf_of(page_of(tmp_path, above + figure)))
+    assert pages["figure"] == pages["above"], "a row of its panels still fits"
