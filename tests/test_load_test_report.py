@@ -205,7 +205,9 @@ def test_real_servers_a_release_that_only_lost_the_label_is_mix_driven(tmp_path)
     assert found.mix_driven and [p.label for p in found.drivers] == [DRIVER]
     assert found.shift.within == 0 and found.shift.change > 0.0004
     text = LoadSummary(load).mix.sentence(found)
-    assert text.startswith("Store times: no verdict: mostly a change of the mix. The mean changed by +0.5")
+    assert text.startswith(
+        "Store times, in these trials: no verdict: mostly a change of the mix. The mean changed by +0.5"
+    )
     assert not any("store" in text for text in LoadSummary(load).actions())
 
 

@@ -284,6 +284,20 @@ def test_a_build_ends_with_its_controller(here, tmp_path, built):
     assert not (work / "tools" / "cache").exists() and not list((work / "tools").glob(".building-*"))
 
 
+def test_a_build_begins_although_one_that_was_killed_has_not_quite_ended(here, tmp_path):
+    """Its compilers, killed a moment ago, may still write into its folder, which the next build removes."""
+    work = tmp_path / "work"
+    left = work / "tools" / ".building-1" / "tmp"
+    left.mkdir(parents=True)
+    writes = "import itertools, pathlib, sys\nfor n in itertools.count(): pathlib.Path(sys.argv[1], str(n)).touch()"
+    with subprocess.Popen([sys.executable, "-c", writes, left], stderr=subprocess.DEVNULL) as writer:
+        try:
+            _until(lambda: any(left.iterdir()), "nothing is written")
+            assert provision(here, PYTHON_TOOL, work)["problems"] == []
+        finally:
+            writer.kill()
+
+
 def _at_work(work):
     """Command lines of processes in `work`, or with a path below it in their environment."""
     found = []

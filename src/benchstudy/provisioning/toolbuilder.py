@@ -224,13 +224,13 @@ def taken_at_once(file):
 def build(tool, store, name):
     """Build into `store`/`name`, which appears only when complete; call with the lock held."""
     for leftover in store.glob(".building-*"):  # from a build that was killed: nobody else has the lock
-        remove(leftover)
+        shutil.rmtree(leftover, ignore_errors=True)  # its compilers may not have ended yet
     started = time.monotonic()
     say(f"{tool['name']} {tool['version']}: building in {store}")
-    place = store / f".building-{os.getpid()}"
+    place = Path(tempfile.mkdtemp(prefix=".building-", dir=store))
     root = place / "root"
     try:
-        (place / "tmp").mkdir(parents=True)
+        (place / "tmp").mkdir()
         (root / "bin").mkdir(parents=True)
         facts = (build_go if tool["kind"] == "go" else build_python)(tool, store, place, root)
         program = sha256_of(root / "bin" / tool["name"])
