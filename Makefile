@@ -54,9 +54,9 @@ lint: ## check the code without running it: style, layers, types, spelling
 	@MYPYPATH=$$(echo $(ON_HOST) | tr ' ' ':') mypy --explicit-package-bases --cache-dir .mypy_cache/on_host \
 		$$(find $(ON_HOST) -name '*.py' -not -name __init__.py)
 
-test-fast: ## run the tests that start no server and compile nothing: about four minutes on 2 cores
+test-fast: ## run the short tests that start no server and compile nothing: about two minutes on 2 cores
 	@sh setup/environment.sh test
-	@python -m pytest -n auto -m "not (server or build or slow)" $(PYTEST)
+	@python -m pytest -n auto -m "not (server or build or slow or long)" $(PYTEST)
 
 test: ## set up what is missing, then run the whole test suite
 	@sh setup/environment.sh test

@@ -40,7 +40,7 @@ except ModuleNotFoundError as error:
 TESTS = Path(__file__).parent
 CHECKOUT = TESTS.parent
 NAMED = TESTS / "mutants.toml"
-FAST = ("-m", "not (server or build or slow)")  # as in `make test-fast`
+FAST = ("-m", "not (server or build or slow)")  # `make test-fast`, and the long ones: they notice more
 _PYTEST = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *FAST)
 # A fork must compute on one thread, because a process with threads must not fork.
 _SINGLE = dict.fromkeys(("POLARS_MAX_THREADS", "OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"), "1")

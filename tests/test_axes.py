@@ -213,6 +213,7 @@ def test_a_linear_axis_has_room_for_zero_and_less(values, from_zero):
     assert low <= min(values) and high >= max(values) and (low <= 0 <= high or not from_zero)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("rows", [40, 67])
 def test_a_figure_of_very_many_rows_fits_on_a_page_of_a_paper(tmp_path, rows):
     names = [f"case {number}" for number in range(rows)]

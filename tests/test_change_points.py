@@ -37,6 +37,7 @@ QUIET = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", QUIET)
 @pytest.mark.parametrize(("n", "most"), [(40, 6), (100, 5), (600, 2)])
 def test_a_series_that_only_makes_noise_rarely_has_a_change(kind, n, most):

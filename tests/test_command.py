@@ -818,6 +818,7 @@ def imported(root: Path, plan: SessionPlan, *files: Path, **said: str) -> tuple[
     return {t.record.case: t for _, t in outcome.imported}, [why for _, why in outcome.refused]
 
 
+@pytest.mark.long
 def test_a_folder_of_hyperfines_exports_becomes_a_trial_a_command(tmp_path: Path, monkeypatch):
     plan = plan_of()
     trials, refused = imported(tmp_path, plan, DATA / "hyperfine")

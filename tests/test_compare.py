@@ -66,6 +66,7 @@ def simulated(shape, n, paired, ratio, margin=MARGIN, repeats=REPEATS):
         yield compared(base, other * ratio, margin=margin, paired=paired)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("shape", "n", "paired"),
     [
@@ -89,6 +90,7 @@ def test_pairing_takes_the_drift_out_that_hides_a_difference():
     assert shown(paired=False) < 0.8
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("shape", "n", "paired"), [(normal, 6, True), (drifting, 6, True), (lognormal, 6, False), (bimodal, 4, True)]
 )
@@ -100,6 +102,7 @@ def test_two_equal_cases_get_a_false_verdict_at_most_5_times_of_100(shape, n, pa
     assert sum(judge([m])[0].verdict in ("better", "worse") for m in bare) / REPEATS <= 0.05 + 0.01
 
 
+@pytest.mark.long
 def test_a_family_of_equal_cases_has_any_false_verdict_at_most_5_times_of_100():
     made = list(simulated(lognormal, 6, False, 1.0, margin=1e-6, repeats=4_000))
     families = [judge(made[start : start + 10]) for start in range(0, len(made), 10)]
@@ -109,6 +112,7 @@ def test_a_family_of_equal_cases_has_any_false_verdict_at_most_5_times_of_100():
     assert unadjusted / len(families) > 0.25, "without the adjustment a third of the families would alarm"
 
 
+@pytest.mark.long
 def test_a_difference_as_large_as_the_margin_is_seldom_called_equivalent():
     """At a spread where most truly equal cases can be called equivalent."""
 
@@ -149,6 +153,7 @@ def test_cases_are_equivalent_if_the_90_percent_interval_lies_within_the_margin(
     assert 0.1 < sum(told) / len(told) < 0.9, "some are, and some are not"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("n", "paired"), [(4, True), (6, True), (10, True), (4, False), (6, False)])
 def test_the_smallest_detectable_effect_is_detected_as_often_as_it_says(n, paired):
     """80 % for t; ranks lose a little of it, because they assume less."""

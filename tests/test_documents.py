@@ -30,6 +30,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.long
 def test_no_page_of_the_site_loads_anything_from_elsewhere(site: Path):
     pages = [page for page in site.rglob("*.html") if "report" not in page.parts]  # other tests look at reports
     assert len(pages) >= 60

@@ -383,6 +383,7 @@ def test_an_import_onto_a_full_disk_says_what_to_free_and_the_same_command_goes_
     assert len(store.trials()) == 4 and not confirmed.check(full_disk, store.folder).differences
 
 
+@pytest.mark.long
 @pytest.mark.fault(15, 38)
 def test_a_job_on_a_full_disk_says_what_to_free(full_disk, tmp_path, study, store):
     declared = paths.declared_study(tmp_path, study.study)
@@ -412,6 +413,7 @@ def test_a_command_whose_last_message_finds_no_room_in_its_log_says_so(full_disk
     assert told.startswith(f"{log}: No space left on device: free some space there")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("closed", ["data/raw", "data/raw/archive/machine/fio/session.json", "tidy"])
 def test_a_job_that_may_not_read_or_write_says_where_and_what_to_do(closed, tmp_path, study, store):
     declared = paths.declared_study(tmp_path, study.study)

@@ -79,6 +79,7 @@ def said(facts, **calls):
 # -- the sentences -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_a_sentence_says_which_number_which_interval_how_many_trials_and_the_verdict(facts):
     sentence, made = said(facts, backends=[found()])
     assert sentence == (

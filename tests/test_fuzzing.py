@@ -23,6 +23,7 @@ def doors(tmp_path_factory: pytest.TempPathFactory) -> list[Door]:
     return fuzz_doors.doors(tmp_path_factory.mktemp("fuzz"), ["endings"])
 
 
+@pytest.mark.long
 @pytest.mark.fault(37)
 def test_a_damaged_file_is_refused_in_the_declared_way_and_gives_no_impossible_figure(doors: list[Door]):
     """Some inputs for every kind of door."""
@@ -53,6 +54,7 @@ def test_what_is_damaged_was_understood_before(doors: list[Door]):
                 door.attempt(door.original)
 
 
+@pytest.mark.long
 def test_the_driver_finds_what_hangs_what_eats_memory_and_what_is_undeclared():
     def doors_that(attempt) -> list[Door]:
         return [Door("kind", "name", b"1 2 3", attempt, (ParseError,))]

@@ -825,6 +825,7 @@ def test_k6_cut_off_or_damaged():
             parse_k6_summary(broken(change))
 
 
+@pytest.mark.long
 def test_k6_summaries_with_odd_values_raise_nothing_else():
     whole = json.loads(text("k6-timeout.json"))
 
@@ -910,6 +911,7 @@ def run_wrk(server: _Recorder, connections: int, threads: int, **settings: Any) 
     return parse_wrk(done.stdout)
 
 
+@pytest.mark.long
 def test_wrk_walks_paths_with_numbers_of_their_own():
     with recorder() as server:
         paths = ["/a?n={{n}}", "/plain", "/b/{{n}}.jpg"]
@@ -923,6 +925,7 @@ def test_wrk_walks_paths_with_numbers_of_their_own():
     assert max(kinds.values()) - min(kinds.values()) <= 4, "each in turn"
 
 
+@pytest.mark.long
 def test_wrk_tells_a_login_page_from_the_page():
     with recorder() as server:
         secret = {"X-Token": "se: cret"}

@@ -251,6 +251,7 @@ def test_two_reports_of_ab_in_one_file_are_two_trials(tmp_path: Path):
     assert [(trial.folder / "ab.txt").read_bytes() for _, trial in outcome.imported] == parts
 
 
+@pytest.mark.long
 def test_a_report_in_a_long_log_is_found(tmp_path: Path):
     """It was refused as the output of no family above 16 MiB."""
     report = (DATA / "http/ab-ok.txt").read_text()

@@ -119,6 +119,7 @@ def test_make_takes_another_study_whose_name_has_blanks(tmp_path: Path):
             assert not after or after[0] == "--config", "Snakemake takes what follows a study's file for another one"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("command", [["cases"], ["cases", "--json"], ["plan", "--no-hosts"], ["run", "--version"]])
 def test_closed_streams_change_no_status(command: list[str], tmp_path: Path):
     assert cli.main(["init", str(tmp_path / "my-study")]) == 0
@@ -209,6 +210,7 @@ def test_a_check_takes_the_project_of_the_study_if_this_folder_is_in_none(tmp_pa
     assert seen == [tmp_path / "mine"] * 2 and Path.cwd() == tmp_path
 
 
+@pytest.mark.long
 def test_a_mistake_in_the_default_study_is_named_with_its_line(tmp_path):
     """Snakemake itself only says that its config file is not valid."""
     assert cli.main(["init", str(tmp_path / "mine")]) == 0
@@ -295,6 +297,7 @@ def test_what_cannot_be_written_leaves_nothing_behind(tmp_path, monkeypatch, cap
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.long
 def test_a_project_measures_and_reports_if_no_target_is_named(tmp_path):
     """Snakemake forgets the default target of an included Snakefile, and then does nothing, with status 0."""
     project = tmp_path / "mine"
@@ -311,6 +314,7 @@ def test_a_project_measures_and_reports_if_no_target_is_named(tmp_path):
     assert re.findall(r"(?m)^rule (\w+)", own) == ["mine"]
 
 
+@pytest.mark.long
 def test_run_is_snakemake_and_belongs_where_the_workflow_lies(tmp_path, monkeypatch, capsys):
     project = tmp_path / "mine"
     assert cli.main(["init", str(project)]) == 0
@@ -334,6 +338,7 @@ def test_help_of_what_is_started_is_short_and_leads_on(command, started, tmp_pat
     assert command == "lab" or {"--configfile", "--cores", "report", "crate"} <= set(re.findall(r"[\w-]+", told))
 
 
+@pytest.mark.long
 def test_all_options_of_snakemake_are_shown_on_request(tmp_path):
     command = [sys.executable, "-m", "benchstudy.commands.cli", "run", "--help-all"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120)
@@ -369,6 +374,7 @@ def test_a_wrong_word_is_refused_with_the_usage_of_its_command_and_what_is_near(
     assert said.err.startswith(f"usage: benchstudy{usage} [") and said.err.endswith(f"{told}\n")
 
 
+@pytest.mark.long
 def test_snakemake_refuses_a_study_as_a_target_too(tmp_path):
     """It would have nothing to do, with status 0: the file is there, and no rule makes it."""
     assert cli.main(["init", str(tmp_path / "mine")]) == 0

@@ -708,6 +708,7 @@ def test_ten_graphs_of_each_load_and_database_with_base_and_new_and_their_phases
     assert edges == {(0.025, 0.05), (0.05, 0.1)}, "the band of a p99 is its bucket"
 
 
+@pytest.mark.long
 def test_four_graphs_share_a_row_only_if_scripts_draw_them(load):
     name, caption, panels, style, shown = dict(LoadPanels(load).figures())["Bounded PostgreSQL 15"][0]
     columns = {}
@@ -718,6 +719,7 @@ def test_four_graphs_share_a_row_only_if_scripts_draw_them(load):
     assert 'class="panels many three"' in figure.static_html(10), "type would be too small in static ones"
 
 
+@pytest.mark.long
 def test_what_rates_look_back_at_is_not_named_steady(load, once):
     _, caption, panels, *_ = dict(LoadPanels(load).figures())["Bounded PostgreSQL 15"][0]
     areas = {

@@ -281,6 +281,7 @@ def test_terminals_of_other_kinds():
     assert unmarked[-1].covered_s is None and "longer-than-the-log" in rules(unmarked[10])
 
 
+@pytest.mark.long
 def test_a_recording_cut_off_anywhere_gives_what_it_had_whole():
     whole, expected = recording("ended"), screens("ended")
     ends = [match.end() for match in re.finditer(rb"\x1b\[\?2026l", whole)]

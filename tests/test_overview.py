@@ -215,6 +215,7 @@ def test_that_the_mix_was_told_apart_is_what_the_page_noted_and_no_name_of_a_fil
     assert noted and {"what", "verdict", "alarm", "cases"} == set(noted[0])
 
 
+@pytest.mark.long
 def test_ceilings_margins_and_a_licence_are_taken_from_the_study(bare_project):
     write_file_size(bare_project, hostile=False)
     ceiling = {"family": "file_size", "op": "read", "rate": "100GB/s", "where": "*", "source": "a label"}
@@ -248,6 +249,7 @@ def test_what_the_study_acknowledges_is_not_satisfied_and_no_longer_open(bare_pr
     assert found["steady-state"].status == "not satisfied", "nobody said why"
 
 
+@pytest.mark.long
 def test_a_ceiling_that_its_cases_did_not_measure_is_not_satisfied(bare_project):
     measured = {"family": "fio", "metric": "read_bandwidth", "where": "*job=none*"}
     ceiling = {"family": "file_size", "op": "read", "measured": measured, "source": "fio"}

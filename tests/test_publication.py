@@ -171,6 +171,7 @@ def shuffle(folder, seed):
             mixed.write_parquet(path)
 
 
+@pytest.mark.long
 def test_tables_and_drawings_are_the_same_bytes_on_every_run_and_in_any_order_of_rows(bare_project):
     write_file_size(bare_project, blocks=7)
     write_fio(bare_project)

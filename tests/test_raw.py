@@ -147,6 +147,7 @@ def _killed_while_committing(folder):
     partial.commit(record(partial))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("delay_s", [0.0, 0.01, 0.05])
 @pytest.mark.fault(2)
 def test_kill_9_during_a_commit_leaves_a_whole_trial_or_none(store, delay_s):

@@ -282,6 +282,7 @@ def test_links_cannot_change_their_scheme():
 # -- a page ----------------------------------------------------------------------
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("op", "missing"), [("write", "reads"), ("read", "writes")])
 def test_the_page_of_files_needs_neither_reads_nor_writes(bare_project, monkeypatch, op, missing):
     shutil.copytree(PROJECT / "data" / "published", bare_project / "data" / "published")

@@ -289,6 +289,7 @@ def test_a_command_that_contacts_nobody_imports_no_client(project):
     assert not imported & {"botocore", "paramiko", "polars"}
 
 
+@pytest.mark.long
 def test_what_is_used_of_snakemake_beyond_its_manual_is_there():
     import snakemake.api  # noqa: F401  first, because Snakemake's modules import each other
     from snakemake import modules
@@ -342,6 +343,7 @@ rule quick:
 """
 
 
+@pytest.mark.long
 def test_a_command_does_not_wake_every_second_to_look_at_jobs_that_wait(tmp_path):
     """It would look at each of their inputs, on a machine that may be measured."""
     (tmp_path / "Snakefile").write_text(WAITING)
@@ -371,6 +373,7 @@ rule first:
 """
 
 
+@pytest.mark.long
 def test_sigterm_while_a_job_ends_ends_the_command(tmp_path):
     """Snakemake's own handler would wait for a lock that the code holds which it interrupted."""
     (tmp_path / "Snakefile").write_text(TERMINATED)
@@ -398,6 +401,7 @@ rule provision:
 """
 
 
+@pytest.mark.long
 @pytest.mark.fault(38)
 def test_a_plan_that_cannot_be_made_is_no_plan_without_the_measurement(tmp_path):
     """Alone, Snakemake says "Nothing to be done" and ends with 0."""
@@ -430,6 +434,7 @@ rule measure:
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("call", "path", "number", "there", "told"),
     [

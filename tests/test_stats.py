@@ -112,6 +112,7 @@ def test_precision_is_half_the_width_over_the_median_of_whatever_sign():
         assert precision(replace(summary, **{end: None})) is None
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "drawn",
     [
@@ -131,6 +132,7 @@ def test_the_interval_of_the_median_covers_it_95_times_of_100(drawn, n):
     assert 0.94 <= covered <= 0.99, "an exact interval of so few ranks may cover a little more than it says"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("sigma", "least"), [(0.0, 0.90), (0.3, 0.89)])
 def test_the_interval_of_a_mean_covers_it_about_as_often_as_it_says(sigma, least):
     random = np.random.default_rng(8)

@@ -98,6 +98,7 @@ SHAPES: Mapping[str, Callable[[np.random.Generator, Any], np.ndarray]] = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("shape", SHAPES)
 def test_the_interval_that_is_printed_still_covers_after_stopping_when_it_is_narrow(shape):
     """At the spreads where peeking hurts most. benchmarks/adaptive_stopping.py has all spreads, and more sessions."""

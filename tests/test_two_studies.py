@@ -111,6 +111,7 @@ def test_a_ratio_has_its_interval_and_base_and_no_verdict_when_the_sessions_are_
     assert made.why == "not the same session"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("after", "why"),
     [
@@ -200,6 +201,7 @@ def test_imported_trials_get_no_verdict_and_what_is_seen_is_said_without_one(pro
         assert not re.search(r"verdict (better|worse)|(better|worse):|by at least", shown)
 
 
+@pytest.mark.long
 def test_imported_trials_are_no_pairs_whatever_the_order_of_their_import(project, capsys):
     arms = []
     for name, factor in (("before", 1.0), ("after", 1.1)):

@@ -24,6 +24,7 @@ def moving_rates(random, n, width):
     return (total[width:] - total[:-width]) / width - 1
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("kind", "n", "least"),
     [
@@ -125,6 +126,7 @@ def test_intervals_are_those_of_another_stationary_bootstrap():
     assert rate == pytest.approx((5.785719658577758, 6.074661515968899), rel=1e-12)
 
 
+@pytest.mark.long
 def test_what_searches_for_change_points_is_imported_only_when_some_are_asked_for():
     """The import takes a tenth of a second, and neither the command line nor most pages need it."""
     names = ("commands.cli", "statistics.change_points", "families.log_write.family", "families.load_test.page.users")

@@ -1,7 +1,7 @@
 """The tier of a test, derived from what it can reach; the guard of the fast tier; and the order of tests.
 
 `server`: it may start a server or a host. `build`: it may compile or install programs. `slow`: it runs the workflow,
-notebooks or a browser. Tests without these marks belong to `make test-fast`.
+notebooks or a browser. Tests without these marks belong to `make test-fast`, but for those marked `long` by hand.
 """
 
 import re
