@@ -23,7 +23,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
-from conftest import Project, copy_project
+from conftest import Project, copy_project, use_common_tool_store
 from cost import Cost, cost_of
 from many_trials import FAMILY, FIO, STUDY, ManyTrials
 
@@ -52,7 +52,7 @@ def main() -> None:
     parser.add_argument("--pages", action="store_true")
     parser.add_argument("--keep", type=Path, help="work in this folder and keep it")
     parser.add_argument("--fleet", action="store_true", help="the numbers count targets, not trials")
-    parser.add_argument("--push", action="store_true", help="with --fleet: also push everything to a local S3 server")
+    parser.add_argument("--push", action="store_true", help="with --fleet: push to a local S3 server, and verify")
     asked = parser.parse_args()
     seen: dict[str, list[tuple[int, float]]] = {}
     for number in asked.trials:
@@ -132,15 +132,20 @@ class Fleet(Scale):
         pages = sorted((page.stat().st_size, page.name) for page in self.project.root.glob("reports/**/*.html"))
         print(f"  {len(pages)} pages, the largest {pages[-1][1]} of {pages[-1][0] / 1e6:.2f} MB", flush=True)
         if push:
-            yield "push", self._push()
+            yield from self._archive()
 
-    def _push(self) -> Cost:
-        from s3_server import ACCESS, SECRET, S3Server
+    def _archive(self) -> Iterator[tuple[str, Cost]]:
+        from s3_server import ACCESS, SECRET, VersityServer
 
-        server = S3Server(self.project.root / "s3")
+        use_common_tool_store()
+        # rclone's server takes longer per object the more there are in one folder.
+        server = VersityServer(self.project.root / "s3")
         keys = {"AWS_ACCESS_KEY_ID": ACCESS, "AWS_SECRET_ACCESS_KEY": SECRET}
+        where = ("s3://data/benchmark", "--endpoint-url", server.url)
         try:
-            return self._command("benchstudy", "push", "s3://data/benchmark", "--endpoint-url", server.url, **keys)
+            yield "push", self._command("benchstudy", "push", *where, **keys)
+            yield "push again", self._command("benchstudy", "push", *where, **keys)
+            yield "archive verify", self._command("benchstudy", "archive", "verify", *where, **keys)
         finally:
             server.stop()
 
