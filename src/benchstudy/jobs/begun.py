@@ -4,19 +4,15 @@ Snakemake imports for a second before it reads the workflow, which sets a handle
 (`snakemake_adapter.end_with_ctrl_c`). Until then, a Ctrl-C would print a traceback of an import.
 """
 
-import atexit
-import os
 import runpy
 import signal
+import sys
 from typing import Any
 
 
 def _end(number: int, frame: Any) -> None:
-    os.write(2, b"interrupted\n")
-    try:
-        atexit._run_exitfuncs()  # they remove Snakemake's temporary folder
-    finally:
-        os._exit(130)
+    print("interrupted", file=sys.stderr)
+    raise SystemExit(130)
 
 
 if __name__ == "__main__":
