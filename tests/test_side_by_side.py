@@ -252,7 +252,7 @@ def test_plain_snakemake_says_in_words_why_a_study_cannot_be_read(project):
     (project.root / "tab.yaml").write_text("study: x\n\tblocks: 6\n")
     (project.root / "twice.yaml").write_text("study: x\nstudy: y\n")
     for file, said in {
-        "nope.yaml": "nope.yaml: there is no such study file; known: config/config.yaml, ",
+        "nope.yaml": "nope.yaml: there is no such study file; give its path from this folder",
         "notebooks": "notebooks: cannot be read as a study: Is a directory",
         "tab.yaml": "tab.yaml: not valid YAML: line 2, column 1: found a tab character that violates indentation",
         "twice.yaml": "twice.yaml: line 2: the key 'study' occurs twice",
