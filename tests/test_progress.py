@@ -21,8 +21,9 @@ from benchstudy.model import paths
 ROWS, COLUMNS = 20, 70
 MEASURE = "python workflow/scripts/measure_session.py --study seen --family fio"
 # Two sessions at once, as Snakemake runs them, and another writer that prints meanwhile, until Ctrl-C.
-CHATTER = "while sleep 0.3; do echo chatter; done"
-AT_ONCE = f"trap : INT; {MEASURE} --target near --log 1.log & {MEASURE} --target far --log 2.log & {CHATTER}; wait"
+SESSIONS = f"{MEASURE} --target near --log 1.log & {MEASURE} --target far --log 2.log &"
+# The Ctrl-C may also come while nothing sleeps.
+AT_ONCE = f"trap ended=yes INT; {SESSIONS} until [ $ended ] || ! sleep 0.3; do echo chatter; done; wait"
 STAMPED = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d ")
 
 
