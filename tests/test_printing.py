@@ -122,6 +122,20 @@ def test_a_figure_on_paper_is_the_static_one_that_fits_with_all_of_its_series(ma
     assert seen == "true,0,0,1,none"
 
 
+def test_labels_of_a_static_figure_are_not_cut_off_by_the_edge_of_the_sheet(made):
+    """A browser's letters may be wider than those with which the figure was laid out, and a sheet shows no overflow."""
+    seen = browser.ask_paper(
+        made[0] / "reports" / "embedded" / "fio.html",
+        """
+        const texts = [...document.querySelectorAll(".on-paper svg text")].filter((text) => text.textContent.trim());
+        const left = document.querySelector("main").getBoundingClientRect().left;
+        const cut = texts.filter((text) => text.getBoundingClientRect().left < left);
+        return [texts.length > 20, cut.map((text) => text.textContent)].join();
+        """,
+    )
+    assert seen == "true,"
+
+
 @pytest.mark.parametrize("page", ["index", "fio"])
 def test_folds_of_a_page_are_open_on_paper_without_a_marker_and_closed_again_afterwards(made, page):
     seen = browser.ask_paper(
