@@ -42,8 +42,6 @@ def _text(value: Any) -> str:
 
 _Level = str | int | float
 Levels = Annotated[dict[str, str], BeforeValidator(_texts, json_schema_input_type=dict[str, _Level] | list[_Level])]
-
-
 Steps = list[Argv]
 
 
