@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import SpooledTemporaryFile
+from threading import Lock
 from typing import Any, NamedTuple
 
 from benchstudy.archive.bucket import LARGEST, Bucket, DamagedObject, side_by_side
@@ -91,6 +92,8 @@ def room_for_a_pack(root: Path) -> "SpooledTemporaryFile[bytes]":
 class _Pushing:
     def __init__(self, root: Path, bucket: Bucket, advance: Advance, told: Pushed):
         self._root, self._bucket, self._advance, self.told = root, bucket, advance, told
+        # Uploads wait for the server, but packing several folders at once takes longer than one after the other.
+        self._packing = Lock()
         self._listed = bucket.objects(SEALED)
         if not told.dry_run:
             bucket.open_to_write()
@@ -142,7 +145,8 @@ class _Pushing:
             )
         with room_for_a_pack(self._root) as file:
             try:
-                packed = pack(folder, file)
+                with self._packing:
+                    packed = pack(folder, file)
                 rest = {} if _is_read(folder) else dict(packed.rest)
             except (CorruptTrial, ValueError) as error:
                 return _Sent(place, problem=str(error))
