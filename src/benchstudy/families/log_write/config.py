@@ -23,7 +23,7 @@ from benchstudy.model.strict import Strict
 from benchstudy.model.units import PERCENT_PATTERN, DurationField, SizeField, parse_percent
 
 SEARCH = "search"  # the level of the factor rate for the capacity search
-LEAST_STEP_S = {"gcp": 10.0}  # by kind: the shortest interval between checkpoints, whatever the study asks for
+_LEAST_STEP_S = {"gcp": 10.0}  # by kind: the shortest interval between checkpoints, whatever the study asks for
 _LEAST_WINDOW_S = {"gcp": 60.0}
 _MOST_UNDER_WAY = 16_000  # each one has a connection: a file at both ends, and a port
 _LEAST_COOL_DOWN_S = 1.0
@@ -122,7 +122,7 @@ class Backend(Strict):
     @property
     def step_s(self) -> float:
         """Seconds between two checkpoints."""
-        return max(self.publish_interval, LEAST_STEP_S.get(self.kind, 0.0))
+        return max(self.publish_interval, _LEAST_STEP_S.get(self.kind, 0.0))
 
     def window_s(self, asked_s: float) -> float:
         """Length of the window in s: `asked_s`, or the minimum of this kind, rounded up to whole publish steps."""

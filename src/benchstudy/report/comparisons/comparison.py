@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -300,41 +300,45 @@ def calibrations(results: Results, indexes: Indexes, metrics: Titled, declared: 
     """
     found: list[str] = []
     withheld: list[str] = []
+    for first, second, rows in _between_twins(results, indexes, metrics, declared):
+        rate = calibrate(row.outcome for row in rows)
+        if rate:
+            found.append(_calibration(rate, f"{first} and {second}"))
+        elif rows:
+            withheld.append(
+                f"A/A: {first} and {second} are the same case under two names, but no comparison between them "
+                f"counts (of {len(rows)}). The reason for the first: {rows[0].outcome.why}."
+            )
+    return found, withheld
+
+
+def _between_twins(
+    results: Results, indexes: Indexes, metrics: Titled, declared: Any
+) -> Iterator[tuple[str, str, list[Row]]]:
+    """The two names of each case that is described twice, and the comparisons between them."""
     for first, second in twins(declared):
         for factor in results.factors:
             if {first, second} <= set(results.levels(factor)):
                 where = {factor: [first, second]}
-                made = Comparisons(results, indexes, metrics, factor=factor, base=first, where=where)
-                rate = calibrate(row.outcome for row in made.rows)
-                if rate:
-                    found.append(_calibration(rate, f"{first} and {second}"))
-                elif made.rows:
-                    withheld.append(
-                        f"A/A: {first} and {second} are the same case under two names, but no comparison between them "
-                        f"counts (of {len(made.rows)}). The reason for the first: {made.rows[0].outcome.why}."
-                    )
-    return found, withheld
+                yield first, second, Comparisons(results, indexes, metrics, factor=factor, base=first, where=where).rows
 
 
 def within_noise(rows: Sequence[Row], results: Results, indexes: Indexes, declared: Any) -> list[Row]:
     """The rows, of which those whose ratio the same case under two names (A/A) reaches in this metric say so."""
-    pairs = twins(declared)
-    metrics = {row.metric: row.title for row in rows}
+    metrics = {row.metric: row.title for row in rows if row.outcome.verdict.is_difference}
+    if not metrics:
+        return list(rows)
     noise: dict[str, float] = {}
-    for first, second in pairs:
-        for factor in results.factors:
-            if metrics and {first, second} <= set(results.levels(factor)):
-                where = {factor: [first, second]}
-                made = Comparisons(results, indexes, metrics, factor=factor, base=first, where=where)
-                for row in made.rows:
-                    if row.outcome.ratio is not None:
-                        noise[row.metric] = max(noise.get(row.metric, 1.0), _distance(row.outcome.ratio))
+    for _, _, made in _between_twins(results, indexes, metrics, declared):
+        for row in made:
+            if row.outcome.ratio is not None:
+                noise[row.metric] = max(noise.get(row.metric, 1.0), _distance(row.outcome.ratio))
     return [_told_of_noise(row, noise.get(row.metric, 1.0)) for row in rows]
 
 
 def _told_of_noise(row: Row, noise: float) -> Row:
     made = row.outcome
-    if made.ratio is None or made.verdict not in (Verdict.BETTER, Verdict.WORSE) or noise < _distance(made.ratio):
+    if made.ratio is None or not made.verdict.is_difference or noise < _distance(made.ratio):
         return row
     as_large = f"not more than noise: the same case under two names (A/A) differs by up to {human.times(noise)}"
     return replace(row, outcome=replace(made, why=f"{made.why}; {as_large}"))

@@ -12,7 +12,7 @@ from typing import Any
 
 import polars as pl
 
-from benchstudy.families.log_write.config import LEAST_STEP_S, SEARCH
+from benchstudy.families.log_write.config import SEARCH, Backend
 from benchstudy.families.log_write.limits import Limit, LimitedBy
 from benchstudy.families.log_write.page.limits import REST, resource, told
 from benchstudy.families.shared.levels import UNLIMITED
@@ -186,8 +186,7 @@ class LogWrite(SweepResults):
         declared = self._backends.get(sweep.backend)
         if declared is None:
             return None
-        asked = float(declared.get("publish_interval", 1.0))
-        return max(asked, LEAST_STEP_S.get(str(declared.get("kind")), 0.0)) / 2
+        return Backend.model_construct(**declared).step_s / 2
 
     def met(self, sweep: Sweep, point: Point) -> bool:
         """Whether the log achieved the offered rate, and no backlog from before the window."""
