@@ -354,8 +354,8 @@ def test_good_trials_say_what_the_page_says_and_what_it_lacks(everything: Sessio
     assert {"connect_mean", "processing_sd", "waiting_median", "latency_p66"} <= ab.keys()
     deviation = {tool: abs(10 - values["concurrency_measured"]) / 10 for tool, values in {"ab": ab, "wrk": wrk}.items()}
     assert wrk["little_error"] == pytest.approx(deviation["wrk"])
-    # What ab's rounding explains does not count, and its mean is known well enough here to say so.
-    assert 0 <= ab["little_error"] <= deviation["ab"]
+    # What ab's rounding explains does not count. With slow answers, its mean may be known too little to tell.
+    assert 0 <= ab.get("little_error", 0) <= deviation["ab"]
     assert max(deviation.values()) < 0.5, "and less where nothing else is at work beside it"
     assert "little_error" not in k6, "an open loop has no number of connections to hold it against"
     # k6 sends one more at the very end, whose answer can still count.

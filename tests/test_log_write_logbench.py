@@ -93,14 +93,17 @@ def test_a_real_log_grows_by_what_it_accepted_and_proves_it(programs, tmp_path, 
     assert int.from_bytes(first[:2], "big") == 64
     assert first[2:10].hex() == result.run_id
 
-    # QPS over the whole publish steps of the window is the rate at which new leaves were accepted.
-    assert all(row.size <= 1000 * row.t_s + 1 for row in result.checkpoints if row.size)
+    # No checkpoint lacks a leaf that was sent longer ago than the slowest leaf of the window took to get into one.
     seen = [row for row in result.checkpoints if 1 <= row.t_s <= 5]
-    qps = (seen[-1].size - seen[0].size) / (seen[-1].t_s - seen[0].t_s)
     new = (window.accepted - window.duplicates) / 4
-    # A log that the disk held up before the window integrates the rest within it.
-    if seen[0].size > 0.5 * new * seen[0].t_s:
-        assert qps == pytest.approx(new, rel=0.15 if undisturbed else 0.5)  # batches have 256 leaves
+    slowest_s, batch = result.integrate_latency.max_s, 256
+    assert all(row.size <= 1000 * row.t_s + 1 for row in result.checkpoints if row.size)
+    assert all(row.size >= 0.95 * new * (row.t_s - slowest_s) - batch for row in seen if row.t_s - slowest_s >= 1)
+    # QPS over the whole publish steps of the window is the rate at which new leaves were accepted, unless the disk
+    # held the log up for longer than a checkpoint takes, before the window or within it.
+    if slowest_s < 2 and seen[0].size > new * (seen[0].t_s - 1):
+        qps = (seen[-1].size - seen[0].size) / (seen[-1].t_s - seen[0].t_s)
+        assert qps == pytest.approx(new, rel=0.15 if undisturbed else 0.5)
 
     assert result.proofs.asked == result.proofs.proved == 100
     assert result.proofs.consistency_proved == result.proofs.consistency_asked > 2
