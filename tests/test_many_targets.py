@@ -1,5 +1,6 @@
 """A study of many targets: its page says which targets differ, on what evidence, and links to a page for each."""
 
+import copy
 import csv
 import html
 import json
@@ -17,8 +18,9 @@ from benchstudy.jobs import notebooks
 from benchstudy.model.criteria import MANY_TARGETS
 from benchstudy.model.study import load_study
 from benchstudy.report import htmlpages
-from benchstudy.report.results.over_targets import ALL, OverTargets, as_shown
+from benchstudy.report.results.over_targets import ALL, OverTargets, as_shown, each_target
 from benchstudy.report.results.results import Results
+from benchstudy.report.results.sessions import read_indexes
 
 TARGETS = 30
 WRITE = "backend=local,op=write,size=1MB,sync=fsync"
@@ -94,6 +96,26 @@ def test_a_target_counts_once_with_the_median_of_its_trials(measured):
     assert estimate.summary.n == TARGETS - 1 and estimate.failed == 1
     assert sorted(estimate.values) == pytest.approx(sorted(own))
     assert estimate.summary.median == pytest.approx(pl.Series(own).median())
+
+
+def test_each_target_has_its_own_rows_in_their_order_wherever_they_are_in_the_tables(measured):
+    mixed = copy.copy(measured)
+    mixed.trials = measured.trials.sample(fraction=1, shuffle=True, seed=1)
+    for one in each_target(mixed):
+        assert one.trials.equals(mixed.trials.filter(pl.col("target") == one.target))
+        assert one.observations.equals(measured.observations.filter(pl.col("target") == one.target))
+        assert one.cases.equals(measured.cases.filter(pl.col("target") == one.target))
+    assert [one.target for one in each_target(mixed)] == measured.targets
+
+
+def test_records_of_sessions_share_what_all_declare_and_nothing_else(root, tmp_path):
+    first, *_ = sorted(root.glob("data/raw/embedded/*/file_size/session.json"))
+    for name, repeats in (("a", 6), ("b", 6), ("c", 7)):
+        index = json.loads(first.read_text())
+        index["sessions"][0]["declared"] = {"families": {"file_size": {"repeats": repeats}}}
+        (tmp_path / name).write_text(json.dumps(index))
+    a, b, c = (index["sessions"][0]["declared"]["families"] for index in read_indexes(sorted(tmp_path.iterdir())))
+    assert a is b and c == {"file_size": {"repeats": 7}}
 
 
 def test_no_number_is_out_of_reach(folder, measured):

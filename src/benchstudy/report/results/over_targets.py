@@ -96,9 +96,11 @@ class OverTargets(Results):
         return rows.select(name for name in self.measured.trials.columns if name in rows.columns).sort("block", "case")
 
     def _medians(self) -> pl.DataFrame:
-        of_target = self.measured.usable.group_by(*_KEY, "metric", "unit", maintain_order=True).agg(
-            pl.col("value").median()
-        )
+        keys = pl.col(*_KEY, "metric", "unit")
+        # As categories, because grouping copies its keys, and those of a thousand targets take hundreds of MB as texts.
+        rows = self.measured.usable.select(keys.cast(pl.Categorical), "value")
+        medians = rows.group_by(keys, maintain_order=True).agg(pl.col("value").median())
+        of_target = medians.with_columns(keys.cast(pl.String))
         found = of_target.join(self.names, on=_KEY, maintain_order="left").with_columns(
             study=pl.lit(self.study), family=pl.lit(self.family), status=pl.lit("ok"), target=pl.lit(ALL)
         )
@@ -191,13 +193,21 @@ class OneTarget(Results):
 
 def each_target(measured: Results) -> Iterator[OneTarget]:
     """Yield the results of each target, in the study's order."""
-    tables = [
-        table.partition_by("target", as_dict=True, maintain_order=True)
-        for table in (measured.trials, measured.observations, measured.cases)
-    ]
-    empty = [table.clear() for table in (measured.trials, measured.observations)]
-    for key, cases in tables[2].items():
-        yield OneTarget(measured, tables[0].get(key, empty[0]), tables[1].get(key, empty[1]), cases)
+    trials, observations = map(_of_targets, (measured.trials, measured.observations))
+    no_trials, no_observations = measured.trials.clear(), measured.observations.clear()
+    for target, cases in _of_targets(measured.cases).items():
+        yield OneTarget(measured, trials.get(target, no_trials), observations.get(target, no_observations), cases)
+
+
+def _of_targets(table: pl.DataFrame) -> dict[str, pl.DataFrame]:
+    """The rows of each target, by first appearance. They are slices: copies would take as much memory again."""
+    order = {target: place for place, target in enumerate(table["target"].unique(maintain_order=True))}
+    runs = table["target"].rle().struct.unnest()
+    if runs.height > len(order):
+        table = table.sort(pl.col("target").replace_strict(order), maintain_order=True)
+        runs = table["target"].rle().struct.unnest()
+    starts = runs["len"].cum_sum() - runs["len"]
+    return {target: table.slice(start, rows) for start, rows, target in zip(starts, *runs, strict=True)}
 
 
 def as_shown(measured: Results) -> Results:

@@ -128,9 +128,10 @@ class Results:
             return None
         rows = rows.rename({"low_s": "lower_s", "high_s": "upper_s"}, strict=False)
         columns = [column for column in rows.collect_schema().names() if column not in ("trial", "block", "count")]
-        trials = rows.group_by("target", "case").agg(trials=pl.col("trial").n_unique())
-        merged = rows.group_by(columns).agg(pl.col("count").sum()).join(trials, on=["target", "case"])
-        return merged.sort(columns).collect(engine="streaming")
+        # Two queries: one that needs the rows twice would keep all of them in memory.
+        trials = rows.group_by("target", "case").agg(trials=pl.col("trial").n_unique()).collect(engine="streaming")
+        merged = rows.group_by(columns).agg(pl.col("count").sum()).collect(engine="streaming")
+        return merged.join(trials, on=["target", "case"]).sort(columns)
 
     def _of_all_trials(self, name: str) -> pl.LazyFrame | None:
         """The table `name` of every trial that counts, not read yet."""

@@ -12,14 +12,19 @@ from benchstudy.report import human
 def read_indexes(files: Iterable[Path]) -> list[dict[str, Any]]:
     """Read the `session.json` files that exist, each with its path as `file`.
 
-    Without their lists of `trials`: those are in the tables, and of a thousand targets they take a gigabyte.
+    Without their lists of `trials`: those are in the tables, and of a thousand targets they take a gigabyte. Sessions
+    that declare the same families share one copy of them.
     """
-    found = ((path, read_index(path)) for path in files)
-    return [
-        {"file": path} | {name: value for name, value in index.items() if name != "trials"}
-        for path, index in found
-        if index is not None
-    ]
+    found, declared = [], dict[str, Any]()
+    for path in files:
+        if (index := read_index(path)) is None:
+            continue
+        for session in index["sessions"]:
+            own = session["declared"]
+            if "families" in own and own["families"] == declared.setdefault(session["study_sha256"], own["families"]):
+                own["families"] = declared[session["study_sha256"]]
+        found.append({"file": path} | {name: value for name, value in index.items() if name != "trials"})
+    return found
 
 
 def family_indexes(root: Path, study: str, family: str, targets: Iterable[str]) -> list[dict[str, Any]]:
