@@ -102,6 +102,8 @@ def citation(study: Study, results: Sequence[Results]) -> Citation:
         for row in of.trials.select("raw", "raw_files").iter_rows(named=True)
         for file in raw_files(row)
     )
-    digest = hashlib.sha256("".join(sums).encode()).hexdigest()
+    digest = hashlib.sha256()
+    for line in sums:
+        digest.update(line.encode())
     edition = max(started)[:10] if started else ""
-    return Citation(study.study, study.title or study.study, study.authors, edition, digest, study.license)
+    return Citation(study.study, study.title or study.study, study.authors, edition, digest.hexdigest(), study.license)
