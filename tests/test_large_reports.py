@@ -225,13 +225,29 @@ def test_commands_are_said_once_and_ports_are_no_difference(tmp_path):
     tables = Tables(tmp_path, "embedded", "file_size")
     for block in range(1, 41):
         name = hashlib.sha256(bytes([block])).hexdigest()
-        argv = f"ab -n {500 if block % 2 else 600} http://127.0.0.1:{20_000 + block}/{name}"
+        asked = f"http://127.0.0.1:{20_000 + block}/{name} --master-port={30_000 + block}"
+        argv = f"ab -n {500 if block % 2 else 600} {asked}"
         tables.add({"backend": "a"}, block, {"duration": (1.0, "s")}, argv=argv)
     results = Results(tables.write(), study="embedded", family="file_size")
     text = triallist.TrialList(results, ["duration"], tmp_path, tmp_path / "reports").html()
     said = r"Command (\d), of trial \w+; except for names and ports, 19 others ran the same"
     assert re.findall(said, text) == ["1", "2"]
     assert text.count("<pre>") == 2 and text.count("<td>2</td>") >= 20, "each row says which"
+
+
+def test_many_facts_are_a_list_of_lists_without_empty_ones(tmp_path):
+    few = {"fs_type": "ext4", "mounted": True, "limits": {"asked": None, "cpus": []}}
+    load = {"phases": [{"name": "ramp", "end_s": 3.789}, {"name": "<steady>"}], "asked": {"cpus": None}}
+    tables = Tables(tmp_path, "embedded", "file_size")
+    for name, facts in (("few", few), ("many", few | load | {f"count_{n}": n for n in range(9)})):
+        tables.add({"backend": name}, 1, {"duration": (1.0, "s")}, verified=json.dumps(facts))
+    results = Results(tables.write(), study="embedded", family="file_size")
+    text = triallist.TrialList(results, ["duration"], tmp_path, tmp_path / "reports").html()
+    assert ">Verified: fs type: ext4; mounted: yes; limits cpus: none</p>" in text
+    assert re.search(r"<summary>Verified by trial \w+: 15 facts</summary><ul><li>fs type: ext4</li>", text)
+    phases = "<li>phases<ul><li>name: ramp</li><li>end s: 3.79</li></ul></li>"
+    assert f"{phases}<li>phases<ul><li>name: &lt;steady&gt;</li></ul></li><li>count 0: 0</li>" in text
+    assert "asked" not in text
 
 
 # -- which points are drawn -----------------------------------------------------------------

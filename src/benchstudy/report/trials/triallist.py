@@ -28,11 +28,15 @@ from benchstudy.report.texts import fold, unbroken
 
 # Ids, and ports of servers that each trial starts, differ between trials without making their commands different.
 # With one set of first characters, Python's search skips all others, in half the time.
-_OWN_NAMES = re.compile(r"[0-9a-f](?:[0-9a-f]{7,}(?:-[0-9a-f]{4,}){0,4}|(?<=[\w\]]:[0-9])[0-9]{3,4}\b)")
+_OWN_NAMES = re.compile(
+    r"[0-9a-f](?:[0-9a-f]{7,}(?:-[0-9a-f]{4,}){0,4}|(?:(?<=[\w\]]:[0-9])|(?<=port=[0-9]))[0-9]{3,4}\b)"
+)
 # More commands than these would not be read; `trial.json` has each trial's own.
 _MOST_COMMANDS = 8
 # The list of more cases is folded as a whole: a link to a trial opens it, and nobody reads it from top to bottom.
 _MOST_CASES = 8
+# More facts than these are a list.
+_MOST_IN_A_LINE = 8
 
 Row = Mapping[str, Any]
 
@@ -228,13 +232,17 @@ class _Commands:
 
 
 def _verified(rows: Sequence[Row]) -> str:
-    """The facts that the first trial verified: file system, cache state, contents."""
+    """The facts that the first trial verified: file system, cache state, contents. Many of them are folded."""
     facts = json.loads(rows[0]["verified"] or "{}")
     lines = [f"{name}: {text}" for name, text in _leaves(facts)]
-    return f'<p class="command-of">Verified: {html.escape("; ".join(lines))}</p>' if lines else ""
+    if len(lines) <= _MOST_IN_A_LINE:
+        return f'<p class="command-of">Verified: {html.escape("; ".join(lines))}</p>' if lines else ""
+    said = f"Verified by trial {rows[0]['trial']}: {len(lines)} facts"
+    return f'<details class="facts"><summary>{html.escape(said)}</summary>{_list(facts)}</details>'
 
 
 def _leaves(node: Any, name: str = "") -> Iterator[tuple[str, str]]:
+    """Every fact with its full name, also those in lists."""
     if isinstance(node, dict):
         for key, value in node.items():
             yield from _leaves(value, f"{name} {key}".strip().replace("_", " "))
@@ -242,11 +250,28 @@ def _leaves(node: Any, name: str = "") -> Iterator[tuple[str, str]]:
         for one in node:
             yield from _leaves(one, name)
     elif node is not None:
-        yield name, ", ".join(map(_said, node)) if isinstance(node, list) else _said(node)
+        yield name, _said(node)
+
+
+def _list(facts: Mapping[str, Any]) -> str:
+    """The same facts as a list, in which those of one thing are a list of their own."""
+    items = []
+    for key, value in facts.items():
+        name, several = html.escape(key.replace("_", " ")), value if isinstance(value, list) else [value]
+        for one in several if any(isinstance(one, dict) for one in several) else [value]:
+            if isinstance(one, dict):
+                items.append(f"<li>{name}{own}</li>" if (own := _list(one)) else "")
+            elif one is not None:
+                items.append(f"<li>{name}: {html.escape(_said(one))}</li>")
+    return f"<ul>{''.join(items)}</ul>" if any(items) else ""
 
 
 def _said(fact: Any) -> str:
     """A fact as text. A time in seconds since 1970 keeps its digits; no duration is that long."""
+    if isinstance(fact, list):
+        return ", ".join(map(_said, fact)) or "none"
+    if isinstance(fact, bool):
+        return "yes" if fact else "no"
     return human.number(fact) if isinstance(fact, float) and abs(fact) < _MOMENTS_S else str(fact)
 
 
