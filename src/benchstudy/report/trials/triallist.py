@@ -237,7 +237,7 @@ def _verified(rows: Sequence[Row]) -> str:
     lines = [f"{name}: {text}" for name, text in _leaves(facts)]
     if len(lines) <= _MOST_IN_A_LINE:
         return f'<p class="command-of">Verified: {html.escape("; ".join(lines))}</p>' if lines else ""
-    said = f"Verified by trial {rows[0]['trial']}: {len(lines)} facts"
+    said = f"Verified in trial {rows[0]['trial']}: {len(lines)} facts"
     return f'<details class="facts"><summary>{html.escape(said)}</summary>{_list(facts)}</details>'
 
 
