@@ -358,12 +358,12 @@ def test_good_trials_say_what_the_page_says_and_what_it_lacks(everything: Sessio
     assert 0 <= ab.get("little_error", 0) <= deviation["ab"]
     assert max(deviation.values()) < 0.5, "and less where nothing else is at work beside it"
     assert "little_error" not in k6, "an open loop has no number of connections to hold it against"
-    # k6 sends one more at the very end, whose answer can still count.
-    assert k6["offered"] == pytest.approx(500, rel=0.02)
-    assert k6["throughput"] <= k6["offered"] + 1 / parse_duration(K6["duration"])
-    # On a busy machine, its timer ends the load late: it began 506 requests, and its run took 1.018 s.
-    longest = max(parse_duration(K6["duration"]), k6["duration"])
-    assert 500 - 5 <= k6["requests"] + k6["dropped"] <= 500 * longest + 5
+    # k6 sends one more at the very end, whose answer can still count. On a busy machine, its timer loses some of the
+    # time (953 of 1 000 requests were due for it), or ends the load late (506 of 500, in 1.018 s).
+    asked_s = parse_duration(K6["duration"])
+    assert 0.9 * 500 <= k6["offered"] <= 1.02 * 500
+    assert k6["throughput"] <= k6["offered"] + 1 / asked_s
+    assert 0.9 * 500 * asked_s <= k6["requests"] + k6["dropped"] <= 500 * max(asked_s, k6["duration"]) + 5
 
     record = everything.trials["nginx static small wrk"].record
     assert [command.label for command in record.commands] == ["load", "server"]
