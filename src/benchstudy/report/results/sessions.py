@@ -20,9 +20,9 @@ def read_indexes(files: Iterable[Path]) -> list[dict[str, Any]]:
         if (index := read_index(path)) is None:
             continue
         for session in index["sessions"]:
-            own = session["declared"]
-            if "families" in own and own["families"] == declared.setdefault(session["study_sha256"], own["families"]):
-                own["families"] = declared[session["study_sha256"]]
+            study, own = session.get("study_sha256", ""), session.get("declared", {})
+            if "families" in own and own["families"] == declared.setdefault(study, own["families"]):
+                own["families"] = declared[study]
         found.append({"file": path} | {name: value for name, value in index.items() if name != "trials"})
     return found
 
