@@ -244,7 +244,9 @@ def test_many_facts_are_a_list_of_lists_without_empty_ones(tmp_path):
     results = Results(tables.write(), study="embedded", family="file_size")
     text = triallist.TrialList(results, ["duration"], tmp_path, tmp_path / "reports").html()
     assert ">Verified: fs type: ext4; mounted: yes; limits cpus: none</p>" in text
-    assert re.search(r"<summary>Verified in trial \w+: 15 facts</summary><ul><li>fs type: ext4</li>", text)
+    assert re.search(
+        r"<details class=.verified.><summary>Verified in trial \w+: 15 facts</summary><ul><li>fs type: ext4</li>", text
+    )
     phases = "<li>phases<ul><li>name: ramp</li><li>end s: 3.79</li></ul></li>"
     assert f"{phases}<li>phases<ul><li>name: &lt;steady&gt;</li></ul></li><li>count 0: 0</li>" in text
     assert "asked" not in text

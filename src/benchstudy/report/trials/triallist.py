@@ -238,32 +238,35 @@ def _verified(rows: Sequence[Row]) -> str:
     if len(lines) <= _MOST_IN_A_LINE:
         return f'<p class="command-of">Verified: {html.escape("; ".join(lines))}</p>' if lines else ""
     said = f"Verified in trial {rows[0]['trial']}: {len(lines)} facts"
-    return f'<details class="facts"><summary>{html.escape(said)}</summary>{_list(facts)}</details>'
+    return f'<details class="verified"><summary>{html.escape(said)}</summary>{_list(facts)}</details>'
 
 
 def _leaves(node: Any, name: str = "") -> Iterator[tuple[str, str]]:
     """Every fact with its full name, also those in lists."""
     if isinstance(node, dict):
         for key, value in node.items():
-            yield from _leaves(value, f"{name} {key}".strip().replace("_", " "))
-    elif isinstance(node, list) and any(isinstance(one, dict) for one in node):
-        for one in node:
-            yield from _leaves(one, name)
+            for one in _each(value):
+                yield from _leaves(one, f"{name} {key}".strip().replace("_", " "))
     elif node is not None:
         yield name, _said(node)
 
 
 def _list(facts: Mapping[str, Any]) -> str:
     """The same facts as a list, in which those of one thing are a list of their own."""
-    items = []
+    items = ""
     for key, value in facts.items():
-        name, several = html.escape(key.replace("_", " ")), value if isinstance(value, list) else [value]
-        for one in several if any(isinstance(one, dict) for one in several) else [value]:
+        name = html.escape(key.replace("_", " "))
+        for one in _each(value):
             if isinstance(one, dict):
-                items.append(f"<li>{name}{own}</li>" if (own := _list(one)) else "")
+                items += f"<li>{name}{own}</li>" if (own := _list(one)) else ""
             elif one is not None:
-                items.append(f"<li>{name}: {html.escape(_said(one))}</li>")
-    return f"<ul>{''.join(items)}</ul>" if any(items) else ""
+                items += f"<li>{name}: {html.escape(_said(one))}</li>"
+    return f"<ul>{items}</ul>" if items else ""
+
+
+def _each(value: Any) -> list[Any]:
+    """The things of a list of things that have facts of their own; anything else is one."""
+    return value if isinstance(value, list) and any(isinstance(one, dict) for one in value) else [value]
 
 
 def _said(fact: Any) -> str:
