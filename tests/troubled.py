@@ -64,7 +64,7 @@ def troubled(upstream: str) -> Iterator[Troubled]:
             elif trouble[:1].isdigit():
                 status, _, answer = trouble.partition(" ")
                 place = [("Location", "http://elsewhere.invalid/")] if status.startswith("3") else []
-                self._answer(int(status), [*place, ("Connection", "close")], answer.encode())
+                self._answer(int(status), place, answer.encode(), trouble)
             else:
                 self._answer(*self._upstream(body), trouble)
             self.close_connection |= bool(trouble)
@@ -88,6 +88,8 @@ def troubled(upstream: str) -> Iterator[Troubled]:
             for name, value in headers:
                 self.send_header(name, value)
             self.send_header("Content-Length", str(len(body)))
+            if trouble:  # a client that is not told may send its next request while this connection closes
+                self.send_header("Connection", "close")
             self.end_headers()
             pieces = [body[: len(body) // 2], body[len(body) // 2 :]]
             self.wfile.write(pieces[0])
