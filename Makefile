@@ -10,9 +10,9 @@ STUDY ?=
 CRATE ?=
 # Options of `jupyter lab`.
 LAB ?=
-# Tests in parallel: one more than processors, because some wait. Twice as many were no faster on 2 cores. At most 6,
-# because each takes 600 MB.
-WORKERS ?= $(shell cores=$$(nproc); echo $$((cores < 6 ? cores + 1 : 6)))
+# Workers of the tests: two more than processors, because some tests wait (tests/machine.py). At most 6, because each
+# takes 600 MB.
+WORKERS ?= $(shell cores=$$(nproc); echo $$((cores < 4 ? cores + 2 : 6)))
 BIN := .venv/bin
 # The commands below come from the environment.
 export PATH := $(CURDIR)/$(BIN):$(PATH)
