@@ -177,10 +177,14 @@ def test_lints_name_skew_and_targets_with_other_numbers_of_clients():
     said = [(f.lint, f.what) for f in lint(material)]
     assert said == [
         ("clients-skewed", "in 1 of 2 trials, not all clients sent load for up to 3 % of the time"),
-        ("clients-differ", "no two targets are loaded by as many clients: a from 2, b from 3"),
+        ("clients-differ", "no number of clients is common to all targets: a from 2, b from 3"),
     ]
     alike = Material("http", "measured", (group("a", "2", 0.001), group("b", "2", 0.002), group("b", "3", 0.002)))
     assert lint(alike) == []
+    two_alike = Material("http", "measured", tuple(group(t, n, 0.001) for t, n in (("a", "2"), ("b", "2"), ("c", "3"))))
+    assert [f.what for f in lint(two_alike)] == [
+        "no number of clients is common to all targets: a from 2, b from 2, c from 3"
+    ]
 
 
 # --- real loads ---------------------------------------------------------------------------------------------------

@@ -37,4 +37,4 @@ def clients_differ(material: Material) -> Found:
         by_target = {t: {g.levels.get(CLIENTS, "1") for g in groups if g.levels.get("target") == t} for t in targets}
         if len(targets) > 1 and not set.intersection(*by_target.values()):
             said = ", ".join(f"{target} from {' and '.join(sorted(n))}" for target, n in sorted(by_target.items()))
-            yield groups[0].where, f"no two targets are loaded by as many clients: {said}"
+            yield groups[0].where, f"no number of clients is common to all targets: {said}"
