@@ -10,9 +10,9 @@ STUDY ?=
 CRATE ?=
 # Options of `jupyter lab`.
 LAB ?=
-# Workers of the tests: two more than processors, because some tests wait (tests/machine.py). At most 6, because each
+# Workers of the tests: three more than processors, because some tests wait (tests/machine.py). At most 6, because each
 # takes 600 MB.
-WORKERS ?= $(shell cores=$$(nproc); echo $$((cores < 4 ? cores + 2 : 6)))
+WORKERS ?= $(shell cores=$$(nproc); echo $$((cores < 4 ? cores + 3 : 6)))
 BIN := .venv/bin
 # The commands below come from the environment.
 export PATH := $(CURDIR)/$(BIN):$(PATH)
