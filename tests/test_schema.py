@@ -128,6 +128,8 @@ WRONG: list[tuple[str, str, Any]] = [
     (POSTGRES, f"{PGBENCH}.metrics.tps.csv", "tps"),
     (FULL, "acknowledge.0.lint", "brief"),
     (FULL, "ceilings.0.rate", "1GB/s"),
+    (FULL, f"{FIO}.targets", []),
+    (FULL, f"{FIO}.targets", ["this-machine", "this-machine"]),
     (FULL, f"{FIO}.directories", [{"name": "a", "path": "/tmp"}, {"name": "a", "path": "/tmp"}]),
     # invalid names, paths and hosts
     (FULL, "study", "a..b"),

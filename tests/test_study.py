@@ -24,6 +24,9 @@ STUDY = {
     },
 }
 
+CEILING = {"family": "file_size", "op": "read", "source": "data sheet"}
+FIO = {"directories": [{"name": "disk", "path": "/var/tmp"}]}
+
 
 def changed(*path, to):
     study = copy.deepcopy(STUDY)
@@ -88,6 +91,16 @@ def changed(*path, to):
         (changed("families", "file_size", "backends", 0, "same_as", to=["disk"]), "there is no backend ['disk']"),
         (changed("targets", "one", "roles", "sut", to="locl"), "no host 'locl': did you mean \"local\"?"),
         (changed("families", "file_size", "targets", to=["two"]), "no target 'two'"),
+        (changed("families", "file_size", "targets", to=[]), "file_size.targets: it is empty: give at least 1"),
+        (changed("families", "file_size", "targets", to=["one"] * 2), "file_size.targets: targets: the name 'one' is"),
+        (changed("ceilings", to=[{**CEILING, "rate": 125.0}]), "ceilings.0.rate: 125.0 is not a rate of bytes"),
+        (changed("ceilings", to=[{**CEILING, "rate": "0B/s"}]), "ceilings.0.rate: give a rate above zero"),
+        (changed("families", to={"fio": {**FIO, "size": "0B"}}), "families.fio.size: give a size above zero"),
+        (
+            changed("families", to={"fio": {**FIO, "jobs": [{"name": "a", "rw": "read", "bs": "0B"}]}}),
+            "families.fio.jobs.0.bs: give a size above zero",
+        ),
+        (changed("families", to={"fio": {**FIO, "runtime": "0s"}}), "families.fio.runtime: give a time above zero"),
         (
             changed("targets", "one", "roles", to={"sot": "local"}),
             "file_size needs the role 'sut': did you mean \"sot\"?",

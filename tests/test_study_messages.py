@@ -271,6 +271,25 @@ def test_a_discard_says_what_brings_a_trial_of_its_own_study_back(tmp_path, monk
         assert f"1 discarded; {told} them again" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("block", "told"),
+    [
+        ({"fio": {"runtime": "20min"}}, "job gitlab, which takes 1200 s"),
+        ({"fio": {"jobs": [{"name": "a", "rw": "read", "ramp_time": "10min"}]}}, "job a, which takes 601 s"),
+        ({"http_concurrency": {"timeout": "1s"}}, "generator wrk, whose load takes 1 s"),
+        (
+            {"command": {"commands": [{"name": "x", "argv": ["x"], "warm_up": "10min"}]}},
+            "command x, whose warm_up takes 600 s",
+        ),
+    ],
+)
+def test_a_timeout_that_no_trial_can_keep_is_told_before_it_is_measured(block, told):
+    [(family, said)] = block.items()
+    families = {family: {**EMBEDDED["families"].get(family, {}), **said}}
+    found = parse_study(EMBEDDED | {"families": families, "ceilings": []}).unfit()
+    assert [line for line in found if line.startswith(f"families.{family}: timeout: ") and told in line]
+
+
 def test_what_is_advised_for_a_host_with_another_name_leaves_the_trials_of_other_targets(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(as_project(tmp_path))
     one = StoredStudy(Path())

@@ -7,6 +7,7 @@ from pydantic import (
     BeforeValidator,
     Field,
     SerializerFunctionWrapHandler,
+    ValidationInfo,
     field_validator,
     model_serializer,
     model_validator,
@@ -15,15 +16,18 @@ from pydantic import (
 from benchstudy.model import questions, registry
 from benchstudy.model.names import Listed, require_known
 from benchstudy.model.strict import Strict
-from benchstudy.model.units import BYTE_RATE_PATTERN, Size
+from benchstudy.model.units import BYTE_RATE_PATTERN, WRITTEN, Size
 
 
-def _rate(value: Any) -> float:
-    if isinstance(value, float):
+def _rate(value: Any, told: ValidationInfo) -> float:
+    if told.context != WRITTEN and isinstance(value, float):
         return value
     if not isinstance(value, str) or not value.strip().endswith("/s"):
         raise ValueError(f'{value!r} is not a rate of bytes: write "125MiB/s" or "1GB/s"')
-    return float(Size(value.strip().removesuffix("/s")).bytes)
+    rate = float(Size(value.strip().removesuffix("/s")).bytes)
+    if not rate:
+        raise ValueError("give a rate above zero")
+    return rate
 
 
 def _known_family(value: str) -> str:

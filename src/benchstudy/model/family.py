@@ -28,14 +28,14 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, Literal
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from benchstudy.model.causes import Failure
 from benchstudy.model.disturbance import DisturbancePolicy
 from benchstudy.model.metrics import Metric, measured_for
-from benchstudy.model.names import Name
+from benchstudy.model.names import Name, require_each_once
 from benchstudy.model.parsing import ParseError as ParseError
 from benchstudy.model.parsing import check_figure, check_table, damaged
 from benchstudy.model.services import Service
@@ -48,6 +48,16 @@ _LEVEL = re.compile(r"[A-Za-z0-9._+-]{1,128}")  # of an imported run; becomes pa
 Loop = Literal["open", "closed", "noted"]  # "noted": each trial says it, as `loop` in its notes
 # Names of phases before the measured ones.
 _BEFORE = frozenset({"warm-up", "ramp", "search"})
+
+
+def _each_once(value: list[str]) -> list[str]:
+    require_each_once(targets=value)
+    return value
+
+
+Targets = Annotated[
+    list[Name], Field(min_length=1, json_schema_extra={"uniqueItems": True}), AfterValidator(_each_once)
+]
 
 
 @dataclass(frozen=True)
@@ -69,7 +79,7 @@ class FamilyConfig(Strict):
     installs it on the host that makes the load.
     """
 
-    targets: list[Name] | None = Field(None, description="targets to measure; the default is all of the study's")
+    targets: Targets | None = Field(None, description="targets to measure; the default is all of the study's")
     blocks: BlocksField | None = Field(None, description="overrides the study's number of blocks")
     until: PrecisionField | None = Field(None, description="overrides the study's precision")
     blocks_apart: DurationField | None = Field(None, description="overrides the study's value")

@@ -18,7 +18,7 @@ from pydantic import Field, model_validator
 from benchstudy.model.names import Name, require_known
 from benchstudy.model.programs import Argv, Environment
 from benchstudy.model.strict import Strict
-from benchstudy.model.units import SizeField, TimeoutField
+from benchstudy.model.units import PositiveSizeField, TimeoutField
 
 PLACEHOLDER = re.compile(r"\{\{\s*([^{}]+?)\s*\}\}")
 
@@ -30,7 +30,7 @@ class Limits(Strict):
     """
 
     cpus: int | None = Field(None, ge=1, description="this many whole CPUs; all when left out")
-    memory: SizeField | None = Field(None, description="including page cache and swap; all when left out")
+    memory: PositiveSizeField | None = Field(None, description="including page cache and swap; all when left out")
 
 
 @dataclass(frozen=True)

@@ -105,12 +105,19 @@ def _size(value: Any) -> Size:
     return Size(value)
 
 
+def _some_bytes(size: Size) -> Size:
+    if not size.bytes:
+        raise ValueError("give a size above zero")
+    return size
+
+
 SizeField = Annotated[
     InstanceOf[Size],
     BeforeValidator(_size),
     PlainSerializer(str),
     WithJsonSchema({"type": "string", "pattern": SIZE_PATTERN, "examples": ["100MB", "64MiB"]}),
 ]
+PositiveSizeField = Annotated[SizeField, AfterValidator(_some_bytes)]
 # The written form in a study of what is a number inside.
 DurationText = Annotated[str, Field(pattern=DURATION_PATTERN, examples=["30s", "5min"])]
 PercentText = Annotated[str, Field(pattern=PERCENT_PATTERN, examples=["2.5 %"])]

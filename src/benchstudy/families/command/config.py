@@ -219,6 +219,15 @@ class CommandConfig(FamilyConfig):
                 raise ValueError(f"primary: {name}: give the direction that is `better`")
         return self
 
+    def unfit(self) -> Iterator[str]:
+        """Yield commands that would be ended while they warm up."""
+        for command in self.commands:
+            if isinstance(command.warm_up, float) and command.warm_up >= self.timeout:
+                yield (
+                    f"timeout: {self.timeout:g} s is too short for command {command.name}, whose warm_up takes "
+                    f"{command.warm_up:g} s: raise timeout"
+                )
+
     @property
     def own_roles(self) -> Mapping[str, str]:
         return {f"commands.{command.name}": command.role for command in self.commands}

@@ -13,7 +13,7 @@ from benchstudy.model.family import Case, TakesSystem
 from benchstudy.model.names import Name, nearest, require_known
 from benchstudy.model.services import PLACEHOLDER, check_service
 from benchstudy.model.strict import Spelled, Strict
-from benchstudy.model.units import DurationField, Size, SizeField
+from benchstudy.model.units import DurationField, PositiveSizeField, Size, SizeField
 
 # The secrets that an S3 service of the study declares.
 SERVICE_KEYS = ("access_key", "secret_key")
@@ -105,7 +105,7 @@ class S3Backend(_Backend):
     sign_payload: bool = Field(
         False, description="true: sign the SHA-256 of uploads over HTTPS, too; over HTTP it is always signed"
     )
-    multipart_threshold: SizeField | None = Field(
+    multipart_threshold: PositiveSizeField | None = Field(
         None, description="objects of this size or more are transferred in parts; the default is `part_size`"
     )
     attempts: int = Field(

@@ -1,7 +1,7 @@
 """Configuration of the family fio: directories, the page's jobs, and further jobs."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -13,7 +13,7 @@ from benchstudy.model.family import Case, TakesSystem
 from benchstudy.model.names import Name, require_known
 from benchstudy.model.services import check_service
 from benchstudy.model.strict import Strict
-from benchstudy.model.units import DurationField, Size, SizeField
+from benchstudy.model.units import DurationField, PositiveSizeField, Size, TimeoutField
 
 PageJob = Literal["gitlab", "gitlab-latency"]
 SmallFiles = Literal["shell-loop", "no-fork"]
@@ -81,13 +81,13 @@ class Job(Strict):
 
     name: Name
     rw: Pattern
-    bs: SizeField = Size("4KiB")
+    bs: PositiveSizeField = Size("4KiB")
     iodepth: int = Field(1, ge=1, le=65_536)
     engine: Engine = "libaio"
     direct: bool = True
     rwmixread: int | None = Field(None, ge=0, le=100, description="percentage of reads, for mixed patterns")
-    size: SizeField | None = Field(None, description="size of the file; the default is the family's")
-    runtime: DurationField | None = Field(None, description="the default is the family's")
+    size: PositiveSizeField | None = Field(None, description="size of the file; the default is the family's")
+    runtime: TimeoutField | None = Field(None, description="the default is the family's")
     ramp_time: DurationField | None = Field(None, description="time to run before anything is recorded")
     fsync: int | None = Field(None, ge=1, description="an fsync after this many writes")
     fdatasync: int | None = Field(None, ge=1)
@@ -118,13 +118,23 @@ class FioConfig(StorageOfClients):
     needed: ClassVar[tuple[str, ...]] = ("directories",)
     takes_systems: ClassVar[Mapping[str, TakesSystem]] = {"directories": TakesSystem()}
     directories: list[Directory] = Field([], min_length=1)
-    size: SizeField = Field(Size("4GiB"), description="size of the file that a job works on")
-    runtime: DurationField | None = Field(None, description="duration of a job; the default is one pass over the file")
+    size: PositiveSizeField = Field(Size("4GiB"), description="size of the file that a job works on")
+    runtime: TimeoutField | None = Field(None, description="duration of a job; the default is one pass over the file")
     page_jobs: list[PageJob] = Field(
         ["gitlab", "gitlab-latency"], description="the page's command, without and with latencies"
     )
     small_files: list[SmallFiles] = Field(["shell-loop", "no-fork"], description="the two variants of the naive test")
     jobs: list[Job] = Field([], description="further fio jobs")
+
+    def unfit(self) -> Iterator[str]:
+        """Yield jobs that would be ended before they are done."""
+        times: dict[str, float] = {name: self.runtime or 0.0 for name in self.page_jobs}
+        for job in self.jobs:
+            runtime = self.runtime if job.runtime is None else job.runtime
+            times[job.name] = (runtime or 0.0) + (job.ramp_time or 0.0)
+        for name, takes_s in times.items():
+            if takes_s >= self.timeout:
+                yield f"timeout: {self.timeout:g} s is too short for job {name}, which takes {takes_s:g} s: raise it"
 
     def why_not(self, case: Case, clients: int) -> str | None:
         """Why a case cannot have several clients: each needs its own file in a folder that it mounts itself."""

@@ -346,7 +346,7 @@ class HttpConcurrencyConfig(LoadedByClients):
         return None
 
     def unfit(self) -> Iterator[str]:
-        """Yield what must be added before measuring: warm-up of each generator, and a minimum time of each ceiling."""
+        """Yield what measuring needs: each generator's warm-up and time, and a least time of each ceiling."""
         used = {g.name: g for sweep in self.sweeps for g in self.chosen_generators(sweep)}.values()
         for generator in used:
             if generator.warm_up is None:
@@ -354,6 +354,12 @@ class HttpConcurrencyConfig(LoadedByClients):
                 yield (
                     f"generator {generator.name}: warm_up: give the part of the same load that comes before and is not "
                     f"counted, such as {example}; 0{'' if generator.tool == 'ab' else 's'} for none"
+                )
+            longest_s = max((t for t in (generator.duration, generator.warm_up) if isinstance(t, float)), default=0.0)
+            if generator.tool != "ab" and longest_s >= self.timeout:  # ab may end earlier
+                yield (
+                    f"timeout: {self.timeout:g} s is too short for generator {generator.name}, whose load takes "
+                    f"{longest_s:g} s: raise timeout"
                 )
         for server in (server for server in self.servers if server.ceiling):
             for generator in used:

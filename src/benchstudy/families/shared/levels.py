@@ -9,7 +9,7 @@ from pydantic import AfterValidator, Field, WithJsonSchema, model_validator
 from benchstudy.model.names import Name, require_known
 from benchstudy.model.services import Limits
 from benchstudy.model.strict import Strict
-from benchstudy.model.units import SizeField
+from benchstudy.model.units import PositiveSizeField
 
 UNLIMITED = "none"  # the level of the factor `limits` without any limit
 _MOST = 1e12  # requests: more than any generator sends
@@ -23,7 +23,9 @@ class Limit(Strict):
 
     name: Name
     cpus: int | None = Field(None, ge=1, description="number of whole CPUs; the default is all")
-    memory: SizeField | None = Field(None, description="memory including page cache, without swap; the default is all")
+    memory: PositiveSizeField | None = Field(
+        None, description="memory including page cache, without swap; the default is all"
+    )
 
     @model_validator(mode="after")
     def _limits_something(self) -> "Limit":
