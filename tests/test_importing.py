@@ -6,10 +6,12 @@ import random
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import polars as pl
 import pytest
+import yaml
 from conftest import as_project
 from one_host import study_on
 
@@ -321,6 +323,21 @@ def test_the_documented_line_makes_a_published_table(tmp_path: Path, line: str):
     (table,) = (tmp_path / "data" / "published").iterdir()
     groups = lints.published.read(table).groups
     assert groups and all(figure.value is not None for group in groups for figure in group.figures.values())
+
+
+def test_a_link_that_leads_nowhere_is_refused_and_a_folder_that_cannot_be_read_ends_the_import(tmp_path: Path):
+    runs = tmp_path / "runs"
+    (runs / "closed").mkdir(parents=True)
+    (runs / "gone.json").symlink_to("nowhere")
+    ((path, cause),) = imported(tmp_path, runs).refused
+    assert path.name == "gone.json" and cause == "cannot be read: No such file or directory"
+    (tmp_path / "study.yaml").write_text(yaml.safe_dump(study_of(fio={}).model_dump(mode="json", exclude_unset=True)))
+    (runs / "closed").chmod(0)
+    rights = "-dac_override,-dac_read_search"
+    as_owner = ["setpriv", f"--inh-caps={rights}", f"--bounding-set={rights}"] if os.getuid() == 0 else []
+    command = [sys.executable, "-m", "benchstudy.commands.cli", "import", str(runs), "--study", "study.yaml"]
+    done = subprocess.run([*as_owner, *command], cwd=as_project(tmp_path), capture_output=True, text=True)
+    assert done.returncode == 1 and f"{runs}/closed: Permission denied: give your user the right" in done.stderr
 
 
 def test_what_no_family_knows_is_refused_with_the_way_to_bring_it_in(tmp_path: Path):

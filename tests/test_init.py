@@ -285,6 +285,29 @@ def test_a_name_that_no_study_may_have_is_refused_before_anything_is_written(nam
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_link_that_leads_nowhere_is_no_new_folder_and_no_traceback(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    for name, towards in (("loop", "loop"), ("gone", "nowhere")):
+        Path(name).symlink_to(towards)
+        assert "exists and is not an empty folder" in refused(capsys, name)
+    assert cli.main(["schema", "-o", "loop"]) == 0
+
+
+def test_a_path_that_is_no_text_is_printed(tmp_path, monkeypatch):
+    command = [sys.executable, "-m", "benchstudy.commands.cli", "init", "--json", os.fsdecode(b"\xff/new")]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0 and done.stderr == ""
+    assert os.fsencode(json.loads(done.stdout)["study"]) == b"\xff/new/config/config.yaml"
+
+
+def test_a_folder_that_was_removed_is_told(tmp_path, monkeypatch, capsys):
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    assert cli.main(["check"]) == 1
+    assert capsys.readouterr().err == "benchstudy: this folder was removed: change to one that exists\n"
+
+
 def test_what_cannot_be_written_leaves_nothing_behind(tmp_path, monkeypatch, capsys):
     full = OSError(28, "No space left on device")
 

@@ -243,8 +243,9 @@ def test_nothing_is_made_of_a_crate_that_is_not_as_it_was_packed(clone, crate, t
 
 def test_no_folder_of_anybody_else_is_replaced(clone, crate, tmp_path, capsys):
     (tmp_path / "precious").write_text("mine")
-    status, _, complaint = reproduce(capsys, clone.root, crate, "--into", tmp_path)
-    assert status == 1 and "exists and is not an earlier reproduction; name another folder with --into" in complaint
+    for into in (tmp_path, tmp_path / "precious"):
+        status, _, complaint = reproduce(capsys, clone.root, crate, "--into", into)
+        assert status == 1 and "exists and is not an earlier reproduction; name another folder with --into" in complaint
     assert (tmp_path / "precious").read_text() == "mine"
 
 

@@ -1,6 +1,7 @@
 """The `benchstudy` command: everything that you do with a study besides `snakemake report`."""
 
 import argparse
+import io
 import os
 import re
 import sys
@@ -37,8 +38,11 @@ _TRIAL_ID = re.compile(r"[0-9a-f][0-9a-f-]{3,35}")
 def main(argv: Sequence[str] | None = None) -> int:
     """Run `benchstudy` with `argv`, or with what was typed. Returns the exit status."""
     _open_what_was_closed()
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # a path may hold bytes that are no text
     arguments = command_parser().parse_args(argv)
     try:
+        _require_a_folder()
         with hints.about(_study_file(arguments)):
             status = arguments.command(arguments)
         sys.stdout.flush()
@@ -64,6 +68,13 @@ def _open_what_was_closed() -> None:
         os.set_inheritable(descriptor, True)
     os.close(descriptor)
     sys.stdout, sys.stderr = sys.stdout or os.fdopen(1, "w"), sys.stderr or os.fdopen(2, "w")
+
+
+def _require_a_folder() -> None:
+    try:
+        Path.cwd()
+    except FileNotFoundError as error:
+        raise BenchstudyError("this folder was removed: change to one that exists") from error
 
 
 def _study_file(arguments: argparse.Namespace) -> Path | None:

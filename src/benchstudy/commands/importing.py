@@ -113,13 +113,23 @@ def _files(outputs: Iterable[Path]) -> list[Path]:
     for path in outputs:
         if not path.exists():
             raise BenchstudyError(f"{path}: no such file or folder")
-        inside = sorted(p for p in path.rglob("*") if p.is_file()) if path.is_dir() else [path]
+        inside = _below(path) if path.is_dir() else [path]
         if not inside:
             raise BenchstudyError(f"{path}: this folder has no files")
         if not path.is_dir() and not path.is_file():  # a pipe may never end, and a device has no end
             raise BenchstudyError(f"{path}: is a pipe, a socket or a device; write the output to a file first")
         found += inside
     return found
+
+
+def _below(folder: Path) -> list[Path]:
+    """All files, and links that lead nowhere, which are refused later. Raises OSError for an unreadable folder."""
+
+    def refuse(error: OSError) -> None:
+        raise error
+
+    found = (Path(top, name) for top, _, names in os.walk(folder, onerror=refuse) for name in names)
+    return sorted(path for path in found if path.is_file() or not path.exists())
 
 
 @contextmanager

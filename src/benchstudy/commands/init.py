@@ -5,6 +5,7 @@ project. Only files that people edit are copied. Templates are real studies, fou
 """
 
 import argparse
+import os
 import re
 import shutil
 import tempfile
@@ -97,7 +98,7 @@ def project_files(folder: Path, template: str) -> dict[str, bytes]:
     known = templates()
     if template not in known:
         raise BenchstudyError(f"no template {template!r}: {nearest(template, known)}")
-    if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
+    if os.path.lexists(folder) and not (folder.is_dir() and not any(folder.iterdir())):
         raise BenchstudyError(f"{folder}: exists and is not an empty folder; name a new one")
     name = folder.resolve().name
     line = yaml.safe_dump({"study": name}).strip()  # quoted if YAML would take it for a number

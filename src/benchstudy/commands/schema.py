@@ -1,6 +1,7 @@
 """`benchstudy schema`: the schema with which editors check a study, complete its keys and explain them."""
 
 import argparse
+import os
 from pathlib import Path
 
 from benchstudy.commands.systems import catalogue_of
@@ -27,5 +28,5 @@ def _schema(arguments: argparse.Namespace) -> int:
     elif output.exists() and not output.is_file():  # a device or a pipe, such as /dev/stdout, which nothing may replace
         output.write_text(text, encoding="utf-8")
     else:
-        write_atomically(output.resolve() if output.is_symlink() else output, text)
+        write_atomically(Path(os.path.realpath(output)) if output.is_symlink() else output, text)
     return 0

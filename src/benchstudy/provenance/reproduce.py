@@ -82,7 +82,7 @@ def _study(crate: Crate) -> Study:
 
 
 def _prepare(into: Path) -> None:
-    if into.is_dir() and any(into.iterdir()):
+    if os.path.lexists(into) and not (into.is_dir() and not any(into.iterdir())):
         if not (into / _MARKER).is_file() or into.is_symlink():
             raise BenchstudyError(f"{into}: exists and is not an earlier reproduction; name another folder with --into")
         for entry in into.iterdir():  # the marker stays, so that a killed run can be repeated
