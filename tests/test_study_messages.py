@@ -20,6 +20,7 @@ from benchstudy.model.study import load_study, parse_study, with_systems
 # As if it described its services itself.
 EMBEDDED = with_systems(yaml.safe_load((Path(__file__).parent.parent / "config" / "config.yaml").read_text()))
 FILE_SIZE = "families.file_size.services"
+EXPORT = ["export", "README.md", "--start", "2024-09-10T10:00:00Z", "--end", "2024-09-10T11:00:00Z"]
 # Each line contains the previous one nine times.
 ALIASES = "".join(f"{new}: &{new} [{', '.join([f'*{old}'] * 9)}]\n" for old, new in pairwise("abcdefghi"))
 
@@ -271,6 +272,31 @@ def test_a_discard_says_what_brings_a_trial_of_its_own_study_back(tmp_path, monk
         assert f"1 discarded; {told} them again" in capsys.readouterr().out
 
 
+def test_a_trial_that_is_named_twice_is_discarded_once(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(as_project(tmp_path))
+    uuid = StoredStudy(Path()).ok.record.uuid
+    assert main(["discard", uuid, uuid[:8], "--why", "x"]) == 0
+    said = capsys.readouterr().out
+    assert said.count("discarded ") == 1 and "1 discarded; " in said
+
+
+def test_what_verify_advises_is_about_the_study_that_it_was_given(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(as_project(tmp_path))
+    StoredStudy(Path()).store.index.write_text("{")
+    Path("small.yaml").write_text(yaml.safe_dump(STUDY))
+    assert main(["verify", "small.yaml"]) == 1
+    assert "`snakemake --cores 8 report --configfile small.yaml` makes it again" in capsys.readouterr().err
+
+
+def test_a_wrong_address_of_a_server_is_named_by_what_gave_it(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(as_project(tmp_path))
+    Path("small.yaml").write_text(yaml.safe_dump(STUDY))
+    for address, told in (("nowhere", "not the address of a server"), ("http://a:b@127.0.0.1:9", "contains creden")):
+        monkeypatch.setenv("AWS_ENDPOINT_URL", address)
+        assert main(["pull", "s3://data/x", "--study", "small.yaml"]) == 1
+        assert f"benchstudy: AWS_ENDPOINT_URL: {told}" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("block", "told"),
     [
@@ -322,9 +348,13 @@ def test_a_check_that_tries_nothing_says_so(tmp_path, monkeypatch, capsys):
         (["discard", "--target", "nope", "--why", "x"], "--target: embedded has no target 'nope'"),
         (["discard", "3f2a91bc", "--target", "nope", "--why", "x"], "name trials, or give these options"),
         (["verify"], "nothing to verify"),
+        (["push", "s3://data/x", "--endpoint-url", "http://127.0.0.1:9"], "nothing was measured or imported yet"),
         (["prose", "README.md"], "README.md: not a notebook"),
         (["prose", "docs"], "docs: Is a directory"),
         (["export", "new/x.gz", "--url", "http://h:1", "--start", "2024", "--end", "2025"], "--start: '2024' is not a"),
+        ([*EXPORT, "--url", "h:1"], "benchstudy: --url: 'h:1' is not an address"),
+        ([*EXPORT, "--url", "http://h:1", "--user", "me"], "benchstudy: --user and --password-env go together"),
+        ([*EXPORT, "--url", "http://h:1", "--append"], "README.md: no whole export, so nothing is added to it"),
     ],
 )
 def test_wrong_arguments_are_told_and_change_nothing(arguments, told, bare_project, capsys):

@@ -88,7 +88,8 @@ class Bucket:
             try:
                 self._client = _client(endpoint_url)
             except ValueError:
-                raise ArchiveError("--endpoint-url: not the address of a server; write http://HOST:PORT") from None
+                name, _ = _endpoint(endpoint_url)
+                raise ArchiveError(f"{name}: not the address of a server; write http://HOST:PORT") from None
 
     def open_to_write(self) -> None:
         """Mark it as an archive, and find out which checks the server makes. Writes nothing else."""
@@ -222,13 +223,19 @@ class Bucket:
             raise ArchiveError(f"{self.url}: {type(error).__name__}; check AWS_* and --endpoint-url") from None
 
 
+def _endpoint(option: str | None) -> tuple[str, str]:
+    """What names the server's address, and the address; "" if nothing does."""
+    name = next((name for name in ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL") if os.environ.get(name)), None)
+    return ("--endpoint-url", option or "") if option is not None or name is None else (name, os.environ[name])
+
+
 def _client(endpoint_url: str | None) -> Any:
     from boto3.session import Session
     from botocore.config import Config
 
-    given = endpoint_url or os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
-    if "@" in (given or ""):
-        raise ArchiveError("--endpoint-url: contains credentials; put them into AWS_* instead")
+    name, given = _endpoint(endpoint_url)
+    if "@" in given:
+        raise ArchiveError(f"{name}: contains credentials; put them into AWS_* instead")
     settings = Config(
         max_pool_connections=REQUESTS,
         retries={"mode": "standard", "total_max_attempts": _ATTEMPTS},

@@ -67,11 +67,11 @@ class _Sent(NamedTuple):
 
 def push(root: Path, study: Study, bucket: Bucket, advance: Advance, *, dry_run: bool = False) -> Pushed:
     """Raises ArchiveError, and BenchstudyError that names altered files and objects, after all others were sent."""
-    pushing = _Pushing(root, bucket, advance, Pushed(bucket.url, study.study, dry_run))
     stores = zip(study.sessions(), study.stores(root), strict=True)
     begun = [(plan, TrialStore(folder)) for plan, folder in stores if folder.is_dir()]
     if not begun:
         raise BenchstudyError(f"study {study.study}: nothing was measured or imported yet, so there is nothing to push")
+    pushing = _Pushing(root, bucket, advance, Pushed(bucket.url, study.study, dry_run))
     damaged = []
     for plan, store in begun:
         try:

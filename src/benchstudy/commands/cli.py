@@ -79,7 +79,7 @@ def _require_a_folder() -> None:
 
 def _study_file(arguments: argparse.Namespace) -> Path | None:
     """The study that the command was given, unless it is a crate."""
-    study = getattr(arguments, "study", None)
+    study = getattr(arguments, "study", None) or getattr(arguments, "what", None)
     return study if isinstance(study, Path) and study.suffix in (".yaml", ".yml", ".json") else None
 
 
@@ -207,7 +207,7 @@ def _discard(arguments: argparse.Namespace) -> int:
         for prefix in arguments.trials:
             if not _TRIAL_ID.fullmatch(prefix):
                 raise BenchstudyError(
-                    f"{prefix!r} is not the id of a trial: give the id that a report shows, or its beginning"
+                    f"{prefix!r} is not the id of a trial: give it as a report shows it, or its first four digits"
                 )
             found = find_trials(raw, prefix)
             if len(found) != 1:
@@ -235,9 +235,10 @@ def _discard(arguments: argparse.Namespace) -> int:
         raise BenchstudyError(
             f"--case: {study.study} has no trial of {arguments.case!r}: {nearest(arguments.case, cases)}"
         )
+    once = {trial.folder: (store, trial) for store, trial in chosen}  # two beginnings may name the same one
     chosen = [
         (store, trial)
-        for store, trial in chosen
+        for store, trial in once.values()
         # A trial that is named may be an aborted one: if it is damaged, only a discard leads on.
         if trial.facts.uuid not in store.discards() and (arguments.trials or trial.facts.status in RESULTS)
     ]

@@ -6,6 +6,7 @@ The file holds the server's answers. A trial fetches its samples with the same c
 import argparse
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -17,12 +18,15 @@ from typing import TYPE_CHECKING, Any
 
 from benchstudy.model.errors import BenchstudyError
 from benchstudy.model.output import add_json, print_json
+from benchstudy.model.parsing import ParseError
 from benchstudy.model.units import parse_duration
 
 if TYPE_CHECKING:
     from benchstudy.families.load_test.config import Source, Window
     from benchstudy.families.load_test.prometheus_raw import Section
 
+_SOURCE = "source exported: "  # in front of what a model says of it
+_KEYS = re.compile(r"\b(?:url|bearer_env|user|password_env|ca_file)\b")
 _CASE = {"version": "exported", "database": "exported", "load": "exported"}
 
 
@@ -104,12 +108,16 @@ def export_window(
     start_s, end_s = window.start.timestamp(), window.end.timestamp()
     span = Span(start_s, end_s, margin_s, window.select, window.select_hosts, scrape_interval_s)
     server = server_of(source, _secret)
+    if file.exists():
+        try:
+            sections(file)
+        except ParseError as error:
+            raise BenchstudyError(f"{file}: no whole export, so nothing is added to it: {error}") from error
     with _folder(file.parent), tempfile.TemporaryDirectory(dir=file.parent, prefix=".export-") as folder:
         fetched = Path(folder) / FILE
         _fetch(spec_of(server, span), server.secret_env, Path(folder))
         (section,) = sections(fetched)
         if file.exists():
-            sections(file)  # refuses to add to an incomplete export
             whole = Path(folder) / "whole"
             with whole.open("wb") as out:
                 for part in (file, fetched):
@@ -166,4 +174,10 @@ def _first_message(error: ValueError) -> str:
         return str(error)
     first = problems()[0]
     where = "".join(f"--{str(part).replace('_', '-')}: " for part in first["loc"])
-    return where + str(first.get("ctx", {}).get("error") or first["msg"])
+    said = str(first.get("ctx", {}).get("error") or first["msg"])
+    if first["loc"] or not said.startswith(_SOURCE):
+        return where + said
+    # Of a source as a whole: it names keys of a study. What was given stands in quotes.
+    parts = said.removeprefix(_SOURCE).split("'")
+    parts[::2] = [_KEYS.sub(lambda key: f"--{key[0].replace('_', '-')}", part) for part in parts[::2]]
+    return "'".join(parts)
