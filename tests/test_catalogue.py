@@ -254,7 +254,7 @@ def test_what_cannot_be_is_told(block, told):
         (("{{with.goods}}", "{{with.good}}"), "{{with.good}}: no such parameter: did you mean \"goods\"?"),
         (("  stock:\n", "  store:\n"), "services: none has the system's own name 'stock'"),
         (("    argv:", "    argc:"), "services.stock.argc: unknown key: did you mean \"argv\"?"),
-        (("title: Stock", "title: ["), "system.yaml: while parsing a flow sequence"),
+        (("title: Stock", "title: ["), "system.yaml: not valid YAML: line 1, column 8: "),
         (("    argv:", "    like: stock\n    argv:"), "services.stock.like: it is like itself: stock → stock"),
         (("    argv:", "    like: [stock]\n    argv:"), "services.stock.like: write the name of a service"),
         (("    argv:", "    env_like: [shop]\n    argv:"), "services.stock.env_like: write the name of a service"),

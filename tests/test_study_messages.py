@@ -156,6 +156,8 @@ _BEGIN = "study: x\nhosts: {h: {}}\ntargets: {t: {roles: {sut: h}}}\nfamilies:\n
         ("study: x\nblocks: *six\n", 2, "put a text that begins with * in quotes"),
         ('study: x\nquestion: "a" b\n', 2, "write nothing behind a closing quote"),
         (_BEGIN + "      - name: x\n      argv: [x]\n", 8, "indent the keys of a list's item alike, behind its dash"),
+        ("study: x\n---\nstudy: y\n", 2, "keep one study or system per file, without a line ---"),
+        ("study: x\nhosts: {1: {}}\n", 2, "hosts.1: 1: write text; in quotes if YAML would take it for a number"),
         ("study: x\nblocks: 6\nstudy: y\n", 3, "the key 'study' occurs twice: keep one of them"),
         ("study: x\nhosts:\n  - h\n", 2, "hosts: ['h']: write a mapping of names to values"),
         (_BEGIN + "      name: x\n      argv: [x]\n", 6, "'argv': ['x']}: write a list"),
@@ -351,9 +353,11 @@ def test_a_check_that_tries_nothing_says_so(tmp_path, monkeypatch, capsys):
         (["push", "s3://data/x", "--endpoint-url", "http://127.0.0.1:9"], "nothing was measured or imported yet"),
         (["prose", "README.md"], "README.md: not a notebook"),
         (["prose", "docs"], "docs: Is a directory"),
+        (["prose", "deep.ipynb"], "deep.ipynb: not a notebook: it is nested too deeply"),
         (["export", "new/x.gz", "--url", "http://h:1", "--start", "2024", "--end", "2025"], "--start: '2024' is not a"),
         ([*EXPORT, "--url", "h:1"], "benchstudy: --url: 'h:1' is not an address"),
         ([*EXPORT, "--url", "http://h:1", "--user", "me"], "benchstudy: --user and --password-env go together"),
+        ([*EXPORT, "--url", "http://h:1", "--start", "0001-01-01T00:00:00+14:00"], "--start: 0001-01-01"),
         ([*EXPORT, "--url", "http://h:1", "--append"], "README.md: no whole export, so nothing is added to it"),
     ],
 )
@@ -362,6 +366,7 @@ def test_wrong_arguments_are_told_and_change_nothing(arguments, told, bare_proje
         (bare_project / folder).mkdir()
     (bare_project / "config" / "config.yaml").write_text(yaml.safe_dump(EMBEDDED))
     (bare_project / "README.md").write_text("no notebook\n")
+    (bare_project / "deep.ipynb").write_text("[" * 100_000)
     before = sorted(bare_project.rglob("*"))
     assert main(arguments) == 1
     said = capsys.readouterr().err

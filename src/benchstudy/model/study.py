@@ -36,7 +36,7 @@ from benchstudy.model.references import dangling
 from benchstudy.model.stopping import BlockRange, BlocksField, PrecisionField, Stopping, required_share
 from benchstudy.model.strict import Strict
 from benchstudy.model.units import WRITTEN, DurationField, ProperShare
-from benchstudy.model.wording import explain
+from benchstudy.model.wording import explain, place_of
 from benchstudy.model.yamltext import line_of, read_yaml, yaml_problem
 
 
@@ -462,7 +462,7 @@ def _with_lines(path: Path, message: str) -> str:
 def _explain(error: ValidationError, model: type[BaseModel], prefix: tuple[str, ...] = ()) -> list[str]:
     lines = []
     for problem in error.errors():
-        where = ".".join(str(part) for part in (*prefix, *problem["loc"]))
+        where = ".".join(filter(None, (*prefix, place_of(problem))))
         cause = problem.get("ctx", {}).get("error")
         if isinstance(cause, StudyError):  # a family's block has already explained itself
             lines.append(str(cause))

@@ -28,7 +28,13 @@ _BOUNDS = {
     "less_than_equal": ("le", "at most {}"),
 }
 _SHOWN = 60
+_KEY = "[key]"  # in pydantic's places: behind a key that is wrong itself
 _SECRET = re.compile("pass|secret|token|key|header|env", re.IGNORECASE)
+
+
+def place_of(problem: Mapping[str, Any]) -> str:
+    """The field of one of pydantic's `errors()`; of a key, that which has it."""
+    return ".".join(str(part) for part in problem["loc"] if part != _KEY)
 
 
 def explain(problem: Mapping[str, Any]) -> str:
@@ -70,7 +76,7 @@ def _shown(given: Any, where: Sequence[int | str]) -> str:
     """The given value, unless its place may hold a secret that must not be in a log."""
     if given is None:
         return "nothing is given"
-    if any(_SECRET.search(str(part)) for part in where):
+    if any(_SECRET.search(str(part)) for part in where if part != _KEY):
         return "what is given"
     text = {True: "true", False: "false"}[given] if isinstance(given, bool) else repr(given)
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"

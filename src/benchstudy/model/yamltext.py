@@ -121,6 +121,7 @@ _ADVICE = (
         False,
     ),
     ("cannot start any token", "put a text that begins with @, % or ` in quotes", False),
+    ("found another document", "keep one study or system per file, without a line ---", False),
     ("found undefined alias", "put a text that begins with * in quotes", False),
 )
 

@@ -1,11 +1,11 @@
 """Finds numbers that were typed into the prose of a notebook, where they do not change with the results."""
 
-import json
 import re
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchstudy.model.errors import BenchstudyError
+from benchstudy.model.files import json_of
 
 # Quoted parts: code, and the targets of links.
 _QUOTED = re.compile(r"```.*?```|`[^`\n]*`|(?<=\])\([^)\s]*\)|<https?://[^>]*>", re.DOTALL)
@@ -45,6 +45,6 @@ def _blank(match: re.Match[str]) -> str:
 def read(notebook: Path) -> list[Typed]:
     """`typed_numbers` of a file. Raises BenchstudyError if it is not a notebook."""
     try:
-        return typed_numbers(json.loads(notebook.read_text(encoding="utf-8")))
+        return typed_numbers(json_of(notebook.read_text(encoding="utf-8")))
     except (ValueError, KeyError, TypeError) as error:
         raise BenchstudyError(f"{notebook}: not a notebook: {error}") from error

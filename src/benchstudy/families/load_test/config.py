@@ -15,7 +15,7 @@ from benchstudy.model.family import FamilyConfig, TakesSystem
 from benchstudy.model.names import Name, require_each_once, require_known
 from benchstudy.model.services import check_port, check_service
 from benchstudy.model.strict import Spelled, Strict
-from benchstudy.model.units import DurationField, parse_duration
+from benchstudy.model.units import TimeoutField, parse_duration
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _METRIC = re.compile(r"[A-Za-z_:][A-Za-z0-9_:./-]*")  # OpenTelemetry and Prometheus 3 also use dots and the like
@@ -39,7 +39,10 @@ def parse_time(value: Any) -> datetime:
         raise ValueError(f"{value!r} is not a time: {example}")
     if moment.tzinfo is None:
         raise ValueError(f"{value!s} has no time zone: {example}")
-    return moment.astimezone(UTC)
+    try:
+        return moment.astimezone(UTC)
+    except OverflowError:
+        raise ValueError(f"{value!s} is out of range: {example}") from None
 
 
 _TimeText = Annotated[
@@ -145,7 +148,7 @@ class Monitor(Strict):
 
     service: Name
     port: Name = Field("http", description="its port for queries")
-    scrape_interval: DurationField = Field(1.0, description="the interval in its configuration")
+    scrape_interval: TimeoutField = Field(1.0, description="the interval in its configuration")
 
 
 class Source(Strict):
@@ -166,7 +169,7 @@ class Source(Strict):
         "graphs, `utc` for true times, which are corrected by the measured difference; without it, a wrong clock is "
         "refused",
     )
-    scrape_interval: DurationField = Field(15.0, description="interval at which it scrapes the servers")
+    scrape_interval: TimeoutField = Field(15.0, description="interval at which it scrapes the servers")
     ca_file: str | None = Field(None, description="CA certificate for an https URL, as a path on the host with `role`")
 
     exactly_one: ClassVar[tuple[str, ...]] = ("url", "file")

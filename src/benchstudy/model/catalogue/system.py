@@ -15,8 +15,8 @@ from benchstudy.model.errors import StudyError
 from benchstudy.model.names import Name, check_name, nearest, require_known
 from benchstudy.model.services import PLACEHOLDER, Service
 from benchstudy.model.strict import Spelled, Strict
-from benchstudy.model.wording import explain
-from benchstudy.model.yamltext import read_yaml
+from benchstudy.model.wording import explain, place_of
+from benchstudy.model.yamltext import read_yaml, yaml_problem
 
 FILE, DEPLOY, README = "system.yaml", "deploy.py", "README.md"
 # Keys of a system's service beyond those of every service.
@@ -132,6 +132,8 @@ class Found:
             check_name(self.name)
         except ValidationError as error:
             raise StudyError("\n".join(f"system {self.name}: {path}: {text}" for text in explained(error))) from error
+        except yaml.MarkedYAMLError as error:
+            raise StudyError(f"system {self.name}: {path}: not valid YAML: {yaml_problem(error)}") from error
         except (OSError, ValueError, yaml.YAMLError, StudyError) as error:
             raise StudyError(f"system {self.name}: {path}: {error}") from error
         return system
@@ -167,7 +169,7 @@ def explained(error: ValidationError) -> list[str]:
     """Each problem with its field in front."""
     lines = []
     for problem in error.errors():
-        where = ".".join(map(str, problem["loc"]))
+        where = place_of(problem)
         known = [*System.model_fields] if len(problem["loc"]) == 1 else []
         unknown = problem["type"] == "extra_forbidden"
         said = f"unknown key: {nearest(str(problem['loc'][-1]), known)}" if unknown else explain(problem)
