@@ -1,6 +1,7 @@
 """Messages about a wrong study: the field, the problem, and what to write, before any host is contacted."""
 
 import copy
+import math
 import re
 import shlex
 import shutil
@@ -70,6 +71,12 @@ def changed(path: str, value: object) -> dict:
             "families.load_test.system",
             {"version": {"path": "api/v4", "key": "Version"}},
             "families.load_test.system.version.path: 'api/v4': write a path that begins with /",
+        ),
+        ("families.log_write.search", {"factor": math.inf}, "families.log_write.search.factor: inf: write a finite"),
+        (
+            "families.command",
+            {"commands": [{"name": "x", "argv": ["x"], "series": {"s": {"json": ["a", "b", "c"]}}}]},
+            "series.s.json: ['a', 'b', 'c']: give at most 2",
         ),
         ("blocks", {"min": 6, "max": 3}, "blocks: max: 3: give 6 or more"),
         ("blocks", None, "blocks: nothing is given: write a number of blocks"),
@@ -305,6 +312,14 @@ def test_a_wrong_address_of_a_server_is_named_by_what_gave_it(tmp_path, monkeypa
         ({"fio": {"runtime": "20min"}}, "job gitlab, which takes 1200 s"),
         ({"fio": {"jobs": [{"name": "a", "rw": "read", "ramp_time": "10min"}]}}, "job a, which takes 601 s"),
         ({"http_concurrency": {"timeout": "1s"}}, "generator wrk, whose load takes 1 s"),
+        (
+            {"log_write": {"rates": ["search"], "timeout": "1min"}},
+            "for search: its warm_up and windows at one rate take 63",
+        ),
+        (
+            {"log_write": {"rates": [], "sweeps": [{"rates": ["2000/s"]}], "timeout": "5s"}},
+            "generator open: its warm_up and windows at one rate take 5 s",
+        ),
         (
             {"command": {"commands": [{"name": "x", "argv": ["x"], "warm_up": "10min"}]}},
             "command x, whose warm_up takes 600 s",

@@ -10,6 +10,7 @@ _WANTED = {
     "int_from_float": "a whole number",
     "float_parsing": "a number",
     "float_type": "a number",
+    "finite_number": "a finite number",
     "bool_parsing": "true or false, without quotes",
     "bool_type": "true or false, without quotes",
     "string_type": "text; in quotes if YAML would take it for a number, a date or true",
@@ -54,6 +55,8 @@ def explain(problem: Mapping[str, Any]) -> str:
         return f"{given}: write {context['expected']}"
     if kind == "too_short":
         return f"it is empty: give at least {context['min_length']}"
+    if kind == "too_long":
+        return f"{given}: give at most {context['max_length']}"
     if kind == "string_too_short":
         return f"{given} is too short: write at least {context['min_length']} characters"
     if kind == "missing":

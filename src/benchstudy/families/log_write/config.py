@@ -328,13 +328,26 @@ class LogWriteConfig(LoadedByClients):
         return None
 
     def unfit(self) -> Iterator[str]:
-        """Problems of warm-ups that are too short: a log is empty until its first checkpoint, before any window."""
+        """Problems of warm-ups that are too short: a log is empty until its first checkpoint, before any window. And of
+        timeouts that end before the first rate is measured.
+        """
         steps: dict[tuple[str, float], Backend] = {}
+        times: dict[str, float] = {}
         for sweep in self.sweeps:
             for backend, *_, generator, rate in self.combinations(sweep):
                 own = ("search", self.search.warm_up), (f"generator {generator.name}", generator.warm_up)
                 of = own[0] if rate == SEARCH else own[1]
                 steps[of] = max(steps.get(of, backend), backend, key=lambda b: b.step_s)
+                windows, window = (
+                    (self.search.windows, self.search.window) if rate == SEARCH else (1, generator.duration)
+                )
+                times[of[0]] = max(times.get(of[0], 0.0), of[1] + windows * backend.window_s(window))
+        for what, takes_s in times.items():
+            if takes_s >= self.timeout:
+                yield (
+                    f"timeout: {self.timeout:g} s is too short for {what}: its warm_up and windows at one rate take "
+                    f"{takes_s:g} s: raise timeout"
+                )
         for (what, warm_up), backend in steps.items():
             if warm_up < backend.step_s:
                 yield (
