@@ -370,8 +370,6 @@ def test_a_check_that_tries_nothing_says_so(tmp_path, monkeypatch, capsys):
         (["prose", "docs"], "docs: Is a directory"),
         (["prose", "deep.ipynb"], "deep.ipynb: not a notebook: it is nested too deeply"),
         (["export", "new/x.gz", "--url", "http://h:1", "--start", "2024", "--end", "2025"], "--start: '2024' is not a"),
-        ([*EXPORT, "--url", "h:1"], "benchstudy: --url: 'h:1' is not an address"),
-        ([*EXPORT, "--url", "http://h:1", "--user", "me"], "benchstudy: --user and --password-env go together"),
         ([*EXPORT, "--url", "http://h:1", "--start", "0001-01-01T00:00:00+14:00"], "--start: 0001-01-01"),
         ([*EXPORT, "--url", "http://h:1", "--append"], "README.md: no whole export, so nothing is added to it"),
     ],

@@ -225,8 +225,10 @@ class Bucket:
 
 def _endpoint(option: str | None) -> tuple[str, str]:
     """What names the server's address, and the address; "" if nothing does."""
-    name = next((name for name in ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL") if os.environ.get(name)), None)
-    return ("--endpoint-url", option or "") if option is not None or name is None else (name, os.environ[name])
+    for name in ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"):
+        if option is None and os.environ.get(name):
+            return name, os.environ[name]
+    return "--endpoint-url", option or ""
 
 
 def _client(endpoint_url: str | None) -> Any:

@@ -6,7 +6,6 @@ The file holds the server's answers. A trial fetches its samples with the same c
 import argparse
 import json
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -25,8 +24,6 @@ if TYPE_CHECKING:
     from benchstudy.families.load_test.config import Source, Window
     from benchstudy.families.load_test.prometheus_raw import Section
 
-_SOURCE = "source exported: "  # in front of what a model says of it
-_KEYS = re.compile(r"\b(?:url|bearer_env|user|password_env|ca_file)\b")
 _CASE = {"version": "exported", "database": "exported", "load": "exported"}
 
 
@@ -174,10 +171,4 @@ def _first_message(error: ValueError) -> str:
         return str(error)
     first = problems()[0]
     where = "".join(f"--{str(part).replace('_', '-')}: " for part in first["loc"])
-    said = str(first.get("ctx", {}).get("error") or first["msg"])
-    if first["loc"] or not said.startswith(_SOURCE):
-        return where + said
-    # Of a source as a whole: it names keys of a study. What was given stands in quotes.
-    parts = said.removeprefix(_SOURCE).split("'")
-    parts[::2] = [_KEYS.sub(lambda key: f"--{key[0].replace('_', '-')}", part) for part in parts[::2]]
-    return "'".join(parts)
+    return where + str(first.get("ctx", {}).get("error") or first["msg"])
