@@ -1,6 +1,7 @@
 """Configuration of the family command: argv, factors, steps before and after, and metrics to read from the output."""
 
 import itertools
+import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -22,6 +23,7 @@ _METRIC = re.compile(r"[a-z][a-z0-9_.]{0,63}")
 # Names that are taken by columns of tables or by placeholders.
 _TAKEN = {*COLUMNS, "command", "run", "series", "x_s", "system", "tools"}
 COMMAND = "command"  # the factor whose levels are the commands' names
+_MOST_CASES = 10_000  # per command: with more, a slip is likelier than a plan of so many trials per block
 
 
 def _texts(value: Any) -> Any:
@@ -109,6 +111,8 @@ class CommandSpec(Strict):
                     check_name(level)
                 except ValueError as error:
                     raise ValueError(f"{factor}: {error}, or name the level: {{name: {level!r}}}") from error
+        if (cases := math.prod(map(len, value.values()))) > _MOST_CASES:
+            raise ValueError(f"its levels combine to {cases:,} cases: give at most {_MOST_CASES:,} per command")
         return value
 
     @field_validator("metrics")
