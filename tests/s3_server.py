@@ -91,7 +91,7 @@ class VersityServer(S3Server):
         return [built_versitygw(), f"127.0.0.1:{self.port}", self.folder], keys
 
 
-def built_versitygw() -> Path:
+def built_versitygw(*, keep_downloads: bool = False) -> Path:
     """The program, from pins. If it is not among the tools yet, it is built first, which takes a minute."""
     store = Path(os.environ[TOOL_STORE])
     tool = {
@@ -107,7 +107,7 @@ def built_versitygw() -> Path:
         "go_pin": (CHECKOUT / GO_REQUIREMENTS).read_text(),
     }
     with tempfile.TemporaryDirectory() as folder:
-        request = json.dumps({"folder": folder, "store": str(store), "tools": [tool]})
+        request = json.dumps({"folder": folder, "store": str(store), "tools": [tool], "keep_downloads": keep_downloads})
         command = [sys.executable, toolbuilder.__file__]
         with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as builder:
             assert builder.stdin and builder.stdout
