@@ -668,6 +668,7 @@ def test_nothing_survives_a_controller_that_was_killed_while_a_load_ran(
         "limits": [{"name": "small", "cpus": 1, "memory": "32MiB"}],
         # A load that leaves the machine to other tests while the host waits for its controller.
         "generators": [{**K6, "duration": "300s"}],
+        "timeout": "400s",
         "rates": ["2/s"],
     }
     declared = http_study.declared(config, http_study.described(sshd, work))
