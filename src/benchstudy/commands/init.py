@@ -5,7 +5,6 @@ project. Only files that people edit are copied. Templates are real studies, fou
 """
 
 import argparse
-import os
 import re
 import shutil
 import tempfile
@@ -19,7 +18,7 @@ from benchstudy import __version__
 from benchstudy.model import hints, paths, registry
 from benchstudy.model.catalogue.folders import Catalogue
 from benchstudy.model.errors import BenchstudyError, StudyError
-from benchstudy.model.files import as_json
+from benchstudy.model.files import as_json, is_taken
 from benchstudy.model.names import nearest
 from benchstudy.model.output import add_json, print_json
 from benchstudy.model.study import parse_study
@@ -98,7 +97,7 @@ def project_files(folder: Path, template: str) -> dict[str, bytes]:
     known = templates()
     if template not in known:
         raise BenchstudyError(f"no template {template!r}: {nearest(template, known)}")
-    if os.path.lexists(folder) and not (folder.is_dir() and not any(folder.iterdir())):
+    if is_taken(folder):
         raise BenchstudyError(f"{folder}: exists and is not an empty folder; name a new one")
     name = folder.resolve().name
     line = yaml.safe_dump({"study": name}).strip()  # quoted if YAML would take it for a number

@@ -114,6 +114,12 @@ class FamilyConfig(Strict):
         """Why this must not be measured, with the field and the fix. Existing trials are still read."""
         return ()
 
+    def outlasted(self, takes_s: Mapping[str, float]) -> Iterator[str]:
+        """For `unfit`: the timeout ends each trial before this is done. Keys are sentences up to the time."""
+        for what, seconds in takes_s.items():
+            if seconds >= self.timeout:
+                yield f"timeout: {self.timeout:g} s is too short for {what} {seconds:g} s: raise timeout"
+
 
 @dataclass(frozen=True)
 class Case:

@@ -41,6 +41,11 @@ def as_json(value: Mapping[str, Any]) -> str:
     return json.dumps(value, indent=2, default=str) + "\n"
 
 
+def is_taken(folder: Path) -> bool:
+    """Whether anything is at this path but an empty folder; a link that leads nowhere is something."""
+    return os.path.lexists(folder) and not (folder.is_dir() and not any(folder.iterdir()))
+
+
 def json_of(content: str | bytes) -> Any:
     """The content of a JSON text, whoever wrote it. Raises ValueError, also if it is nested too deeply to be read."""
     try:

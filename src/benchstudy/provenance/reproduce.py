@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchstudy.model.errors import BenchstudyError
-from benchstudy.model.files import json_of, sha256_of
+from benchstudy.model.files import is_taken, json_of, sha256_of
 from benchstudy.model.paths import PUBLISHED
 from benchstudy.model.study import Study, parse_study
 from benchstudy.provenance import packages
@@ -82,7 +82,7 @@ def _study(crate: Crate) -> Study:
 
 
 def _prepare(into: Path) -> None:
-    if os.path.lexists(into) and not (into.is_dir() and not any(into.iterdir())):
+    if is_taken(into):
         if not (into / _MARKER).is_file() or into.is_symlink():
             raise BenchstudyError(f"{into}: exists and is not an earlier reproduction; name another folder with --into")
         for entry in into.iterdir():  # the marker stays, so that a killed run can be repeated

@@ -225,12 +225,9 @@ class CommandConfig(FamilyConfig):
 
     def unfit(self) -> Iterator[str]:
         """Yield commands that would be ended while they warm up."""
-        for command in self.commands:
-            if isinstance(command.warm_up, float) and command.warm_up >= self.timeout:
-                yield (
-                    f"timeout: {self.timeout:g} s is too short for command {command.name}, whose warm_up takes "
-                    f"{command.warm_up:g} s: raise timeout"
-                )
+        warm_ups = {command.name: command.warm_up for command in self.commands}
+        times = {f"command {name}, whose warm_up takes": t for name, t in warm_ups.items() if isinstance(t, float)}
+        yield from self.outlasted(times)
 
     @property
     def own_roles(self) -> Mapping[str, str]:

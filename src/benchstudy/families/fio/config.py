@@ -132,9 +132,7 @@ class FioConfig(StorageOfClients):
         for job in self.jobs:
             runtime = self.runtime if job.runtime is None else job.runtime
             times[job.name] = (runtime or 0.0) + (job.ramp_time or 0.0)
-        for name, takes_s in times.items():
-            if takes_s >= self.timeout:
-                yield f"timeout: {self.timeout:g} s is too short for job {name}, which takes {takes_s:g} s: raise it"
+        yield from self.outlasted({f"job {name}, which takes": takes_s for name, takes_s in times.items()})
 
     def why_not(self, case: Case, clients: int) -> str | None:
         """Why a case cannot have several clients: each needs its own file in a folder that it mounts itself."""

@@ -342,12 +342,9 @@ class LogWriteConfig(LoadedByClients):
                     (self.search.windows, self.search.window) if rate == SEARCH else (1, generator.duration)
                 )
                 times[of[0]] = max(times.get(of[0], 0.0), of[1] + windows * backend.window_s(window))
-        for what, takes_s in times.items():
-            if takes_s >= self.timeout:
-                yield (
-                    f"timeout: {self.timeout:g} s is too short for {what}: its warm_up and windows at one rate take "
-                    f"{takes_s:g} s: raise timeout"
-                )
+        yield from self.outlasted(
+            {f"{what}: its warm_up and windows at one rate take": takes_s for what, takes_s in times.items()}
+        )
         for (what, warm_up), backend in steps.items():
             if warm_up < backend.step_s:
                 yield (
