@@ -1,8 +1,8 @@
 """A study's JSON Schema, made from the models that read it: editors use it to check, complete and explain.
 
 It describes what people write: systems instead of services, lists as levels in their `with:`, units as texts. The
-reader refuses everything that it refuses, but for a number or a Boolean in quotes. It cannot check what depends on the
-whole study, such as an undefined name.
+reader refuses everything that it refuses, but for a Boolean in quotes in `measure` and `beside`. It cannot check what
+depends on the whole study, such as an undefined name.
 """
 
 from collections.abc import Iterator, Mapping

@@ -66,7 +66,7 @@ PrecisionField = Annotated[float, BeforeValidator(_precision, json_schema_input_
 class BlockRange(BaseModel):
     """A number of blocks that is decided during measurement: the fewest that give the precision `until`."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
     min: int = Field(FEWEST, ge=FEWEST, le=_MOST_BLOCKS, description="blocks before the first look at the precision")
     max: int = Field(ge=FEWEST, le=_MOST_BLOCKS, description="blocks after which the session ends in any case")
@@ -86,13 +86,12 @@ def _blocks(value: Any) -> Any:
             return BlockRange.model_validate(dict(value))
         except ValidationError as error:
             raise ValueError("; ".join(map(_told, error.errors()))) from None
-    number = int(value) if isinstance(value, str) and value.isdecimal() else value
-    if isinstance(number, bool) or not isinstance(number, int) or not 1 <= number <= _MOST_BLOCKS:
+    if type(value) is not int or not 1 <= value <= _MOST_BLOCKS:
         given = "nothing is given" if value is None else repr(value)
         raise ValueError(
             f"{given}: write a number of blocks from 1 to {_MOST_BLOCKS:,}, or {{min: 6, max: 30}} with `until: 5 %`"
         )
-    return number
+    return value
 
 
 def _told(problem: Any) -> str:

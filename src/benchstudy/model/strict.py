@@ -25,9 +25,9 @@ class Spelled:
 
 
 class Strict(BaseModel):
-    """Every part of a study refuses unknown keys."""
+    """Every part of a study refuses unknown keys, and what another kind of value would be read as: `yes` is not 1."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, strict=True)
 
     # Fields of which a study gives exactly one.
     exactly_one: ClassVar[tuple[str, ...]] = ()

@@ -128,9 +128,12 @@ class Study(Strict):
         description="which estimate stands first in tables that show the published pages' mean (± deviation, p50): the "
         "`median`, with its interval beside it, or that `mean`",
     )
-    measure: bool = Field(True, description="`false`: use what is on disk and never connect to a host")
+    # Both are also switches of a command line, which gives text.
+    measure: bool = Field(True, strict=False, description="`false`: use what is on disk and never connect to a host")
     beside: bool = Field(
-        False, description="`true`: make tables and pages even while this machine is measured; its trials record that"
+        False,
+        strict=False,
+        description="`true`: make tables and pages even while this machine is measured; its trials record that",
     )
     hosts: dict[Name, Host] = Field(min_length=1)
     targets: dict[Name, Target] = Field(min_length=1)

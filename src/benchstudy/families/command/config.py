@@ -58,7 +58,7 @@ class Expect(Strict):
     @field_validator("exit", mode="before", json_schema_input_type=int | list[int])
     @classmethod
     def _listed(cls, value: Any) -> Any:
-        return [value] if isinstance(value, int) else value
+        return value if isinstance(value, list) else [value]
 
 
 class CommandSpec(Strict):

@@ -105,7 +105,8 @@ class Behaviour(Strict):
         dict(ORIGINAL_ACTIONS), description="relative rates of the actions; actions left out are never done"
     )
     think_time: ThinkTime = ThinkTime()
-    rates: dict[float, ShareField] = Field(
+    # Keys of JSON, in which studies are stored, are texts.
+    rates: dict[Annotated[float, Field(strict=False)], ShareField] = Field(
         {1.0: 1.0},
         description="how slow users are: factor of their think times, to the share of users that it applies to",
     )
