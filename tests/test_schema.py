@@ -115,6 +115,7 @@ WRONG: list[tuple[str, str, Any]] = [
     (FULL, f"{FIO}.jobs.0.iodepth", 0),
     (FULL, "thresholds", {"margin": "0%"}),
     (FULL, "hosts.local.port", 70_000),
+    (FULL, "hosts", {"local": {"address": "db1:2222"}}),
     (FULL, f"{HTTP}.concurrency", [70_000]),
     # a missing field
     (FULL, "targets", MISSING),

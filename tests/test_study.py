@@ -50,6 +50,9 @@ def changed(*path, to):
         (changed("thresholds", to={"margins": {"fio/read_iop": "3%"}}), 'no such metric: did you mean "read_iops"?'),
         (changed("hosts", "local", to={"address": "../../x"}), "hosts.local.address: '../../x' cannot be a host"),
         (changed("hosts", "local", to={"address": "x" * 70}), "cannot be a host: write its name, its address"),
+        (changed("hosts", "local", to={"address": "db1:2222"}), "write `address: db1` and `port: 2222`"),
+        (changed("hosts", "local", to={"address": "[::1]:2222"}), "write `address: ::1` and `port: 2222`"),
+        (changed("hosts", "local", to={"service_address": "db1:80"}), "a port in it: write `service_address: db1`"),
         (changed("hosts", "local", to={"address": "a", "identity_file": "\0"}), "hosts.local.identity_file: "),
         (
             changed("families", "file_size", "sises", to=["1MB"]),
@@ -156,6 +159,12 @@ def test_a_hostile_name_is_refused_wherever_a_name_stands(name):
 @pytest.mark.parametrize(("text", "value"), [("false", False), ("no", False), ("true", True), (False, False)])
 def test_booleans_from_the_command_line_are_not_truthy_strings(text, value):
     assert parse_study(changed("measure", to=text)).measure is value
+
+
+@pytest.mark.parametrize("address", ["::1", "fe80::1%eth0", "me@2001:db8::7", "db1"])
+def test_an_ipv6_address_has_no_port_in_it(address):
+    host = parse_study(changed("hosts", "local", to={"address": address})).hosts["local"]
+    assert host.address == address
 
 
 def test_decimal_and_binary_sizes_are_kept_apart():

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, ValidationInfo, field_validator, model_validator
 
 from benchstudy.model.strict import Strict
 
@@ -31,7 +31,7 @@ class Host(Strict):
     address: str | None = Field(
         None,
         description="host name, address or ~/.ssh/config alias; the default is the host's name",
-        json_schema_extra={"pattern": r"^[^-\s/][^\s/]*$"},
+        json_schema_extra={"pattern": r"^(?![^:]*:[^:]*$|.*\]:)[^-\s/][^\s/]*$"},
     )
     port: int | None = Field(None, ge=1, le=65535)
     user: str | None = Field(None, json_schema_extra=_WORD)
@@ -59,7 +59,7 @@ class Host(Strict):
 
     @field_validator("address", "service_address")
     @classmethod
-    def _host_name(cls, value: str | None) -> str | None:
+    def _host_name(cls, value: str | None, told: ValidationInfo) -> str | None:
         name = (value or "").rpartition("@")[2]
         try:
             name.encode("idna")
@@ -67,6 +67,10 @@ class Host(Strict):
             name = "/"
         if "/" in name or len(name) > _LONGEST_NAME:
             raise ValueError(f"{value!r} cannot be a host: write its name, its address, or its alias in ~/.ssh/config")
+        host, _, port = (value or "").rpartition(":")
+        if name.count(":") == 1 or "]:" in name:  # any other colons are those of an IPv6 address
+            fix = f" and `port: {port}`" if told.field_name == "address" else ""
+            raise ValueError(f"{value!r} has a port in it: write `{told.field_name}: {host.strip('[]')}`{fix}")
         return value
 
     @field_validator("identity_file", "known_hosts")
