@@ -94,6 +94,31 @@ def changed(path: str, value: object) -> dict:
         ),
         ("blocks", {"min": 6, "max": 3}, "blocks: max: 3: give 6 or more"),
         ("blocks", None, "blocks: nothing is given: write a number of blocks"),
+        (
+            "families.fio",
+            {"directories": [{"name": "d", "path": "/d"}], "page_jobs": [], "small_files": []},
+            "families.fio.page_jobs: it is empty, as is small_files, which leaves no case: give at least one",
+        ),
+        ("families.http_concurrency.sweeps", [], "families.http_concurrency.sweeps: it is empty, which leaves no case"),
+        (
+            "families.http_concurrency.sweeps",
+            [{"generators": []}],
+            "families.http_concurrency.sweeps.0.generators: it is empty, which leaves no case",
+        ),
+        (
+            "families.http_concurrency.servers",
+            [
+                {
+                    "name": "c",
+                    "service": "sftpgo",
+                    "ceiling": True,
+                    "ceiling_time": "2s",
+                    "endpoints": [{"name": "x", "path": "/", "expect": {"text": "x"}}],
+                }
+            ],
+            "servers: each of them is a ceiling: add the server to measure",
+        ),
+        ("families.log_write.front_ends", [], "families.log_write.front_ends: it is empty, which leaves no case"),
         ("families.file_size.backends", [None], "backends.0: nothing is given: write a mapping of keys to values"),
     ],
 )

@@ -3,7 +3,7 @@
 import copy
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
@@ -392,11 +392,30 @@ def parse_study(data: Mapping[str, Any], beside: Path | None = None, *, stored: 
     for plan in {(plan.family_name, plan.clients): plan for plan in study.sessions()}.values():
         ids = [case.id for case in plan.cases]
         if not ids and not plan.config.import_only:
-            raise StudyError(f"families.{plan.family_name}: its factors give no cases")
+            raise StudyError(_no_case(f"families.{plan.family_name}", plan.config))
         if len(set(ids)) < len(ids):
             twice = next(i for i in ids if ids.count(i) > 1)
             raise StudyError(f"families.{plan.family_name}: the case {twice} is described twice")
     return study
+
+
+def _no_case(where: str, config: FamilyConfig) -> str:
+    """Why a family's block describes no case: the lists that somebody emptied."""
+    first, *others = [*_emptied(config, ""), ""]
+    if not first:
+        return f"{where}: it describes no case: give each of its lists an entry"
+    also = "".join(f", as is {other[1:]}" for other in others[:-1])
+    return f"{where}{first}: it is empty{also}, which leaves no case: give at least one"
+
+
+def _emptied(part: BaseModel, where: str) -> Iterator[str]:
+    for name, field in type(part).model_fields.items():
+        value, key = getattr(part, name), f"{where}.{field.alias or name}"
+        if value == [] != field.get_default(call_default_factory=True):
+            yield key
+        for number, item in enumerate(value if isinstance(value, list) else ()):
+            if isinstance(item, BaseModel):
+                yield from _emptied(item, f"{key}.{number}")
 
 
 def is_stored(path: Path) -> bool:

@@ -331,6 +331,8 @@ class HttpConcurrencyConfig(LoadedByClients):
         )
         for server in self.servers:
             check_port(f"server {server.name}", server.service, server.port, self.services)
+        if self.servers and all(server.ceiling for server in self.servers):
+            raise ValueError("servers: each of them is a ceiling: add the server to measure")
         for number, sweep in enumerate(self.sweeps):
             self._check_names(f"sweeps[{number}]", sweep)
         return self
