@@ -11,6 +11,7 @@ import subprocess
 import sys
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
@@ -413,6 +414,24 @@ def test_a_command_whose_last_message_finds_no_room_in_its_log_says_so(full_disk
     assert told.startswith(f"{log}: No space left on device: free some space there")
 
 
+def as_owner(command: list[Any], folder: Path) -> "subprocess.CompletedProcess[str]":
+    """A command by somebody who is not root, in a folder. Root reads every file, unless it lacks the capabilities."""
+    lacks = "-dac_override,-dac_read_search"
+    drop = [] if os.getuid() else ["setpriv", f"--inh-caps={lacks}", f"--bounding-set={lacks}"]
+    return subprocess.run([*drop, *command], cwd=folder, capture_output=True, text=True)
+
+
+@pytest.mark.parametrize("command", [["verify", "data"], ["discard", "0123abcd", "--why", "because"]])
+@pytest.mark.parametrize("closed", ["data", "data/raw/archive", "data/raw/archive/machine/fio"])
+def test_a_command_that_may_not_look_into_a_folder_does_not_say_that_it_is_empty(closed, command, tmp_path, store):
+    (tmp_path / "workflow").mkdir()
+    (tmp_path / "workflow" / "Snakefile").touch()
+    (tmp_path / closed).chmod(0)
+    done = as_owner([sys.executable, "-m", "benchstudy.commands.cli", *command], tmp_path)
+    (tmp_path / closed).chmod(0o755)
+    assert f"{closed}: Permission denied" in done.stderr or f"{closed}/raw: Permission" in done.stderr, done.stderr
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("closed", ["data/raw", "data/raw/archive/machine/fio/session.json", "tidy"])
 def test_a_job_that_may_not_read_or_write_says_where_and_what_to_do(closed, tmp_path, study, store):
@@ -425,10 +444,7 @@ def test_a_job_that_may_not_read_or_write_says_where_and_what_to_do(closed, tmp_
     told = ["--family", "fio", "--tables", tmp_path / "tidy", "--study", study.study, "--log", tmp_path / "log"]
     mode = (tmp_path / closed).stat().st_mode
     (tmp_path / closed).chmod(0)
-    # Root reads and writes every file, unless it lacks the capabilities for that.
-    lacks = "-dac_override,-dac_read_search"
-    as_owner = [] if os.getuid() else ["setpriv", f"--inh-caps={lacks}", f"--bounding-set={lacks}"]
-    done = subprocess.run([*as_owner, sys.executable, script, *told], cwd=tmp_path, capture_output=True, text=True)
+    done = as_owner([sys.executable, script, *told], tmp_path)
     (tmp_path / closed).chmod(mode)
     assert done.returncode == 1 and "Traceback" not in done.stderr
     said = f"{closed}[^ ]*: Permission denied: give your user the right to read and write there, and run the same "

@@ -18,7 +18,7 @@ from benchstudy.measuring.sessionindex import write_index_only
 from benchstudy.model import paths, registry
 from benchstudy.model.errors import BenchstudyError
 from benchstudy.model.family import UNKNOWN, Case, Family, Imported, ParseError
-from benchstudy.model.files import now, sha256_of
+from benchstudy.model.files import files_below, now, sha256_of
 from benchstudy.model.names import COLUMNS, FACTOR, check_name, nearest
 from benchstudy.model.study import Study
 
@@ -124,12 +124,7 @@ def _files(outputs: Iterable[Path]) -> list[Path]:
 
 def _below(folder: Path) -> list[Path]:
     """All files, and links that lead nowhere, which are refused later. Raises OSError for an unreadable folder."""
-
-    def refuse(error: OSError) -> None:
-        raise error
-
-    found = (Path(top, name) for top, _, names in os.walk(folder, onerror=refuse) for name in names)
-    return sorted(path for path in found if path.is_file() or not path.exists())
+    return sorted(path for path in files_below(folder) if path.is_file() or not path.exists())
 
 
 @contextmanager

@@ -48,6 +48,7 @@ from benchstudy.model.errors import BenchstudyError, SessionFailed
 from benchstudy.model.files import (
     as_json,
     disk_trouble,
+    files_below,
     fsync,
     json_of,
     lock_if_free,
@@ -481,6 +482,9 @@ def find_trials(raw: Path, prefix: str) -> list[tuple[TrialStore, StoredTrial]]:
         record = _record(folder)
         if record.uuid.startswith(prefix):
             found.append((TrialStore(folder.parents[1]), StoredTrial(folder, record, ())))
+    if not found:
+        for _ in files_below(raw) if raw.exists() else ():  # the trial may be where this user may not look
+            pass
     return found
 
 

@@ -41,6 +41,15 @@ def as_json(value: Mapping[str, Any]) -> str:
     return json.dumps(value, indent=2, default=str) + "\n"
 
 
+def files_below(folder: Path) -> Iterator[Path]:
+    """Every file below, links not followed. Raises OSError for a folder that may not be read, which `rglob` skips."""
+
+    def refuse(error: OSError) -> None:
+        raise error
+
+    return (Path(top, name) for top, _, names in os.walk(folder, onerror=refuse) for name in names)
+
+
 def is_taken(folder: Path) -> bool:
     """Whether anything is at this path but an empty folder; a link that leads nowhere is something."""
     return os.path.lexists(folder) and not (folder.is_dir() and not any(folder.iterdir()))

@@ -11,7 +11,7 @@ from pathlib import Path, PurePosixPath
 from benchstudy.measuring.confirmed import check
 from benchstudy.measuring.sealed import SUMS, Checked, compared, sums_in
 from benchstudy.model.errors import BenchstudyError
-from benchstudy.model.files import json_of
+from benchstudy.model.files import files_below, json_of
 from benchstudy.model.study import Study
 from benchstudy.provenance.entities import METADATA, address
 
@@ -49,7 +49,7 @@ class Crate:
         self._zip = None
         if path.is_dir():
             self.names = frozenset(
-                p.relative_to(path).as_posix() for p in path.rglob("*") if p.is_file() and not p.is_symlink()
+                p.relative_to(path).as_posix() for p in files_below(path) if p.is_file() and not p.is_symlink()
             )
         elif path.is_file():
             try:
