@@ -9,6 +9,7 @@ from benchstudy.measuring.schedule import schedule
 from benchstudy.model import paths
 from benchstudy.model.errors import StudyError
 from benchstudy.model.services import Ready
+from benchstudy.model.stopping import BlockRange
 from benchstudy.model.study import _LONGEST_LEASE_S, load_study, parse_study
 from benchstudy.model.units import Size, parse_duration
 
@@ -165,6 +166,12 @@ def test_booleans_from_the_command_line_are_not_truthy_strings(text, value):
 def test_an_ipv6_address_has_no_port_in_it(address):
     host = parse_study(changed("hosts", "local", to={"address": address})).hosts["local"]
     assert host.address == address
+
+
+def test_numbers_in_a_range_of_blocks_from_the_command_line_are_texts():
+    study = changed("blocks", to={"min": "6", "max": "30"}) | {"until": "5 %"}
+    blocks = parse_study(study).blocks
+    assert isinstance(blocks, BlockRange) and (blocks.min, blocks.max) == (6, 30)
 
 
 def test_decimal_and_binary_sizes_are_kept_apart():

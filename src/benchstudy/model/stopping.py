@@ -83,7 +83,9 @@ def _blocks(value: Any) -> Any:
         return value
     if isinstance(value, Mapping):
         try:
-            return BlockRange.model_validate(dict(value))
+            # Snakemake reads the numbers of `--config "blocks={min: 6, max: 30}"` as texts.
+            texts = {key: int(n) for key, n in value.items() if isinstance(n, str) and n.isdecimal()}
+            return BlockRange.model_validate({**value, **texts})
         except ValidationError as error:
             raise ValueError("; ".join(map(_told, error.errors()))) from None
     if type(value) is not int or not 1 <= value <= _MOST_BLOCKS:
