@@ -105,6 +105,13 @@ def as_project(root: Path) -> Path:
     return root
 
 
+def as_owner(command: list[Any], folder: Path) -> "subprocess.CompletedProcess[str]":
+    """A command by somebody who is not root, in a folder. Root reads every file, unless it lacks the capabilities."""
+    lacks = "-dac_override,-dac_read_search"
+    drop = [] if os.getuid() else ["setpriv", f"--inh-caps={lacks}", f"--bounding-set={lacks}"]
+    return subprocess.run([*drop, *command], cwd=folder, capture_output=True, text=True)
+
+
 @contextmanager
 def pages_made_in(root: Path) -> Iterator[None]:
     """Execute notebooks in `root`, a project with the published figures, with this checkout's code."""

@@ -2,13 +2,14 @@
 
 import json
 import shutil
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from conftest import CHECKOUT
+from conftest import CHECKOUT, as_owner
 
 from benchstudy.commands.cli import main
 from benchstudy.model.catalogue.folders import Catalogue
@@ -309,6 +310,25 @@ def test_systems_lie_beside_a_study_or_where_it_says(tmp_path, monkeypatch):
     assert elsewhere.sha256 == found.sha256 and "systems" not in elsewhere.model_dump()
     with pytest.raises(StudyError, match="systems: there is no folder"):
         with_systems({**declared, "systems": ["nowhere"]}, tmp_path)
+
+
+@pytest.mark.parametrize("closed", ["systems", "systems/mine"])
+def test_a_folder_of_systems_that_may_not_be_read_is_told(closed, tmp_path):
+    shutil.copytree(CHECKOUT / "envs" / "redis", tmp_path / "systems" / "mine")
+    (tmp_path / "study.yaml").write_text("study: s\n")
+    (tmp_path / closed).chmod(0)
+    cli = [sys.executable, "-m", "benchstudy.commands.cli"]
+    done = as_owner([*cli, "systems", "--study", "study.yaml"], tmp_path)
+    (tmp_path / closed).chmod(0o755)
+    assert done.returncode == 1 and f"{tmp_path / closed}" in done.stderr and "Permission denied" in done.stderr
+
+
+def test_a_system_whose_file_is_a_link_that_leads_nowhere_is_told(tmp_path, capsys):
+    (tmp_path / "systems" / "mine").mkdir(parents=True)
+    (tmp_path / "systems" / "mine" / "system.yaml").symlink_to("gone")
+    (tmp_path / "study.yaml").write_text("study: s\n")
+    assert main(["systems", "--study", str(tmp_path / "study.yaml")]) == 1
+    assert "system mine: " in capsys.readouterr().err
 
 
 def test_an_own_system_takes_the_place_of_one_that_ships(tmp_path):

@@ -11,11 +11,10 @@ import subprocess
 import sys
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 import pytest
-from conftest import CHECKOUT
+from conftest import CHECKOUT, as_owner
 from one_host import study_on
 
 from benchstudy.commands.cli import main
@@ -412,13 +411,6 @@ def test_a_command_whose_last_message_finds_no_room_in_its_log_says_so(full_disk
         (full_disk / "filler").write_bytes(bytes(1 << 17))
     (told,) = not_confirmed(full_disk, "small")
     assert told.startswith(f"{log}: No space left on device: free some space there")
-
-
-def as_owner(command: list[Any], folder: Path) -> "subprocess.CompletedProcess[str]":
-    """A command by somebody who is not root, in a folder. Root reads every file, unless it lacks the capabilities."""
-    lacks = "-dac_override,-dac_read_search"
-    drop = [] if os.getuid() else ["setpriv", f"--inh-caps={lacks}", f"--bounding-set={lacks}"]
-    return subprocess.run([*drop, *command], cwd=folder, capture_output=True, text=True)
 
 
 @pytest.mark.parametrize("command", [["verify", "data"], ["discard", "0123abcd", "--why", "because"]])

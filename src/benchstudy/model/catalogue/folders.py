@@ -9,6 +9,7 @@ Another package declares in its own metadata which of its packages hold systems,
 import importlib.metadata
 import importlib.util
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -31,8 +32,8 @@ class Catalogue(Mapping[str, Found]):
     def __init__(self, folders: Sequence[Path] = ()):
         found: dict[str, Found] = {}
         for folder in dict.fromkeys([*folders, *_of_project(), *_of_packages()]):
-            for file in sorted(folder.glob(f"*/{FILE}")):
-                found.setdefault(file.parent.name, Found(file.parent.name, file.parent))
+            for system in _in(folder):
+                found.setdefault(system.name, Found(system.name, system))
         self._found = dict(sorted(found.items()))
 
     def __getitem__(self, name: str) -> Found:
@@ -76,6 +77,14 @@ def own_folders(said: Any, beside: Path | None) -> list[Path]:
     return [folder.resolve() for folder in found]
 
 
+def _in(folder: Path) -> Iterator[Path]:
+    """The folders with a system. Raises OSError for one that may not be read, which `glob` skips."""
+    for inner in sorted(folder.iterdir()) if folder.is_dir() else ():
+        with suppress(FileNotFoundError, NotADirectoryError):
+            (inner / FILE).lstat()
+            yield inner
+
+
 def _of_project() -> list[Path]:
     """The project's own, then what ships."""
     try:
@@ -94,8 +103,7 @@ def _of_packages() -> list[Path]:
             raise StudyError(f"{point.value}, which should provide systems, is not a Python package")
         folder = Path(next(iter(spec.submodule_search_locations)))
         folders.append(folder)
-        for file in folder.glob(f"*/{FILE}"):
-            name = file.parent.name
+        for name in (system.name for system in _in(folder)):
             if names.setdefault(name, point.value) != point.value:
                 raise StudyError(f"two packages provide a system {name!r}: {names[name]} and {point.value}; remove one")
     return folders
