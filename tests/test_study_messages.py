@@ -372,6 +372,20 @@ def test_a_timeout_that_no_trial_can_keep_is_told_before_it_is_measured(block, t
     assert [line for line in found if line.startswith(f"families.{family}: timeout: ") and told in line]
 
 
+def test_a_block_that_does_not_fit_into_its_file_is_told_before_it_is_measured():
+    jobs = [
+        {"name": "big", "rw": "read", "bs": "1MiB"},
+        {"name": "whole", "rw": "read", "bs": "1MiB", "size": "1MiB"},
+        {"name": "range", "rw": "read", "bs": "1MiB", "extra": {"bsrange": "1k-4k"}},
+    ]
+    fio = EMBEDDED["families"]["fio"] | {"size": "2KiB", "page_jobs": ["gitlab"], "jobs": jobs}
+    found = parse_study(EMBEDDED | {"families": {"fio": fio}, "ceilings": []}).unfit()
+    assert found == [
+        "families.fio: job gitlab: bs: 4KiB is more than size, 2KiB: give a size of 4KiB or more",
+        "families.fio: job big: bs: 1MiB is more than size, 2KiB: give a size of 1MiB or more",
+    ]
+
+
 def test_what_is_advised_for_a_host_with_another_name_leaves_the_trials_of_other_targets(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(as_project(tmp_path))
     one = StoredStudy(Path())

@@ -19,6 +19,7 @@ PageJob = Literal["gitlab", "gitlab-latency"]
 SmallFiles = Literal["shell-loop", "no-fork"]
 Engine = Literal["sync", "psync", "vsync", "pvsync", "pvsync2", "libaio", "posixaio", "io_uring", "mmap"]
 Pattern = Literal["read", "write", "randread", "randwrite", "rw", "readwrite", "randrw"]
+_PAGE_BLOCK = Size("4KiB")  # of the page's command
 MIXED_PATTERNS = ("rw", "readwrite", "randrw")
 
 # Options that only shape I/O on the file of the trial. This is an allowlist, because fio can also run shell commands
@@ -127,12 +128,18 @@ class FioConfig(StorageOfClients):
     jobs: list[Job] = Field([], description="further fio jobs")
 
     def unfit(self) -> Iterator[str]:
-        """Yield jobs that would be ended before they are done."""
+        """Yield jobs that would be ended before they are done, or whose block does not fit into their file."""
         times: dict[str, float] = {name: self.runtime or 0.0 for name in self.page_jobs}
         for job in self.jobs:
             runtime = self.runtime if job.runtime is None else job.runtime
             times[job.name] = (runtime or 0.0) + (job.ramp_time or 0.0)
         yield from self.outlasted({f"job {name}, which takes": takes_s for name, takes_s in times.items()})
+        blocks: dict[str, tuple[Size, Size]] = {name: (_PAGE_BLOCK, self.size) for name in self.page_jobs}
+        ranges = {"bsrange", "bssplit"}
+        blocks |= {job.name: (job.bs, job.size or self.size) for job in self.jobs if not job.extra.keys() & ranges}
+        for name, (block, size) in blocks.items():
+            if block.bytes > size.bytes:
+                yield f"job {name}: bs: {block} is more than size, {size}: give a size of {block} or more"
 
     def why_not(self, case: Case, clients: int) -> str | None:
         """Why a case cannot have several clients: each needs its own file in a folder that it mounts itself."""
