@@ -339,7 +339,13 @@ def test_what_verify_advises_is_about_the_study_that_it_was_given(tmp_path, monk
 def test_a_wrong_address_of_a_server_is_named_by_what_gave_it(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(as_project(tmp_path))
     Path("small.yaml").write_text(yaml.safe_dump(STUDY))
-    for address, told in (("nowhere", "not the address of a server"), ("http://a:b@127.0.0.1:9", "contains creden")):
+    for address, told in (
+        ("nowhere", "not the address of a server"),
+        ("ftp://127.0.0.1", "not the address of a server"),
+        ("http://a:b@127.0.0.1:9", "contains creden"),
+        ("http://127.0.0.1:99999", "the port in http://127.0.0.1:99999 is not valid; write one from 1 to 65535"),
+        ("http://127.0.0.1:s3", "the port in http://127.0.0.1:s3 is not valid"),
+    ):
         monkeypatch.setenv("AWS_ENDPOINT_URL", address)
         assert main(["pull", "s3://data/x", "--study", "small.yaml"]) == 1
         assert f"benchstudy: AWS_ENDPOINT_URL: {told}" in capsys.readouterr().err

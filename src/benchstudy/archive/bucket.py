@@ -14,6 +14,7 @@ from datetime import datetime
 from itertools import count, islice
 from queue import SimpleQueue
 from typing import IO, Any, TypeVar
+from urllib.parse import urlsplit
 
 from benchstudy.model.errors import BenchstudyError
 
@@ -238,6 +239,13 @@ def _client(endpoint_url: str | None) -> Any:
     name, given = _endpoint(endpoint_url)
     if "@" in given:
         raise ArchiveError(f"{name}: contains credentials; put them into AWS_* instead")
+    place = urlsplit(given)
+    try:
+        place.port  # noqa: B018  # reading it checks it
+    except ValueError:
+        raise ArchiveError(f"{name}: the port in {given} is not valid; write one from 1 to 65535") from None
+    if given and place.scheme not in ("http", "https"):
+        raise ValueError
     settings = Config(
         max_pool_connections=REQUESTS,
         retries={"mode": "standard", "total_max_attempts": _ATTEMPTS},
