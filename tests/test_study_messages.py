@@ -156,6 +156,13 @@ def test_a_number_that_yaml_cannot_make_is_no_traceback(tmp_path, text):
         load_study(tmp_path / "study.yaml")
 
 
+@pytest.mark.parametrize("mark", ["<<<<<<< HEAD", "=======", ">>>>>>> other"])
+def test_a_mark_of_git_is_told_with_its_line(tmp_path, mark):
+    (tmp_path / "study.yaml").write_text(f"study: s\nblocks: 6\n{mark}\nblocks: 8\n")
+    with pytest.raises(StudyError, match=rf"study\.yaml: line 3: {mark.split()[0]} is git's mark of a merge conflict"):
+        load_study(tmp_path / "study.yaml")
+
+
 @pytest.mark.parametrize(
     ("level", "told"),
     [

@@ -1,6 +1,7 @@
 """YAML for studies and systems. Refused: what YAML would change without a word, and what fills memory or stack."""
 
 import math
+import re
 from typing import Any
 
 import yaml
@@ -13,6 +14,7 @@ _MOST_VALUES = 1_000_000
 _MOST_NESTED = 100
 # Below this key, numbers are put into the texts of commands.
 _LEVELS = "matrix"
+_OF_GIT = re.compile(r"(?m)^(<<<<<<<|=======|>>>>>>>)(?: .*)?$")
 
 
 class _UniqueKeyLoader(yaml.CSafeLoader):
@@ -98,7 +100,14 @@ def _refuse_deep(text: str) -> None:
 
 
 def read_yaml(text: str) -> Any:
-    """The content of a YAML text. Raises yaml.YAMLError, and StudyError for a duplicate key or too deep nesting."""
+    """The content of a YAML text. Raises yaml.YAMLError, and StudyError for a duplicate key, too deep nesting, or a
+    merge that is not done.
+    """
+    if mark := _OF_GIT.search(text):
+        line = text.count("\n", 0, mark.start()) + 1
+        raise StudyError(
+            f"line {line}: {mark[1]} is git's mark of a merge conflict: choose what stays, and remove git's marks"
+        )
     _refuse_deep(text)
     return yaml.load(text, _UniqueKeyLoader)
 
