@@ -73,9 +73,17 @@ def test_the_document_has_contents_numbers_heads_and_nothing_folded(made):
     assert len(re.findall(r"[0-9a-f]{64}", text)) > 20, "the files of trials are on paper, too"
 
 
-def document(made, numbers):
+def test_without_trials_there_are_fewer_sheets_and_no_link_leads_to_a_trial(made):
     root, study = made
-    return printed.document(root / "reports" / "embedded", ["fio"], study.title, "", numbers)
+    whole, short = (printing.print_study(root, study, trials=trials).read_bytes() for trials in (True, False))
+    sheets = [pdf.count(b"/Type /Page\n") for pdf in (whole, short)]
+    assert sheets[1] < sheets[0]
+    assert 'href="#p2-trial-' in document(made, {}) and 'href="#p2-trial-' not in document(made, {}, trials=False)
+
+
+def document(made, numbers, **options):
+    root, study = made
+    return printed.document(root / "reports" / "embedded", ["fio"], study.title, "", numbers, **options)
 
 
 def test_a_title_cannot_leave_the_style_of_its_running_head(made):

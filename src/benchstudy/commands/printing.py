@@ -27,18 +27,20 @@ def add_command(commands: Any, study_help: str) -> None:
         "pdf", help="print all reports of a study into reports/<study>.pdf: folds open, contents, page numbers"
     )
     pdf.add_argument("study", nargs="?", type=Path, default=hints.EMBEDDED, metavar="STUDY", help=study_help)
+    pdf.add_argument("--without-trials", action="store_true", help="leave out the list of each case's trials")
     makes(pdf, "a PDF")
     pdf.set_defaults(command=_pdf)
 
 
 def _pdf(arguments: argparse.Namespace) -> int:
     root = paths.project_root()
-    print(print_study(root, load_study(arguments.study)).relative_to(root))
+    pdf = print_study(root, load_study(arguments.study), trials=not arguments.without_trials)
+    print(pdf.relative_to(root))
     return 0
 
 
-def print_study(root: Path, study: Study) -> Path:
-    """`reports/<study>.pdf`, of the pages that are there.
+def print_study(root: Path, study: Study, *, trials: bool = True) -> Path:
+    """`reports/<study>.pdf`, of the pages that are there, with the lists of `trials` or without them.
 
     Raises BenchstudyError when there are none, or no browser that can print.
     """
@@ -53,7 +55,7 @@ def print_study(root: Path, study: Study) -> Path:
     title = study.title or study.study
 
     def made(numbers: Mapping[str, int]) -> bytes:
-        text = printed.document(folder, pages, title, study.question, numbers)
+        text = printed.document(folder, pages, title, study.question, numbers, trials=trials)
         return _printed(browser, text)
 
     # On which page a section comes to lie is known when all of it was printed once.

@@ -19,6 +19,8 @@ _LINK = re.compile(r'<a\b([^>]*)\shref="([^"]*)"([^>]*)>(.*?)</a>', re.DOTALL)
 _TABLE = re.compile(
     r"<table(?: class=\"([^\"]*)\")?>(?=(?:<caption>.*?</caption>)?\s*<thead><tr>(.*?)</tr>)", re.DOTALL
 )
+_TO_A_TRIAL = re.compile(r'<a\b[^>]*\shref="#p\d+-trial-[^"]*"[^>]*>(.*?)</a>', re.DOTALL)
+_NO_TRIALS = Markup("table.trials { display: none }")
 _MANY_COLUMNS = 8
 
 
@@ -47,16 +49,22 @@ class Part:
         return Markup(f"@page {self.anchor} {{ {head} }} #{self.anchor} {{ page: {self.anchor}; }}")
 
 
-def document(folder: Path, pages: Sequence[str], title: str, about: str, numbers: Mapping[str, int]) -> str:
+def document(
+    folder: Path, pages: Sequence[str], title: str, about: str, numbers: Mapping[str, int], *, trials: bool = True
+) -> str:
     """One HTML document of the index and the `pages` in the study's `folder` of reports.
 
     `numbers` maps each anchor to its page number, for the contents; it is empty while the numbers are unknown.
+    Without `trials` each case has its counts and commands, but no list of its trials.
     """
     names = ["index", *(page for page in pages if (folder / f"{page}.html").is_file())]
     found = [_part(number, name, folder, names) for number, name in enumerate(names, start=1)]
     # No part repeats the title of the study.
     parts = [replace(part, title=part.title.removesuffix(f" – {title}")) for part in found]
-    style = Markup("\n").join((page_style(), Markup(template_text("print.css")), *(part.style for part in parts)))
+    if not trials:
+        parts = [replace(part, inner=Markup(_TO_A_TRIAL.sub(r"\1", part.inner))) for part in parts]
+    styles = [page_style(), Markup(template_text("print.css")), *(part.style for part in parts)]
+    style = Markup("\n").join(styles if trials else [*styles, _NO_TRIALS])
     return render("print.html.j2", title=title, about=about, parts=parts, style=style, numbers=numbers)
 
 
