@@ -73,7 +73,8 @@ class TakesSystem:
 
 
 class FamilyConfig(Strict):
-    """What every family's block in a study may say.
+    """What every family's block in a study may say. Values are read strictly: declare what YAML gives, a `list` rather
+    than a `tuple`, and a `Literal` rather than an `Enum`.
 
     A family that loads servers also has a list `generators`, whose entries name their program as `tool`: provisioning
     installs it on the host that makes the load.

@@ -401,17 +401,19 @@ def parse_study(data: Mapping[str, Any], beside: Path | None = None, *, stored: 
 
 def _no_case(where: str, config: FamilyConfig) -> str:
     """Why a family's block describes no case: the lists that somebody emptied."""
-    first, *others = [*_emptied(config, ""), ""]
-    if not first:
+    emptied = list(_emptied(config, where))
+    if not emptied:
         return f"{where}: it describes no case: give each of its lists an entry"
-    also = "".join(f", as is {other[1:]}" for other in others[:-1])
-    return f"{where}{first}: it is empty{also}, which leaves no case: give at least one"
+    first, *others = emptied
+    also = "".join(f", as is {other.removeprefix(f'{where}.')}" for other in others)
+    return f"{first}: it is empty{also}, which leaves no case: give at least one"
 
 
 def _emptied(part: BaseModel, where: str) -> Iterator[str]:
+    """The names of lists that are empty, though they are not by default."""
     for name, field in type(part).model_fields.items():
         value, key = getattr(part, name), f"{where}.{field.alias or name}"
-        if value == [] != field.get_default(call_default_factory=True):
+        if value == [] and field.get_default(call_default_factory=True) != []:
             yield key
         for number, item in enumerate(value if isinstance(value, list) else ()):
             if isinstance(item, BaseModel):
