@@ -27,7 +27,7 @@ PAGES = (
 )
 # Reports are copied as they are. Pages may link to those that count as assets, too.
 REPORTS = "docs/gallery/*/report"
-ASSETS = ("docs/images/*", "docs/gallery/*/study.yaml", f"{REPORTS}/*/index.html")
+ASSETS = ("docs/site.css", "docs/images/*", "docs/gallery/*/study.yaml", f"{REPORTS}/*/index.html")
 # What notebooks and packages with a family, a lint or a statistic of their own call.
 PYTHON = {
     "Pages of a report": [
