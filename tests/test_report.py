@@ -447,6 +447,21 @@ def test_a_few_trials_that_agree_are_not_called_exact(bare_project, monkeypatch,
     assert ("n too small: 2 against 2" in text) == (trials == 2), "the comparison says why it gives no interval"
 
 
+def test_two_builds_of_a_program_that_a_study_compares_get_a_verdict(bare_project, monkeypatch):
+    shown = []
+    monkeypatch.setattr("benchstudy.report.exhibits.exhibits.display", lambda made: shown.append(made.data))
+    tables = Tables(bare_project, "embedded", "command")
+    for build, seconds in {"v1": 0.5, "v2": 0.75}.items():
+        for block in range(1, 7):
+            wall = (seconds + block / 1000, "s")
+            levels = {"command": "prog", "build": build}
+            tables.add(levels, block, {"wall_time": wall}, tool="prog", tool_sha256=build * 32)
+    page = Page("command", study="embedded", tidy=tables.write(), output="reports/embedded/command")
+    layout.comparisons(page, layout.Layout(page))
+    text = "".join(shown)
+    assert "1 worse" in text and "different builds" not in text
+
+
 def test_cases_that_failed_for_one_cause_are_one_sentence(tables):
     for number in range(5):
         levels = LEVELS | {"backend": f"b{number}"}

@@ -201,7 +201,8 @@ def comparisons(page: Page, layout: Layout) -> None:
             f"by-{factor.replace('_', '-')}",
             compared,
             factor=factor,
-            across_tools=_tools_differ(layout.results, factor),
+            # A session identifies each program once, by its path. Programs differ only if the study names two.
+            across_tools=True,
             caption=f"By {name}, each against the first one",
         )
 
@@ -214,13 +215,6 @@ def _agreeing(results: Results, metric: str) -> int:
     values = [[value for _, value, _ in trials] for trials in results.by_case(metric).values()]
     agree = all(len(of_case) > 1 and len(set(of_case)) == 1 for of_case in values)
     return min(map(len, values), default=0) if agree else 0
-
-
-def _tools_differ(results: Results, factor: str) -> bool:
-    """Whether the program differs between levels but not within one, so that the comparison is between programs."""
-    rows = results.counted.join(results.cases.select("target", "case", factor), on=["target", "case"])
-    tools = rows.drop_nulls(["tool", factor]).group_by(factor).agg(pl.col("tool").unique())["tool"].to_list()
-    return all(len(of_level) == 1 for of_level in tools) and len({of_level[0] for of_level in tools}) > 1
 
 
 def over_time(page: Page, layout: Layout) -> None:
