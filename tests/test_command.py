@@ -1,5 +1,6 @@
 """The family command through its public interfaces: a study's cases, real commands over SSH, tables, imports, check."""
 
+import hashlib
 import json
 import re
 import secrets
@@ -181,6 +182,8 @@ COMMANDS: list[dict[str, Any]] = [
     {"name": "empty", "argv": ["echo", "nothing of note"], "metrics": {"tps": TPS}},
     {"name": "failing", "argv": ["sh", "-c", "echo broken >&2; exit 3"]},
     {"name": "one-of-many", "argv": ["{{system.dir}}/two"], "system": "server", "system_for": "trial"},
+    {"name": "named", "argv": ["tail -n 1 '/etc/passwd' >/dev/shm/benchstudy-named; cat </proc/version"], "shell": True,
+     "cleanup": [["rm", "/dev/shm/benchstudy-named"]]},
     {"name": "forgiven", "argv": ["sh", "-c", "exit 3"], "expect": {"exit": 3}},
     {"name": "odd", "argv": ["echo", "no rows"], "expect": {"stdout": "[0-9]+ rows"}},
     {"name": "absent", "argv": ["no-such-program"]},
@@ -362,6 +365,13 @@ def test_check_looks_for_every_program_without_running_it(measured: Measured):
     assert (False, "absent runs no-such-program: no-such-program is missing") in measured.checked
     assert [what for fine, what in measured.checked if what.startswith("fetched runs python3: /")]
     assert len(measured.checked) == len({what for _, what in measured.checked})
+
+
+def test_a_file_that_the_study_names_is_told_with_its_sha256(measured: Measured):
+    """So a page can say that a script was edited between two trials."""
+    digest = hashlib.sha256(Path("/etc/passwd").read_bytes()).hexdigest()
+    assert measured.trials["command=named"].record.verified["named_files"] == [f"{digest}  /etc/passwd"]
+    assert "named_files" not in measured.trials["command=linked"].record.verified
 
 
 def test_memory_is_the_commands_own_or_nothing(measured: Measured):

@@ -25,7 +25,7 @@ from benchstudy.report.page import Page
 from benchstudy.report.published import published
 from benchstudy.report.results import estimatefiles
 from benchstudy.report.results.results import Reason, Results
-from benchstudy.report.scrutiny import evidence
+from benchstudy.report.scrutiny import evidence, programs
 from benchstudy.report.tables.tables import Cell, Table, anchor, link
 from benchstudy.report.trials import triallist
 from benchstudy.statistics.stats import summarise
@@ -477,6 +477,17 @@ def test_mixed_instruments_and_edited_studies_are_told(tables):
     add(tables, 0.003, instrument="b" * 64, study_sha256="c" * 64)
     text = evidence.weakness_list(evidence.weak_points(results_of(tables), []))
     assert "2 versions of the measuring code" in text and "post hoc" in text
+
+
+def test_a_program_or_script_that_changed_between_trials_of_a_case_is_told(tables):
+    add(tables, 0.001, 0.002, tool="prog", verified=json.dumps({"named_files": ["aa  /x/run.py", "bb  /x/data"]}))
+    assert not list(programs.weaknesses(results_of(tables)))
+    add(tables, 0.003, tool="prog", tool_sha256="b" * 64, verified=json.dumps({"named_files": ["cc  /x/run.py"]}))
+    results = results_of(tables)
+    text = evidence.weakness_list(evidence.weak_points(results, []))
+    assert "prog changed between the trials of 1 case, by its SHA-256" in text and "/x/run.py changed between" in text
+    assert "/x/data changed" not in text
+    assert "/x/run.py, SHA-256 cc" in evidence.method(results, [])
 
 
 def test_every_trial_is_listed_with_its_command_and_files(tables, tmp_path):

@@ -3,7 +3,7 @@
 import json
 import re
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -61,6 +61,7 @@ def _execute(command: CommandSpec, trial: TrialContext[CommandConfig], fill: Fil
             if source.file is not None
         },
         "sizes": {name: metric.size_of for name, metric in command.metrics.items() if metric.size_of is not None},
+        "named": _named(command.argv if command.shell else command.argv[1:]),
     }
     (trial.files / "spec.json").write_text(as_json(spec), encoding="utf-8")
     trial.note(command=shlex.join(argv), repeat=command.repeat)
@@ -81,11 +82,19 @@ def _execute(command: CommandSpec, trial: TrialContext[CommandConfig], fill: Fil
     )
     done.require_success()
     answer = json.loads(done.stdout.read_bytes())
+    if answer.get("named_files"):
+        trial.note(named_files=answer["named_files"])
     if answer.get("stopped"):
         raise _stopped(answer["stopped"])
     if command.expect.stdout is not None:
         for number in range(1, command.repeat + 1):
             _require(command.expect.stdout, done.files / f"run-{number}" / "stdout", argv[0])
+
+
+def _named(arguments: Sequence[str]) -> list[str]:
+    """Absolute paths among the words of arguments, such as that of a script. Those of the kernel are left out."""
+    words = (word for text in arguments for word in re.split(r"[\s=,;'\"]+", text))
+    return list(dict.fromkeys(w for w in words if w.startswith("/") and not w.startswith(("/proc/", "/sys/", "/dev/"))))
 
 
 def _warm_up(command: CommandSpec) -> dict[str, Any]:

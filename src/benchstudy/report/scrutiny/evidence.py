@@ -12,7 +12,7 @@ from benchstudy.model import registry
 from benchstudy.report import human
 from benchstudy.report.results import sessions
 from benchstudy.report.results.results import Results
-from benchstudy.report.scrutiny import disturbed, episodes, many_targets, stopping
+from benchstudy.report.scrutiny import disturbed, episodes, many_targets, programs, stopping
 from benchstudy.report.tables.tables import definition_list
 from benchstudy.report.texts import as_html, unbroken
 from benchstudy.statistics import stats
@@ -117,6 +117,7 @@ def method(results: Results, indexes: Indexes) -> str:
     facts += [("Others on the hosts", disturbed.rule(results, declared))] if declared else []
     tools = counted.select("tool", "tool_version", "tool_sha256").unique(maintain_order=True).drop_nulls("tool")
     lines = [_tool(*row) for row in tools.iter_rows()]
+    lines += dict.fromkeys(f"{path}, SHA-256 {sha256}" for *_, path, sha256 in programs.named_files(counted))
     if lines:
         facts.append(("Tools on the host", "\n".join(many_targets.cut(lines))))
     facts += [("Instrument (SHA-256 of the measuring code)", "\n".join(instruments(results)))]
@@ -177,6 +178,7 @@ def session_facts(index: Mapping[str, Any], *, several: bool) -> list[tuple[str,
 def weak_points(results: Results, indexes: Indexes) -> list[str]:
     """The weaknesses of the figures that follow from the numbers of trials and their records."""
     return [
+        *many_targets.cut(list(programs.weaknesses(results))),
         *_weak_numbers(results),
         *episodes.weaknesses(results),
         *many_targets.cut(list(stopping.weaknesses(results, indexes))),

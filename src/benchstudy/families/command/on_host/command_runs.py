@@ -3,7 +3,8 @@
 A run is spawned without a shell. Its clock starts before the spawn and stops when the process has ended, before it is
 reaped. CPU time, faults and switches are those of the process and of the children that it waited for (wait4). Bytes
 are read from /proc/PID/io. Outputs of a run go to `run-N/stdout` and `run-N/stderr` in the current folder, with
-collected files beside them. The command works in the folder `work`, which is removed at the end.
+collected files beside them. The command works in the folder `work`, which is removed at the end. Files that the
+study names by absolute paths, such as a script, are told with their SHA-256.
 """
 
 from __future__ import annotations
@@ -18,13 +19,14 @@ import stat
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from time import monotonic, perf_counter_ns
+from time import monotonic, perf_counter_ns, time
 
 import wire
 
 EMPTY_RUNS = 10  # of a program that does nothing: what it costs to begin
 WORK = "work"
 _TAIL = 2000  # bytes of what a step said
+_MOST_HASHED = 64 << 20  # bytes of a file that an argument names
 _NULL = "/dev/null"
 _ENVIRONMENT = {os.fsencode(name): os.fsencode(text) for name, text in os.environ.items()}
 # A command begins with the defaults of these two, which Python ignores.
@@ -48,6 +50,7 @@ class Stopped(Exception):
 def main(arguments: list[str]) -> int:
     spec = json.load(sys.stdin.buffer)
     answer: dict = {"schema": 1, "empty": [], "warm_up": [], "runs": []}
+    began = time()
     base = os.getcwd()
     os.mkdir(WORK)
     os.chdir(WORK)
@@ -58,6 +61,7 @@ def main(arguments: list[str]) -> int:
     finally:
         gc.enable()
         _clean_up(spec, base, answer)
+    answer["named_files"] = _named_files(spec["named"], began)
     wire.emit(answer)
     return 0
 
@@ -176,6 +180,23 @@ def _clean_up(spec: dict, base: str, answer: dict) -> None:
     os.chdir(base)
     shutil.rmtree(WORK, ignore_errors=True)
     answer["own_peak_bytes"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def _named_files(paths: list[str], began: float) -> list[str]:
+    """SHA-256 and path, as sha256sum prints them, of each file among `paths` that the command did not write.
+
+    Called when everything is over: hashlib would count as memory of the runs, and reading as a warm-up.
+    """
+    import hashlib
+
+    found = []
+    for path in paths:
+        with suppress(OSError):
+            facts = os.stat(path)
+            if stat.S_ISREG(facts.st_mode) and facts.st_size <= _MOST_HASHED and facts.st_mtime < began:
+                with open(path, "rb") as file:
+                    found.append("%s  %s" % (hashlib.sha256(file.read(_MOST_HASHED)).hexdigest(), path))
+    return found
 
 
 def _size(path: str) -> int | None:
