@@ -16,6 +16,7 @@ from planned import Job, following, jobs_in
 
 from benchstudy.jobs import inputs
 from benchstudy.model import registry
+from benchstudy.model.errors import BenchstudyError
 from benchstudy.model.study import Study, parse_study
 
 SRC = CHECKOUT / "src"
@@ -92,6 +93,11 @@ def test_a_familys_code_is_input_of_its_own_jobs(jobs, file, rules):
     assert rules <= having
     others = {name for name in having if name.startswith("tidy_family")} - rules
     assert not others or not file.startswith("families/"), "no family's tables are made by another's code"
+
+
+def test_a_family_without_a_notebook_is_told_what_to_write():
+    with pytest.raises(BenchstudyError, match=r"mine\.ipynb: no such notebook; write it, or `notebook\.ipynb`"):
+        inputs.code_of_page("mine", Path("notebooks/mine.ipynb"), [])
 
 
 def test_pages_and_tables_are_made_without_hosts_and_sessions(jobs):

@@ -11,6 +11,7 @@ from functools import cache
 from pathlib import Path
 
 from benchstudy.model import paths, registry, sources
+from benchstudy.model.errors import BenchstudyError
 from benchstudy.model.files import sha256_of
 from benchstudy.model.study import Study
 from benchstudy.report.study.studypages import STUDY_PAGES
@@ -31,8 +32,12 @@ def code_of_confirmation() -> list[str]:
 def code_of_page(page: str, notebook: Path, families: Iterable[str]) -> list[str]:
     """The code of make_page: what the notebook of the page imports, what executes it, and what renders it.
 
-    `families`: those whose tables the page shows.
+    `families`: those whose tables the page shows. Raises BenchstudyError if there is no notebook.
     """
+    if not notebook.is_file():
+        raise BenchstudyError(
+            f"{notebook}: no such notebook; write it, or `notebook.ipynb` in the package of the family"
+        )
     published = _parts("page.published", of=registry.names()) if page in STUDY_PAGES else []
     made = ["benchstudy.jobs.made", "benchstudy.jobs.notebooks", "benchstudy.report.htmlpages"]
     made += sources.imported_by_notebook(notebook)
