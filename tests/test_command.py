@@ -184,6 +184,8 @@ COMMANDS: list[dict[str, Any]] = [
     {"name": "one-of-many", "argv": ["{{system.dir}}/two"], "system": "server", "system_for": "trial"},
     {"name": "named", "argv": ["tail -n 1 '/etc/passwd' >/dev/shm/benchstudy-named; cat </proc/version"], "shell": True,
      "cleanup": [["rm", "/dev/shm/benchstudy-named"]]},
+    {"name": "made", "argv": ["./made"], "prepare": [["cp", "/bin/true", "made"]]},
+    {"name": "relative", "argv": ["bin/true"]},
     {"name": "forgiven", "argv": ["sh", "-c", "exit 3"], "expect": {"exit": 3}},
     {"name": "odd", "argv": ["echo", "no rows"], "expect": {"stdout": "[0-9]+ rows"}},
     {"name": "absent", "argv": ["no-such-program"]},
@@ -365,6 +367,12 @@ def test_check_looks_for_every_program_without_running_it(measured: Measured):
     assert (False, "absent runs no-such-program: no-such-program is missing") in measured.checked
     assert [what for fine, what in measured.checked if what.startswith("fetched runs python3: /")]
     assert len(measured.checked) == len({what for _, what in measured.checked})
+    assert (False, "relative runs bin/true: it starts in an empty folder") in measured.checked
+    assert measured.failed("relative")[1].cause == Cause.START_FAILED
+    assert measured.values("made")["runs"] == 1, "what `prepare` makes is measured"
+    assert not any(what.startswith("made runs ./made") for _, what in measured.checked), (
+        "so the check must not refuse it"
+    )
 
 
 def test_a_file_that_the_study_names_is_told_with_its_sha256(measured: Measured):

@@ -16,4 +16,10 @@ def check_host(config: CommandConfig, host: HostCheck) -> None:
             for program in dict.fromkeys(argv[0] for argv in programs):
                 if program not in seen:
                     seen.add(program)
-                    host.program(program, f"{command.name} runs {program}")
+                    what = f"{command.name} runs {program}"
+                    if "/" not in program or program.startswith(("/", "{{")):
+                        host.program(program, what)
+                    elif not placed.prepare:  # which may make it there
+                        host.problem(
+                            f"{what}: it starts in an empty folder", "write an absolute path, or make it by `prepare`"
+                        )
