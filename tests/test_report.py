@@ -481,6 +481,7 @@ def test_mixed_instruments_and_edited_studies_are_told(tables):
 
 def test_a_program_or_script_that_changed_between_trials_of_a_case_is_told(tables):
     add(tables, 0.001, 0.002, tool="prog", verified=json.dumps({"named_files": ["aa  /x/run.py", "bb  /x/data"]}))
+    add(tables, 0.002, tool="prog", verified=json.dumps({"command": "cat named_files"}))
     assert not list(programs.weaknesses(results_of(tables)))
     add(tables, 0.003, tool="prog", tool_sha256="b" * 64, verified=json.dumps({"named_files": ["cc  /x/run.py"]}))
     results = results_of(tables)

@@ -15,7 +15,7 @@ def named_files(trials: pl.DataFrame) -> Iterator[tuple[str, str, str, str]]:
     """Yield target, case, path and SHA-256 of each file that the arguments of a trial's command named."""
     for target, case, verified in trials.select("target", "case", "verified").drop_nulls("verified").iter_rows():
         if _NAMED in verified:
-            for line in json.loads(verified)[_NAMED]:
+            for line in json.loads(verified).get(_NAMED, ()):
                 sha256, _, path = line.partition("  ")
                 yield target, case, path, sha256
 
