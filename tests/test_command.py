@@ -378,7 +378,7 @@ def test_check_looks_for_every_program_without_running_it(measured: Measured):
 def test_a_file_that_the_study_names_is_told_with_its_sha256(measured: Measured):
     """So a page can say that a script was edited between two trials."""
     digest = hashlib.sha256(Path("/etc/passwd").read_bytes()).hexdigest()
-    assert measured.trials["command=named"].record.verified["named_files"] == [f"{digest}  /etc/passwd"]
+    assert measured.trials["command=named"].record.verified["named_files"] == {"/etc/passwd": digest}
     assert "named_files" not in measured.trials["command=linked"].record.verified
 
 

@@ -480,15 +480,19 @@ def test_mixed_instruments_and_edited_studies_are_told(tables):
 
 
 def test_a_program_or_script_that_changed_between_trials_of_a_case_is_told(tables):
-    add(tables, 0.001, 0.002, tool="prog", verified=json.dumps({"named_files": ["aa  /x/run.py", "bb  /x/data"]}))
-    add(tables, 0.002, tool="prog", verified=json.dumps({"command": "cat named_files"}))
-    assert not list(programs.weaknesses(results_of(tables)))
-    add(tables, 0.003, tool="prog", tool_sha256="b" * 64, verified=json.dumps({"named_files": ["cc  /x/run.py"]}))
+    def ran(*found: tuple[str, str, str]) -> str:
+        return json.dumps(found)
+
+    program, data, elsewhere = ("sut", "/x/prog", "aa"), ("sut", "/x/data", "bb"), ("load", "/x/prog", "cc")
+    add(tables, 0.001, 0.002, programs=ran(program, data, elsewhere))
+    add(tables, 0.002, programs=None)
+    assert not list(programs.weaknesses(results_of(tables))), "two hosts may have two versions"
+    add(tables, 0.003, programs=ran(("sut", "/x/prog", "dd"), data, elsewhere))
     results = results_of(tables)
     text = evidence.weakness_list(evidence.weak_points(results, []))
-    assert "prog changed between the trials of 1 case, by its SHA-256" in text and "/x/run.py changed between" in text
+    assert "/x/prog changed between the trials of 1 case, by its SHA-256" in text
     assert "/x/data changed" not in text
-    assert "/x/run.py, SHA-256 cc" in evidence.method(results, [])
+    assert "/x/prog, SHA-256 dd" in evidence.method(results, [])
 
 
 def test_every_trial_is_listed_with_its_command_and_files(tables, tmp_path):

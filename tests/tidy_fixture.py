@@ -76,6 +76,7 @@ class Tables:
             "tool": "python3",
             "tool_version": "Python 3.11.2",
             "tool_sha256": _SHA,
+            "programs": json.dumps([("sut", "/usr/bin/python3", _SHA)]),
             "study_sha256": _SHA,
             "session": _SESSION,
             "instrument": _SHA,

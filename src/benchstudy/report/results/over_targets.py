@@ -38,6 +38,11 @@ class OverTargets(Results):
         self.trials = self._of_targets()
         self.observations = self._medians()
 
+    @property
+    def of_trials(self) -> Results:
+        """See `Results`."""
+        return self.measured
+
     def _read(self, name: str) -> pl.DataFrame:
         raise AssertionError("these tables are made from other results")
 

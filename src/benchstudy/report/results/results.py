@@ -236,6 +236,11 @@ class Results:
             taken.add(found[target, case])
         return found
 
+    @property
+    def of_trials(self) -> "Results":
+        """The results with one row per trial, if these have one per target."""
+        return self
+
     @cached_property
     def has_many_targets(self) -> bool:
         """Whether the family's page shows one value per target (`OverTargets`), and each target has its own page."""

@@ -117,7 +117,8 @@ def method(results: Results, indexes: Indexes) -> str:
     facts += [("Others on the hosts", disturbed.rule(results, declared))] if declared else []
     tools = counted.select("tool", "tool_version", "tool_sha256").unique(maintain_order=True).drop_nulls("tool")
     lines = [_tool(*row) for row in tools.iter_rows()]
-    lines += dict.fromkeys(f"{path}, SHA-256 {sha256}" for *_, path, sha256 in programs.named_files(counted))
+    files = programs.files(results.of_trials.counted)
+    lines += [f"{path}, SHA-256 {sha256}" for sha256, path in files.items() if sha256 not in tools["tool_sha256"]]
     if lines:
         facts.append(("Tools on the host", "\n".join(many_targets.cut(lines))))
     facts += [("Instrument (SHA-256 of the measuring code)", "\n".join(instruments(results)))]

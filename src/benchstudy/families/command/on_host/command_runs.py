@@ -182,20 +182,20 @@ def _clean_up(spec: dict, base: str, answer: dict) -> None:
     answer["own_peak_bytes"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
-def _named_files(paths: list[str], began: float) -> list[str]:
-    """SHA-256 and path, as sha256sum prints them, of each file among `paths` that the command did not write.
+def _named_files(paths: list[str], began: float) -> dict[str, str]:
+    """The SHA-256 of each file among `paths` that the command did not write.
 
     Called when everything is over: hashlib would count as memory of the runs, and reading as a warm-up.
     """
     import hashlib
 
-    found = []
+    found = {}
     for path in paths:
         with suppress(OSError):
             facts = os.stat(path)
             if stat.S_ISREG(facts.st_mode) and facts.st_size <= _MOST_HASHED and facts.st_mtime < began:
                 with open(path, "rb") as file:
-                    found.append("%s  %s" % (hashlib.sha256(file.read(_MOST_HASHED)).hexdigest(), path))
+                    found[path] = hashlib.sha256(file.read(_MOST_HASHED)).hexdigest()
     return found
 
 
