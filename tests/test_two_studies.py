@@ -519,3 +519,13 @@ def test_differences_are_told_leaf_by_leaf():
     facts = {"kernel": {"release": "6.1"}, "uptime_s": 1, "memory": {"free": 2}, "load": [1]}
     changed = {"kernel": {"release": "6.2"}, "uptime_s": 9, "memory": {"free": 3}, "load": [2]}
     assert environment_diff(facts, changed) == ['kernel.release: "6.1" -> "6.2"']
+
+
+def test_of_long_lists_only_the_items_that_one_side_lacks_are_told():
+    mounts = [{"source": "disk", "point": f"/mnt/{number}"} for number in range(9)]
+    more = [*mounts[:5], {"source": "sshfs", "point": "/far"}, *mounts[5:]]
+    told = '{"source": "sshfs", "point": "/far"}'
+    assert environment_diff({"mounts": mounts}, {"mounts": more}) == [f"mounts[5]: null -> {told}"]
+    assert environment_diff({"mounts": more}, {"mounts": mounts}) == [f"mounts[5]: {told} -> null"]
+    (twice,) = differences(mounts, [*mounts, mounts[0]], "mounts")
+    assert twice.name == "mounts", "a list with the same items twice differs, too"

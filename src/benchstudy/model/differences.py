@@ -23,13 +23,19 @@ class Difference:
 
 
 def differences(before: Any, after: Any, where: str = "") -> Iterator[Difference]:
-    """Every leaf that differs, by name. Lists of equal length are compared item by item."""
+    """Every leaf that differs, by name. Lists of equal length are compared item by item.
+
+    Of lists of different lengths that are too long to show, only the items that one side lacks are told.
+    """
     if isinstance(before, Mapping) and isinstance(after, Mapping):
         for key in sorted({*before, *after}, key=str):
             yield from differences(before.get(key), after.get(key), f"{where}.{key}" if where else str(key))
     elif isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
         for index, (mine, its) in enumerate(zip(before, after, strict=True)):
             yield from differences(mine, its, f"{where}[{index}]")
+    elif isinstance(before, list) and isinstance(after, list) and _is_cut(before, after):
+        yield from (Difference(f"{where}[{i}]", _short(v), "") for i, v in enumerate(before) if v not in after)
+        yield from (Difference(f"{where}[{i}]", "", _short(v)) for i, v in enumerate(after) if v not in before)
     elif before != after:
         yield Difference(where, _short(before), _short(after))
 
@@ -48,6 +54,11 @@ def _steady(facts: Any) -> Any:
     if not isinstance(facts, Mapping):
         return facts
     return {key: _steady(v) for key, v in facts.items() if not any(word in str(key) for word in _VOLATILE)}
+
+
+def _is_cut(before: list[Any], after: list[Any]) -> bool:
+    differ = any(value not in after for value in before) or any(value not in before for value in after)
+    return differ and "…" in _short(before)[-1:] + _short(after)[-1:]
 
 
 def _short(value: Any) -> str:

@@ -6,6 +6,7 @@ from typing import Any
 
 from benchstudy.measuring.sealed import read_index
 from benchstudy.model import paths
+from benchstudy.model.differences import environment_diff
 from benchstudy.report import human
 
 
@@ -13,7 +14,8 @@ def read_indexes(files: Iterable[Path]) -> list[dict[str, Any]]:
     """Read the `session.json` files that exist, each with its path as `file`.
 
     Without their lists of `trials`: those are in the tables, and of a thousand targets they take a gigabyte. Sessions
-    that declare the same families share one copy of them.
+    that declare the same families share one copy of them. Of changes of a host that were cut to the same text, its
+    facts tell again what differs.
     """
     found, declared = [], dict[str, Any]()
     for path in files:
@@ -23,6 +25,9 @@ def read_indexes(files: Iterable[Path]) -> list[dict[str, Any]]:
             study, own = session.get("study_sha256", ""), session.get("declared", {})
             if "families" in own and own["families"] == declared.setdefault(study, own["families"]):
                 own["families"] = declared[study]
+            for host in session["hosts"].values():
+                if host.get("after") and any("…" in change for change in host.get("diff") or ()):
+                    host["diff"] = environment_diff(host["before"], host["after"])
         found.append({"file": path} | {name: value for name, value in index.items() if name != "trials"})
     return found
 
