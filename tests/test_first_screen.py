@@ -188,6 +188,31 @@ def test_pairs_without_a_verdict_for_several_reasons_give_the_most_frequent_one_
     several, one = (said(facts, backends=listed)[1].ratios[0] for listed in ([set_by_study, few, few], [few, few]))
     assert several.lowest == ("–", f"{few['why']} (2 of 3)")
     assert one.lowest == ("–", few["why"]), "it holds for all of them"
+    refused = {"verdict": "none", "ratio": None, "low": None, "high": None, "strength": 0.0}
+    disturbed = [found(why=f"disturbed in trial {n}", refusal=Refusal.DISTURBED, **refused) for n in range(2)]
+    (mixed,) = said(facts, backends=[*disturbed, found(why="another tool", refusal=None, **refused)])[1].ratios
+    assert mixed.lowest[1] == "withheld because of disturbed trials, which the page's table names (2 of 3)"
+    (alone,) = said(facts, backends=[disturbed[0], disturbed[0]])[1].ratios
+    assert alone.lowest[1] == "disturbed in trial 0", "the same trials are named"
+
+
+def test_reasons_are_folded_if_no_pair_has_a_ratio(made):
+    path = made[0] / "reports" / "embedded" / "file_size" / "overview.json"
+    whole = path.read_text(encoding="utf-8")
+    notes = json.loads(whole)
+    shown = ("All comparisons, by what is compared", "The reasons, by what is compared")
+    index = made[0] / "reports" / "embedded" / "index.html"
+    build(*made)
+    assert [said in index.read_text(encoding="utf-8") for said in shown] == [True, False]
+    for noted in notes["findings"].values():
+        noted["found"] = [one | {"verdict": "none", "ratio": None, "low": None, "high": None} for one in noted["found"]]
+    path.write_text(json.dumps(notes), encoding="utf-8")
+    try:
+        build(*made)
+        page = index.read_text(encoding="utf-8")
+    finally:
+        path.write_text(whole, encoding="utf-8")
+    assert re.search(rf'<details class="fold"><summary>{shown[1]}</summary>\s*<table class="pairs">', page)
 
 
 def test_comparisons_beyond_those_that_a_page_notes_are_counted(facts):

@@ -25,6 +25,7 @@ _MOST_FIRSTS = 2  # answers side by side, if nothing has a verdict
 _LONG_EVIDENCE = 100  # characters; an answer with longer evidence stands beside no other
 _LONGEST_WHY = 240  # characters
 _NO_FIGURE = "–"
+_OTHERS = "withheld because of disturbed trials, which the page's table names"
 _MOST_PAIRS = 4
 _AS_PERCENT = 0.1  # a smaller ratio is told in per cent
 
@@ -104,8 +105,14 @@ def _with_ratios(family: FamilyFacts, made: Headline, judged: Sequence[Mapping[s
 
 
 def _most_frequent_why(found: Sequence[Mapping[str, Any]]) -> str:
-    """Why none of them has a verdict: the most frequent reason, with its count if there are others."""
-    ((why, count), *others) = Counter(one["why"] for one in found).most_common()
+    """Why none of them has a verdict: the most frequent reason, with its count if there are others.
+
+    Disturbed trials are one reason, whichever trials they were.
+    """
+    whys = [one["why"] for one in found]
+    if len(set(whys)) > 1:
+        whys = [_OTHERS if one["refusal"] == Refusal.DISTURBED else one["why"] for one in found]
+    ((why, count), *others) = Counter(whys).most_common()
     return human.shortened(why, _LONGEST_WHY) + (f" ({count} of {len(found)})" if others else "")
 
 
