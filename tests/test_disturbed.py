@@ -21,6 +21,7 @@ from benchstudy.report.page import Page
 from benchstudy.report.results import material
 from benchstudy.report.results.results import Results
 from benchstudy.report.scrutiny import disturbed, outliers, scrutiny
+from benchstudy.report.tables.tables import Cell, Table
 from benchstudy.statistics.comparisons import Verdict
 
 SEEN = {"host": "here", "what": "others_cpu", "share": 0.55, "others_cpu": 1.1, "cpus": 2, "busiest": ["backup"]}
@@ -74,6 +75,15 @@ def test_every_figure_of_it_is_marked_in_tables_and_files(bare_project, results,
     assert "Others disturbed 2 of 12 trials of this page (struck through)." in overview
     with (tables / "trials.csv").open() as file:
         assert [row["disturbed"] for row in csv.DictReader(file)].count("true") == 2
+
+
+def test_a_cell_does_not_repeat_the_numbers_of_its_mark(results):
+    (anchor,) = (anchor for (_, case), anchor in results.anchors.items() if "s3" in case)
+    cell = Cell(("1.1 s", "n = 6, 2 disturbed, 95 %: 1.0–3.0 s"), f"#{anchor}")
+    fewer = Cell(("1.1 s", "n = 5, 2 disturbed: too small for an interval"), f"#{anchor}")
+    (row,) = disturbed.marked(results, Table("t", "T", ("One", "Two"), ((cell, fewer),))).rows
+    assert [one.marks for one in row] == [("disturbed 2 of 6",)] * 2
+    assert [one.lines[1] for one in row] == ["n = 6, 95 %: 1.0–3.0 s", fewer.lines[1]], "here the numbers differ"
 
 
 def test_its_points_are_struck_through_in_figures(results):

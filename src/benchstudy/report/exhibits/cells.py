@@ -54,7 +54,7 @@ def estimate_cell(results: Results, estimate: Estimate | None, form: str, unit: 
         *floor.mark(results, estimate.metric, key),
         *disturbed.mark(results, key),
     )
-    return Cell(tuple(lines), link, kind, summary.note, marks)
+    return Cell(disturbed.beside_mark(results, key, lines), link, kind, summary.note, marks)
 
 
 def failures(estimate: Estimate) -> list[str]:

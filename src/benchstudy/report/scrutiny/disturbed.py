@@ -49,16 +49,25 @@ def mark(results: Results, key: Key) -> tuple[str, ...]:
     return (f"disturbed {found[0]} of {found[1]}",) if found else ()
 
 
+def beside_mark(results: Results, key: Key, lines: Iterable[str]) -> tuple[str, ...]:
+    """The lines of a cell with the mark of its case: they do not repeat its numbers, unless n is another one."""
+    found, total = cases(results).get(key, (0, 0))
+    return tuple(line.replace(f"n = {total}, {found} disturbed", f"n = {total}") for line in lines)
+
+
 def marked(results: Results, table: Table) -> Table:
     """The table with a mark at each figure that links to a disturbed case or trial."""
     if not results.disturbed:
         return table
     anchors = {anchor: mark(results, key) for key, anchor in results.anchors.items()}
     anchors |= {f"trial-{trial}": ("disturbed",) for trial in results.disturbed}
+    keys = {anchor: key for key, anchor in results.anchors.items()}
 
     def of(cell: Cell) -> Cell:
-        new = anchors.get((cell.href or "").rpartition("#")[2], ())
-        return cell if set(new) <= set(cell.marks) else replace(cell, marks=(*cell.marks, *new))
+        anchor = (cell.href or "").rpartition("#")[2]
+        marks = dict.fromkeys((*cell.marks, *anchors.get(anchor, ())))
+        lines = beside_mark(results, keys[anchor], cell.lines) if anchor in keys else cell.lines
+        return replace(cell, lines=lines, marks=tuple(marks))
 
     return replace(table, rows=tuple(tuple(map(of, row)) for row in table.rows))
 
