@@ -8,6 +8,7 @@ import pytest
 from tidy_fixture import HOSTILE, Tables, write_file_size
 
 from benchstudy.model.errors import BenchstudyError
+from benchstudy.report import human
 from benchstudy.report.comparisons import answers
 from benchstudy.report.comparisons.comparison import Comparisons, Margins, calibrations, verdict_cell, within_noise
 from benchstudy.report.exhibits.cells import estimate_cell
@@ -151,6 +152,23 @@ def test_each_side_has_its_own_name_figures_and_failures(tables):
     assert [warning[:31] for warning in outcome.warnings] == [
         "1 of 7 trials of local failed (", "2 of 8 trials of other failed (",
     ]  # fmt: skip
+
+
+def test_the_figures_of_both_sides_have_the_digits_of_their_intervals_as_in_every_table(tables):
+    for backend in ("local", "other"):
+        for block, seconds in enumerate((0.5, 0.7, 1.131, 1.337, 1.9, 2.8), start=1):
+            tables.add(LEVELS | {"backend": backend}, block, {"duration": (seconds, "s")})
+    found = compared(tables)
+    (row,) = found.table("t", "T").rows
+    estimate, *_ = found.results.estimates("duration", {})
+    assert [cell.lines[0] for cell in row[3:5]] == [human.median(estimate.summary, "s")] * 2 == ["1.2 s"] * 2
+
+
+def test_a_level_that_says_yes_or_no_is_named_by_its_factor(tables):
+    for antispam in ("yes", "no"):
+        tables.add({"backend": "posix", "antispam": antispam}, 1, {"duration": (1.0, "s")})
+    results = Results(tables.write(), study="study", family="file_size")
+    assert [results.case_name(*key) for key in results.anchors] == ["posix · antispam", "posix · no antispam"]
 
 
 def test_of_cases_that_all_failed_there_is_nothing_to_compare(tables):

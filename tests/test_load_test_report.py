@@ -180,6 +180,7 @@ def test_one_trial_an_arm_describes_the_mix_and_gives_no_verdict_over_trials(onc
     assert found.verdict == "no verdict: mostly a change of the mix" and not found.tested
     assert found.mix_driven and found.shift.alarm, "what was seen is still told"
     assert reading(once, "PostgreSQL 15, bounded", "api").verdict == "no verdict: slower like for like"
+    assert {line[1].kind for line in LoadSummary(once).mix.table().rows} == {"text verdict"}, "no colour of a verdict"
     slower = [text for text in LoadSummary(once).actions() if "slower" in text]
     assert slower and all(", in these trials: slower like for like, +" in text for text in slower)
     text = LoadSummary(once).mix.sentence(found)
@@ -920,7 +921,7 @@ def test_lints_tell_gaps_resets_short_windows_and_quantiles_at_the_ends_of_a_his
     tables = LoadTables(tmp_path)
     low = {"rare": (50.0, 0.05, [50.0] * 12)}
     high = {"slow": (5000.0, 9e4, [0.0] * 11 + [5000.0])}
-    extra = {"window": (12.0, "s"), "gaps": (2.0, "1"), "resets": (1.0, "1"), "generator_cpu": (0.97, "1")}
+    extra = {"window": (12.04, "s"), "gaps": (2.0, "1"), "resets": (1.0, "1"), "generator_cpu": (0.97, "1")}
     tables.run(levels_of(BASE), 1, calls={"store": low, "api": high}, extra=extra)
     values = tables.observations
     values[:] = [row for row in values if row["value"] is not None]  # above the last edge there is no upper bound

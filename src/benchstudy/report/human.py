@@ -204,7 +204,9 @@ def two_modes(modes: Modes, unit: str) -> str:
 
 
 def level_of(factor: str, text: str) -> str:
-    """A level with its factor, for places that do not name the factor: "2 clients"."""
+    """A level with its factor, for places that do not name the factor: "2 clients", "no antispam"."""
+    if text in ("yes", "no"):
+        return f"{'no ' if text == 'no' else ''}{factor.replace('_', ' ')}"
     return plural(int(text), "client") if factor == CLIENTS else level(text)
 
 

@@ -51,7 +51,7 @@ def short_window(material: Material) -> Found:
         yield (
             where,
             (
-                f"{words.time(window)} scraped every {words.time(interval)}: {words.number(window / interval)} "
+                f"{words.time(window)} scraped every {words.time(interval)}: {round(window / interval)} "
                 f"scrapes; at least {FEWEST_SCRAPES} are needed"
             ),
         )

@@ -19,6 +19,7 @@ from benchstudy.report.figures.panels import Panel, Style, forest_panels
 from benchstudy.report.results.results import Estimate, Results, Titled, Where
 from benchstudy.report.scrutiny import episodes
 from benchstudy.report.tables.tables import Cell, Table
+from benchstudy.statistics import stats
 from benchstudy.statistics.comparisons import Arm, Calibration, Comparison, Verdict, calibrate, judge
 
 # Classes of cells.
@@ -142,8 +143,8 @@ class Comparisons:
             if factor == self.factor or mine is None or (mine == its and factor in self._constant):
                 continue
             named = factor.replace("_", " ")
-            said = {"yes": named, "no": f"no {named}"}.get(mine, human.level(mine))
-            said = f"{named} {said}" if str(mine).isdigit() else said
+            said = human.level_of(factor, mine)
+            said = f"{named} {said}" if said.isdigit() else said
             parts.append(f"{said}{'' if mine == its else f' (base: {human.level(its)})'}")
         return " · ".join(parts)
 
@@ -399,7 +400,7 @@ def verdict_cell(made: Comparison) -> Cell:
 def arm_cell(arm: Arm, unit: str, href: str) -> Cell:
     """The absolute figure of a side, without which a ratio is hard to interpret."""
     failed = f", {arm.failed} failed" if arm.failed else ""
-    figure = human.quantity(arm.median, unit) if arm.median is not None else "–"
+    figure = human.median(stats.summarise(arm.values), unit) if arm.median is not None else "–"
     return Cell((figure, f"n = {arm.n}{failed}"), href, "number" if arm.median is not None else "failed")
 
 

@@ -295,7 +295,7 @@ class LoadMix:
     def _row(self, reading: Reading) -> tuple[Cell, ...]:
         shift, contrast = reading.shift, reading.contrast
         base, new = self.load.hrefs(contrast)
-        kind = "text verdict worse" if reading.worse else "text verdict"
+        kind = "text verdict worse" if reading.worse and reading.tested else "text verdict"
         again = ("the same version twice",) if contrast.again else ()
         relative = (signed_percent(shift.ratio),) if shift.ratio is not None else ()
         return (
