@@ -7,6 +7,7 @@ import re
 import pytest
 from tidy_fixture import HOSTILE, Tables, write_file_size
 
+from benchstudy.families.file_size.page import published
 from benchstudy.model.errors import BenchstudyError
 from benchstudy.report import human
 from benchstudy.report.comparisons import answers
@@ -14,6 +15,7 @@ from benchstudy.report.comparisons.comparison import Comparisons, Margins, calib
 from benchstudy.report.exhibits.cells import estimate_cell
 from benchstudy.report.figures.styles import Style
 from benchstudy.report.page import Page
+from benchstudy.report.published.published_page import PublishedPage
 from benchstudy.report.results.over_targets import OverTargets
 from benchstudy.report.results.results import Results
 
@@ -369,6 +371,14 @@ def test_the_second_name_of_an_a_a_pair_is_in_no_other_comparison(bare_project, 
     assert "Ratio to an unsynced write" in heads and "an unsynced write, the base" in heads
     assert not any("again" in name for name in compared)
     assert "disk and disk-again are the same case" in (exports / "overview.json").read_text()
+    page.answer({"Write": ("duration", {"sync": "none"}), "Disk": ("duration", {"backend": "disk"})}, series="backend")
+    ended = {"started": "1", "declared": {"families": {"file_size": {"backends": backends}}}}
+    page_of_published = PublishedPage(study="study", tidy=tidy.parent, output="reports/study")
+    monkeypatch.setattr(PublishedPage, "indexes", lambda *_: [{"sessions": [ended]}])
+    heads, _ = published._by_size(page_of_published, page.results, "write", "median")
+    assert heads == ["disk, none", "disk, fsync", "other, none", "other, fsync"]
+    writes, disk = json.loads((exports / "answer.json").read_text())
+    assert {line["name"].split(" ")[0] for line in writes["lines"]} == {"disk", "other"} and len(disk["lines"]) == 2
 
 
 def test_a_row_of_a_figure_that_differs_in_nothing_else_has_the_name_of_its_level(bare_project, capsys):

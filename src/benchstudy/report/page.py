@@ -99,9 +99,15 @@ class Page(PageTables, PageFigures):
     def answer(self, groups: Mapping[str, tuple[str, Where]], *, series: str) -> None:
         """Show for each group `{title: (metric, choice of cases)}` the sorted medians and intervals of its series.
 
-        `answer.json` keeps the same for the index.
+        `answer.json` keeps the same for the index. Series that repeat another one under a second name (A/A) are left
+        out; `calibration` shows them.
         """
-        found = (answers.answer(self.results, label, *asked, series) for label, asked in groups.items())
+        once = self.without_twins({})
+        only = {series: once[series]} if series in once else {}
+        found = (
+            answers.answer(self.results, label, metric, only | dict(where), series)
+            for label, (metric, where) in groups.items()
+        )
         self.show_answers([answer for answer in found if answer])
 
     # -- comparisons -------------------------------------------------------------------------------------------------
@@ -159,11 +165,12 @@ class Page(PageTables, PageFigures):
         self, metrics: Titled, *, where: Where | None = None, of: Results | None = None, **choice: Any
     ) -> Comparisons:
         results = of or self.results
-        made = Comparisons(results, self._indexes, metrics, where=self._without_twins(where or {}), **choice)
+        made = Comparisons(results, self._indexes, metrics, where=self.without_twins(where or {}), **choice)
         made.rows = within_noise(made.rows, results, self._indexes, self.declared)
         return made
 
-    def _without_twins(self, where: Where) -> Where:
+    def without_twins(self, where: Where) -> Where:
+        """The choice of cases `where`, without levels that repeat another one under a second name (A/A)."""
         again = {second for _, second in twins(self.declared)}
         levels = {f: self.results.levels(f, {f: where[f]} if f in where else {}) for f in self.results.factors}
         return {**where, **{f: [v for v in known if v not in again] for f, known in levels.items() if again & {*known}}}

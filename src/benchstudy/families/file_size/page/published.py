@@ -1,9 +1,11 @@
 """The figures of Mattermost's storage page (data/published/mattermost-storage.csv) beside our measurements."""
 
 from benchstudy.model.units import Size
+from benchstudy.report.comparisons.comparison import twins
 from benchstudy.report.exhibits import cells
 from benchstudy.report.published import published
 from benchstudy.report.published.published_page import PublishedPage, Section
+from benchstudy.report.results import sessions
 from benchstudy.report.results.results import Results
 from benchstudy.report.tables.tables import Cell
 
@@ -22,15 +24,21 @@ def show(page: PublishedPage, results: Results | None) -> None:
             where={"op": op},
             caption=f"Time of one file, {op}: published (other hardware, unknown repetitions) and measured here",
         )
-        page.show_table(published.beside(table, *_by_size(results, op, form), lambda size: Size(size).bytes))
+        page.show_table(published.beside(table, *_by_size(page, results, op, form), lambda size: Size(size).bytes))
 
 
-def _by_size(results: Results | None, op: str, form: str) -> tuple[list[str], dict[str, list[Cell]]]:
-    """Return (headings, cells by file size), with one column per backend and state of cache or sync."""
+def _by_size(
+    page: PublishedPage, results: Results | None, op: str, form: str
+) -> tuple[list[str], dict[str, list[Cell]]]:
+    """Return (headings, cells by file size), with one column per backend and state of cache or sync.
+
+    Backends that repeat another one under a second name (A/A) are left out.
+    """
     if results is None:
         return [], {}
     state = "sync" if op == "write" else "cache"
-    estimates = results.estimates("duration", {"op": op})
+    again = {second for _, second in twins(sessions.declared(page.indexes(results), results.family))}
+    estimates = [e for e in results.estimates("duration", {"op": op}) if e.levels["backend"] not in again]
     columns = list(dict.fromkeys((e.target, e.levels["backend"], e.levels[state]) for e in estimates))
     found = {(e.levels["size"], e.target, e.levels["backend"], e.levels[state]): e for e in estimates}
     several = len(results.targets) > 1
