@@ -115,6 +115,10 @@ def test_the_first_page_leads_with_it_with_the_trials_and_with_what_to_do(facts,
     assert "n = 6, 2 disturbed" in evidence["s3"] and "disturbed" not in evidence["local"]
 
 
+def test_what_is_weak_does_not_repeat_the_beginning_of_the_page(results):
+    assert disturbed.weaknesses(results) == ["Cases with disturbed trials: s3 · write · 100MB · fsync (2 of 6)."]
+
+
 def test_methods_name_no_test_if_nothing_could_be_tested(facts):
     said = citing.of_study(facts).markdown()
     assert "No comparison of two cases met the conditions of a test; the pages give the reason of each." in said

@@ -324,6 +324,9 @@ def test_a_figure_names_the_cases_that_it_cannot_draw_because_every_trial_failed
     why = "every trial failed: never · write · 1MB · fsync: failed: no space left on the host (2 of 2)."
     figures = [text for text in shown if "<figcaption>" in text]
     assert len(figures) == 2 and all(f"Not drawn, because {why}</figcaption>" in text for text in figures)
+    assert ["both axes logarithmic." in text for text in figures] == [False, True]
+    page.strip("s", ["duration"], where={}, value_title="Time", log=True, **drawn)
+    assert "; logarithmic axis. Not drawn" in shown[-1]
     shown.clear()
     page.strip("n", ["duration"], where={"backend": "never"}, value_title="Time", **drawn)
     page.metrics_table("m", ["duration"], rows=["backend"], caption="All", where={"backend": "never"})
@@ -346,7 +349,9 @@ def test_clients_of_a_storage_are_drawn_beside_ideal_scaling_from_the_fewest(bar
     assert "with ideal scaling (dashed)" in "".join(shown)
 
 
-def test_a_level_of_zero_has_a_place_on_the_axis_of_levels(bare_project, tables):
+def test_a_level_of_zero_has_a_place_on_the_axis_of_levels(bare_project, tables, monkeypatch):
+    shown: list[str] = []
+    monkeypatch.setattr("benchstudy.report.exhibits.exhibits.display", lambda content: shown.append(content.data))
     for size in (0, 1_000):
         for block in (1, 2, 3):
             levels = LEVELS | {"size": str(size)}
@@ -356,6 +361,7 @@ def test_a_level_of_zero_has_a_place_on_the_axis_of_levels(bare_project, tables)
     assert (bare_project / "reports/study/file_size/figures/t.svg").read_text().count(
         '<path transform="translate('
     ) >= 6
+    assert "; vertical axis logarithmic." in shown[-1]
 
 
 def test_a_study_of_two_targets_has_a_column_for_each(bare_project, tables):

@@ -61,7 +61,8 @@ class PageFigures(Exhibits):
             (lines if is_line else lone).append(panel)
             shown[is_line] += frame["series"].to_list()
         drawn = "Hollow points: trials; filled points and lines: medians; upright bars: their 95 % intervals"
-        said = f"{_stopped(caption)} {drawn}; {_counted(points.values(), 'x')}."
+        scale = f"{'both axes' if sizes[0] > 0 else 'vertical axis'} logarithmic"
+        said = f"{_stopped(caption)} {drawn}; {_counted(points.values(), 'x')}; {scale}."
         if lines:
             self.show_figure(name, said, lines, style, shown[True], failed=failed)
         if lone:
@@ -93,7 +94,7 @@ class PageFigures(Exhibits):
         if not panels:
             return self._not_measured(caption, failed)
         told = "Points: trials; upright strokes: medians; bands: their 95 % intervals"
-        said = f"{_stopped(caption)} {told}; {_counted(drawn)}."
+        said = f"{_stopped(caption)} {told}; {_counted(drawn)}{'; logarithmic axis' if log else ''}."
         self.show_figure(name, said, panels, style, failed=failed)
 
     def not_drawn(self, metrics: Iterable[str], views: Iterable[Where]) -> str:

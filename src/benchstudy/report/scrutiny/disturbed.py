@@ -119,8 +119,8 @@ def rule(results: Results, declared: Mapping[str, Any]) -> str:
 
 
 def weaknesses(results: Results) -> list[str]:
-    """Sentences for the list of what is weak."""
-    said = [sentence(results)] if results.disturbed else []
+    """Sentences for the list of what is weak. The page begins with `sentence`."""
+    said = []
     most_first = sorted(cases(results).items(), key=lambda item: -item[1][0])
     named = [f"{results.case_name(*key)} ({count} of {total})" for key, (count, total) in most_first]
     if named:
