@@ -6,7 +6,7 @@ from typing import Any
 from benchstudy.families.log_write.config import SEARCH
 from benchstudy.report import human
 
-LEVELS = {"antispam": {"yes": "a log with deduplication", "no": "one without"}}
+LEVELS = {"antispam": {"yes": "a log with deduplication", "no": "one without deduplication"}}
 
 
 def setting(levels: Mapping[str, Any]) -> str:
