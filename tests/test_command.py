@@ -17,6 +17,7 @@ from one_host import study_on
 from sshd_hosts import SshdHost
 from waiting import until
 
+from benchstudy.commands import checks
 from benchstudy.commands.importing import import_outputs
 from benchstudy.families.command.extract import figure, points
 from benchstudy.families.command.parse import parse_trial
@@ -274,6 +275,32 @@ def test_a_discard_while_the_session_ends_is_measured_again(tmp_path: Path, monk
         go.touch()
         session.join()
     assert len(store.trials()) == 2 and is_held(tmp_path, plan)
+
+
+def test_check_tells_a_script_that_is_not_what_cases_were_measured_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("BENCHSTUDY_HOST_LOCK", str(tmp_path / "host.lock"))
+    project, script = tmp_path / "project", tmp_path / "script.py"
+    snakefile = project / "workflow" / "Snakefile"
+    snakefile.parent.mkdir(parents=True)
+    snakefile.touch()
+    monkeypatch.chdir(project)
+    script.write_text("print(1)")
+    command = {"name": "script", "argv": ["python3", str(script), "{{n}}"], "matrix": {"n": [1, 2]}}
+
+    def changed() -> list[str]:
+        return [text for result, text, _ in checks.check_host(study, "here", [plan]) if result == "changed"]
+
+    with SshdHost(tmp_path / "sshd") as sshd:
+        host = sshd.host.model_copy(update={"work_dir": str(tmp_path / "host" / "work")})
+        study = study_of(host, command)
+        plan = study.session("machine", FAMILY)
+        assert changed() == [], "nothing is measured yet"
+        hold_session(project, plan)
+        assert changed() == []
+        script.write_text("print(2)")
+        assert changed() == [f"command: {script} is not what 2 cases were measured with"]
 
 
 WHO_SEES = """

@@ -38,6 +38,7 @@ COMMANDS = {
     "watch-host": "interference:watch",
     "facts": "facts:facts",
     "tool": "facts:tool_command",
+    "digests": "facts:digests",
     "path-info": "facts:path_info",
     "http-check": "http_check:check",
     "server-files": "http_check:server_files",

@@ -95,6 +95,11 @@ def tool(program: str) -> dict[str, Any]:
     return {"path": path, "version": next(filter(None, versions), None) or _built(path, sha256), "sha256": sha256}
 
 
+def digests(paths: list[str]) -> None:
+    """`digests PATH …`: the SHA-256 of each file by its path, null if it cannot be read."""
+    wire.emit({path: _sha256(path) for path in paths})
+
+
 def _built(path: str, sha256: str | None) -> str | None:
     """The version of a program that was built here. Its builder wrote it beside the file, with the file's SHA-256."""
     beside = _text(os.path.join(os.path.dirname(os.path.dirname(path)), "tool.json"))

@@ -2,18 +2,20 @@
 
 import argparse
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, chdir, nullcontext, suppress
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from benchstudy.commands.cases import from_to
 from benchstudy.hosts.agent import HostAgent
 from benchstudy.hosts.remote import Remote
 from benchstudy.measuring import neighbours
 from benchstudy.measuring.hostcheck import HostCheck
+from benchstudy.measuring.raw import TrialStore
 from benchstudy.measuring.state import HostConnection
 from benchstudy.model import interference, paths, rounding
 from benchstudy.model.disturbance import DisturbancePolicy
@@ -25,9 +27,10 @@ _MIN_FREE_BYTES = 1 << 30
 _MAX_CLOCK_OFFSET_S = 1.0
 _LOOKED_AT_S = 1.0
 _MOST_AT_ONCE = 32  # hosts; checking one is mostly waiting for it
-# True: fine. False: a problem. None: temporary, but it would spoil a measurement now. Then what was found; what to do.
-Finding = tuple[bool | None, str, str]
-_WORDS = {True: "ok", False: "PROBLEM", None: "BUSY"}
+# True: fine. False: a problem. The others spoil further trials: what is temporary, and a program that is another one
+# than before. Then what was found; what to do.
+Finding = tuple[bool | Literal["busy", "changed"], str, str]
+_WORDS: dict[bool | str, str] = {True: "ok", False: "PROBLEM", "busy": "BUSY", "changed": "CHANGED"}
 
 
 def check_study(arguments: argparse.Namespace) -> int:
@@ -70,6 +73,7 @@ def _checked(study: Study, arguments: argparse.Namespace) -> int:
         results = [found["result"] for found in facts["hosts"]]
         bad = len(unfit) + results.count("problem")
         told = f", {results.count('busy')} of them busy" if "busy" in results else ""
+        told += f"; {rounding.plural(results.count('changed'), 'program')} changed" if "changed" in results else ""
         untried = "; no case was tried" if arguments.trying else ""
         say(f"{rounding.plural(bad, 'problem')}{untried}" if bad else f"every host is ready{told}")
         if arguments.trying and not bad:
@@ -163,13 +167,53 @@ def _check_neighbours(agent: HostAgent, policy: DisturbancePolicy) -> list[Findi
         "steal": f"the hypervisor takes {rounding.percent(found.share)} of the processors now",
         "others_disk": f"others keep the disks busy {rounding.percent(found.share)} of the time now",
     }
-    return [(None, said[found.what], "end it before you measure, or declare `disturbance: {then: repeat}`")]
+    return [("busy", said[found.what], "end it before you measure, or declare `disturbance: {then: repeat}`")]
 
 
 def _check_families(plans: Sequence[SessionPlan], host_name: str, connection: HostConnection) -> list[Finding]:
     findings: list[Finding] = []
     for plan in plans:
-        check = HostCheck(connection, [role for role, name in plan.roles.items() if name == host_name], plan.roles)
+        roles = [role for role, name in plan.roles.items() if name == host_name]
+        check = HostCheck(connection, roles, plan.roles)
         plan.family.check(plan.config, check)
-        findings += [(fine, f"{plan.family_name}: {text}", fix) for fine, text, fix in check.findings]
+        found = [*check.findings, *_changed_programs(plan, roles, connection.agent)]
+        findings += [(fine, f"{plan.family_name}: {text}", fix) for fine, text, fix in found]
     return findings
+
+
+def _changed_programs(plan: SessionPlan, roles: Container[str], agent: HostAgent) -> Iterator[Finding]:
+    """Programs and files that are not those with which the study's cases were measured last.
+
+    Nothing is measured again because of them, and further trials of a case would mix two versions.
+    """
+    try:
+        root = paths.project_root()
+    except FileNotFoundError:
+        return
+    measured = _last_programs(plan, TrialStore(plan.raw(root)), roles)
+    now = agent.call("digests", *measured) if measured else {}
+    for path, by_content in measured.items():
+        cases = sum(count for content, count in by_content.items() if content != now[path])
+        if now[path] and cases:
+            yield (
+                "changed",
+                f"{path} is not what {rounding.plural(cases, 'case')} were measured with",
+                "their trials count as before; further ones would mix both: discard them, or make the version a factor",
+            )
+
+
+def _last_programs(plan: SessionPlan, store: TrialStore, roles: Container[str]) -> dict[str, Counter[str]]:
+    """By path and SHA-256: with how many of the plan's cases, by the last trial of each, that file was measured."""
+    definitions = {case.id: case.definition_sha256 for case in plan.cases}
+    discarded = store.discards()
+    last = {
+        trial.facts.case: trial
+        for trial in store.trials()
+        if definitions.get(trial.facts.case) == trial.facts.definition_sha256 and trial.facts.uuid not in discarded
+    }
+    found: dict[str, Counter[str]] = defaultdict(Counter)
+    for trial in last.values():
+        for role, path, sha256 in trial.record.programs:
+            if role in roles:
+                found[path][sha256] += 1
+    return found

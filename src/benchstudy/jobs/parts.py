@@ -22,7 +22,7 @@ import orjson
 import polars as pl
 
 from benchstudy.measuring import disturbances
-from benchstudy.measuring.raw import CorruptTrial, StoredTrial, TrialRecord, load_trial
+from benchstudy.measuring.raw import CorruptTrial, StoredTrial, load_trial
 from benchstudy.model import hints, interference, registry, sources
 from benchstudy.model.errors import BenchstudyError
 from benchstudy.model.family import Family, ParseError
@@ -329,7 +329,7 @@ def _trial_row(root: Path, trial: StoredTrial) -> dict[str, Any]:
         "tool": first.tool.name if first else record.verified.get("tool"),
         "tool_version": first.tool.version if first else record.verified.get("tool_version"),
         "tool_sha256": first.tool.sha256 if first else None,
-        "programs": json.dumps(_programs(record)),
+        "programs": json.dumps(record.programs),
         "study_sha256": record.study_sha256,
         "session": record.session,
         "instrument": record.instrument,
@@ -338,13 +338,6 @@ def _trial_row(root: Path, trial: StoredTrial) -> dict[str, Any]:
         "load_after": last.load_after if last else None,
         "verified": json.dumps(record.verified, default=str),
     }
-
-
-def _programs(record: TrialRecord) -> list[tuple[str, str, str]]:
-    """Role, path and SHA-256 of each program that ran, and of each file that the arguments of a command named."""
-    ran = {(c.role, c.tool.path, c.tool.sha256) for c in record.commands if c.tool.path and c.tool.sha256}
-    named = {(record.commands[0].role, *file) for file in record.verified.get("named_files", {}).items()}
-    return sorted(ran | named)
 
 
 def _disturbance(trial: StoredTrial, policy: "DisturbancePolicy") -> dict[str, Any]:

@@ -166,6 +166,13 @@ class TrialRecord(TrialFacts):
             return {**data, "failure": translated(data["cause"], data["status"], data["commands"])}
         return data
 
+    @property
+    def programs(self) -> list[tuple[str, str, str]]:
+        """Role, path and SHA-256 of each program that ran, and of each file that the arguments of a command named."""
+        ran = {(c.role, c.tool.path, c.tool.sha256) for c in self.commands if c.tool.path and c.tool.sha256}
+        named = {(self.commands[0].role, *file) for file in self.verified.get("named_files", {}).items()}
+        return sorted(ran | named)
+
 
 class StoredFile(NamedTuple):
     name: str
