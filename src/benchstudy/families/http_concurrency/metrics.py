@@ -5,7 +5,7 @@ from benchstudy.model.metrics import Metric, declare
 
 PERCENTILES = (50, 66, 75, 80, 90, 95, 98, 99)  # those in ab's table
 
-_LATENCY = "latency of a request, including connecting; k6: from when the request was due, without `latency_sd`"
+_LATENCY = "latency of a request, including connecting; k6: from when the request was due; k6 gives no `latency_sd`"
 _PART = (
     "ab: parts of the latency in whole milliseconds (`sd` in tenths): time to connect, from then to the last byte, and "
     "to the first byte. k6: only `mean` and `max` of `connect` and `waiting`"
@@ -37,8 +37,8 @@ METRICS = declare(
         "1",
         "Achieved",
         "higher",
-        "k6: `throughput`, and the requests that a stable server has in flight at the end by Little's law if they were "
-        "answered later, divided by `offered`",
+        "k6: `throughput` divided by `offered`. Requests in flight at the end count if they were answered later, up to "
+        "the number that a stable server has by Little's law",
     ),
     Metric("dropped", "1", "Not sent", "lower", "k6: requests not sent when due, because `max_in_flight` was reached"),
     Metric("requests", "1", "Requests", None, "number of requests that were answered, successfully or not, or failed"),
@@ -81,8 +81,8 @@ METRICS = declare(
         "1",
         "Server CPU",
         "lower",
-        "CPU time of the server divided by the duration of the load, as a share of its limit; k6: by the time in which "
-        "requests were sent, but at most 100 % or the share until the last response",
+        "CPU time of the server divided by the duration of the load, as a share of its limit; k6: divided by the time "
+        "in which requests were sent. Above 100 %, it is 100 %, or the share until the last response if higher",
     ),
     Metric(
         "server_peak_memory",
@@ -103,8 +103,8 @@ METRICS = declare(
         "1",
         "Deviation from Little's law",
         None,
-        "closed loops: difference between `concurrency_measured` and the number of connections, as a share of it, less "
-        "what ab's rounding may explain. Absent if rounding may hide a deviation above the threshold",
+        "closed loops: difference between `concurrency_measured` and the number of connections, as a share of the "
+        "latter, less what ab's rounding may explain. Absent if rounding may hide a deviation above the threshold",
     ),
     *clients.METRICS,
 )

@@ -6,7 +6,9 @@ _GROUPS = {"api": "API", "store": "Store"}
 _MEANS = "mean over the window; devices are open websockets"
 _HOST = "share of the server's host that is in use"
 _RULE = "unbounded loads only: the rule's result, if it settled between a load that passed and one that failed"
-_BRACKET = "unbounded loads only: up to `low` users no check of the window alerted, from `high` on all did"
+_BRACKET = (
+    "unbounded loads only: no check of the window alerted at `low` users or fewer, every one did at `high` or more"
+)
 _CLIENT = "as seen by the users; errors are a share"
 
 METRICS = declare(
@@ -40,7 +42,12 @@ METRICS = declare(
     ),
     *(
         Metric(
-            f"{group}_mean", "s", f"{title} times", "lower", "sum divided by count of all calls: exact", primary=True
+            f"{group}_mean",
+            "s",
+            f"{title} times",
+            "lower",
+            "sum of all calls divided by their count: exact",
+            primary=True,
         )
         for group, title in _GROUPS.items()
     ),
@@ -110,7 +117,7 @@ METRICS = declare(
     ),
     Metric("gaps", "1", "Gaps", "lower", "number of gaps in the scrapes of the instances"),
     Metric("resets", "1", "Counter resets", "lower", "how many times the counters of an instance were reset"),
-    Metric("samples", "1", "Samples", None, "number of samples that were fetched, with those of the ramp"),
+    Metric("samples", "1", "Samples", None, "number of samples that were fetched, including the ramp"),
     Metric("window", "s", "Window", None, "length of the steady part", tells="window"),
     Metric("scrape_interval", "s", "Scrape interval", None, "time between two scrapes"),
     Metric("rate_window", "s", "Rate window", None, "time over which the panels compute rates"),

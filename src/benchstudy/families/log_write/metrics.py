@@ -32,12 +32,12 @@ METRICS = declare(
         "1/s",
         "QPS",
         "higher",
-        "growth of the tree between the first and the last checkpoint inside the window: whole publish steps, and the "
-        "time at either edge in which the log published nothing for several steps",
+        "growth rate of the tree between the first and the last checkpoint inside the window: over whole publish "
+        "steps, and over the time at either edge in which the log published nothing for several steps",
         primary=True,
     ),
     Metric(
-        "publish_steps", "1", "Publish steps", None, "those that `qps` covers; 0 without two checkpoints in the window"
+        "publish_steps", "1", "Publish steps", None, "steps that `qps` covers; 0 without two checkpoints in the window"
     ),
     Metric("integrate_p50", "s", "Time to integrate, p50", "lower", _TIMES["integrate"][1], primary=True),
     *(
@@ -55,7 +55,7 @@ METRICS = declare(
         "1/s",
         "Offered rate",
         None,
-        "rate of leaves that were sent; for the hammer, the rate that it was asked for",
+        "rate of leaves that were sent; for the hammer, the rate that was requested",
         tells="offered",
     ),
     Metric(
@@ -64,8 +64,8 @@ METRICS = declare(
         "Achieved",
         "higher",
         "`qps` divided by the offered rate of new leaves. Duplicates that the log recognised are not new. "
-        "The conformance servers remember the latest leaves without antispam, too. For the hammer, only without "
-        "duplicates",
+        "The conformance servers remember the latest leaves even without antispam. For the hammer, only if there are "
+        "no duplicates",
     ),
     Metric("accepted", "1", "Accepted", None, _LEAVES),
     Metric("duplicates", "1", "Duplicates", None, _LEAVES),
@@ -84,8 +84,8 @@ METRICS = declare(
         "of all servers' control groups, page cache included. Resident memory in the window if there are no control "
         "groups, or if servers were killed later in a search, at another rate",
     ),
-    Metric("disk_write", "B/s", "Disk writes", None, "of the disk that holds `directory`, by all processes"),
-    Metric("disk_busy", "1", "Disk busy", None, "of the disk that holds `directory`, by all processes"),
+    Metric("disk_write", "B/s", "Disk writes", None, "to the disk that holds `directory`, by all processes"),
+    Metric("disk_busy", "1", "Disk busy", None, "share of the time in which the disk that holds `directory` was busy"),
     Metric("proofs_asked", "1", "Proofs requested", None, "inclusion proofs of accepted leaves"),
     Metric("proofs_proved", "1", "Proofs verified", None, "inclusion proofs of accepted leaves"),
     Metric("hammer_qps", "1/s", "QPS on the hammer's screen", "higher", '"Δ qps over 30s" of the last screen'),
