@@ -17,19 +17,25 @@ FILE = "interference.json"
 MALFORMED = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 
 METRICS = declare(
-    Metric("others_cpu", "1", "Processors used by others", "lower", "busy minus ours, the controller's, the kernel's"),
-    Metric("steal", "1", "Processors stolen", "lower", "by the hypervisor, which gave them to other machines"),
-    Metric("ours_cpu", "1", "Processors used by us", None, "commands, servers, agent and SSH, also ended ones"),
+    Metric(
+        "others_cpu", "1", "Processors used by others", "lower", "all busy ones, minus ours, controller's, kernel's"
+    ),
+    Metric("steal", "1", "Processors stolen", "lower", "those that the hypervisor gave to other machines"),
+    Metric("ours_cpu", "1", "Processors used by us", None, "commands, servers, agent and SSH, even if they ended"),
     Metric("controller_cpu", "1", "Processors used by the controller", None, "0 if it runs on another machine"),
-    Metric("kernel_cpu", "1", "Processors used by the kernel", None, "its own threads and interrupts, for anyone"),
-    Metric("run_queue", "1", "Run queue", "lower", "tasks that run or wait to, with ours; the mean of the readings"),
+    Metric("kernel_cpu", "1", "Processors used by the kernel", None, "the kernel's threads and interrupts, for anyone"),
+    Metric("run_queue", "1", "Run queue", "lower", "tasks that run or wait to run, ours too; mean of the readings"),
     Metric("pressure_cpu", "1", "CPU pressure", "lower", "share of the time in which some task waited, ours too"),
     Metric("pressure_io", "1", "I/O pressure", "lower", "share of the time in which some task waited, ours too"),
     Metric("pressure_memory", "1", "Memory pressure", "lower", "share of the time in which some task waited, ours too"),
-    Metric("others_disk", "1", "Disk's time for others", "lower", "its busy share, times others' share of its bytes"),
+    Metric(
+        "others_disk", "1", "Disk's time for others", "lower", "busy share, times others' share of the disk's bytes"
+    ),
     Metric("others_disk_read", "B/s", "Disk reads of others", "lower", "what disks read, minus what we read"),
-    Metric("others_disk_write", "B/s", "Disk writes of others", "lower", "at least: less ours, pending ones, journals"),
-    Metric("host_network", "B/s", "Host's network traffic", None, "of its network cards, ours too"),
+    Metric(
+        "others_disk_write", "B/s", "Disk writes of others", "lower", "at least: minus ours, pending ones, journals"
+    ),
+    Metric("host_network", "B/s", "Host's network traffic", None, "traffic of its network cards, ours too"),
     Metric("others_network", "B/s", "Network traffic of others", "lower", "at least: minus traffic with other hosts"),
     Metric("memory_taken", "B", "Memory taken", "lower", "how far available memory fell, ours too"),
     Metric("swapped", "B/s", "Swapped", "lower", "in and out, ours too"),
