@@ -32,7 +32,7 @@ class DisturbancePolicy(Strict):
     )
     then: Literal["mark", "repeat"] = Field(
         "mark",
-        description="`mark` a disturbed trial wherever its figures stand, or `repeat` it: the trial stays, marked, "
+        description="`mark` a disturbed trial wherever its figures appear, or `repeat` it: the trial stays, marked, "
         "and its case is measured again in that block; figures are then those of undisturbed trials",
     )
     at_most: int = Field(3, ge=1, le=20, description="with `repeat`: how often a case may be repeated in a block")

@@ -37,7 +37,7 @@ class Host(Strict):
     user: str | None = Field(None, json_schema_extra=_WORD)
     identity_file: str | None = None
     known_hosts: str | None = Field(None, description="file of pinned host keys; the default is ~/.ssh/known_hosts")
-    loopback: bool = Field(False, description="this very machine, through the study's own sshd on 127.0.0.1")
+    loopback: bool = Field(False, description="this machine, through the study's own sshd on 127.0.0.1")
     work_dir: Annotated[str, AfterValidator(check_work_dir)] = Field(
         "~/.benchstudy",
         description="the only folder on the host to which benchstudy writes by itself",
