@@ -410,6 +410,11 @@ def build_python(tool, store, place, root):
 
 
 def make_venv(tool, venv, requirements, store):
+    # Its first lines say how it was compiled. pip would list every version of every package that it cannot use.
+    least = re.search(r"^#.* -p (\d+\.\d+)", requirements, re.MULTILINE)
+    if least and numbers(least[1]) > sys.version_info[:2]:
+        has = platform.python_version()
+        raise BuildFailed(f"needs Python {least[1]} or newer, but {sys.executable} is {has}: set `python` of the host")
     remove(venv)
     venv.parent.mkdir(parents=True, exist_ok=True)
     temporary = venv.parent / "tmp-pip"
