@@ -70,7 +70,7 @@ def client_limited(material: Material) -> Found:
         user, system = group.value("cpu_user"), group.value("cpu_system")
         if busy is None and user is not None and system is not None:
             busy = user + system
-        if busy is not None and busy > BUSY_GENERATOR and not _is_null(group):
+        if busy is not None and busy >= BUSY_GENERATOR and not _is_null(group):
             yield group.where, f"the generator used {rounding.percent(busy)} of its CPUs"
     # Grouped by everything but the limits, each of which has its own section in a published table.
     flat: dict[tuple[tuple[str, str], ...], dict[str, float]] = {}

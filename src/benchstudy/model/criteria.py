@@ -3,8 +3,8 @@
 LEVEL = 0.95  # confidence level of every interval
 MARGIN = 0.05  # the smallest difference that matters, if a study declares none
 ACHIEVED = 0.99  # of the offered rate: below this, a load did not achieve it
-BUSY_WRITERS = 0.9  # of a closed loop's writers waiting at once: above this, their number decides the rate
-BUSY_GENERATOR = 0.8  # of its CPUs: above this, the figure is client-limited
+BUSY_WRITERS = 0.9  # of a closed loop's writers waiting at once: at or above this, their number decides the rate
+BUSY_GENERATOR = 0.8  # of its CPUs: at or above this, the figure is client-limited
 CACHED = 0.99  # of a file in the page cache: a warm read has at least this
 NOT_CACHED = 0.01  # a cold read has at most this
 SKEW = 0.01  # of the measured time, a fifth of MARGIN: clients further apart than this did not load together

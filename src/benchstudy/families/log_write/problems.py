@@ -92,7 +92,7 @@ def of_screen(screen: HammerScreen) -> Iterator[Problem]:
     busy = {"busy": screen.busy_writers, "writers": screen.write_workers}
     if screen.busy_writers > 1.02 * screen.write_workers:
         yield Problem(Rule.TOO_MANY_WRITERS, {**busy, "qps": qps, "queue_s": screen.queue_avg_s})
-    elif screen.busy_writers > BUSY_WRITERS * screen.write_workers:
+    elif screen.busy_writers >= BUSY_WRITERS * screen.write_workers:
         yield Problem(Rule.WRITERS, busy)
     covered, window = screen.covered_s, {"qps": qps, "window_s": screen.window_s}
     if covered is not None and covered < screen.window_s:

@@ -139,7 +139,7 @@ def _row(
 ) -> tuple[Cell, ...]:
     target, case, number, host = client
     href = cells.href(results, target, case)
-    busy = (medians[_CPU] or 0.0) > BUSY_GENERATOR
+    busy = (medians[_CPU] or 0.0) >= BUSY_GENERATOR
     own = [
         MISSING if (value := medians[metric]) is None else Cell((_shown(value, metric, units[metric]),), href)
         for metric in metrics

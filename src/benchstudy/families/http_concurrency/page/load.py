@@ -153,7 +153,7 @@ class HttpLoad(SweepResults):
         # In an open loop, the generator offers the null server the same rate as any other server.
         if sweep.is_open and ceiling is not None and ceiling < ACHIEVED * point.number:
             reasons.append(f"even the null server received only {human.quantity(ceiling, '1/s')}")
-        if cpu is not None and cpu > BUSY_GENERATOR:
+        if cpu is not None and cpu >= BUSY_GENERATOR:
             reasons.append(f"the generator used {human.percent(cpu)} of its CPUs")
         return ClientLimit(share, cpu, tuple(reasons))
 
@@ -164,7 +164,7 @@ class HttpLoad(SweepResults):
         return [
             f"{self.name(s)} · {p.level}: {limit.reasons[0]}"
             for s, p, limit in limits
-            if limit.reasons and (limit.generator_cpu or 0.0) <= BUSY_GENERATOR
+            if limit.reasons and (limit.generator_cpu or 0.0) < BUSY_GENERATOR
         ]
 
     def lacks_ceiling(self, sweep: Sweep, point: Point) -> bool:

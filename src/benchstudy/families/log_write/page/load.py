@@ -168,7 +168,7 @@ class LogWrite(SweepResults):
         qps, queue, writers = (
             self.median(f"hammer_{metric}", sweep, point) for metric in ("qps", "queue_avg", "writers")
         )
-        return bool(qps and queue and writers and qps * queue > BUSY_WRITERS * writers)
+        return bool(qps and queue and writers and qps * queue >= BUSY_WRITERS * writers)
 
     def lost_trials(self, sweep: Sweep, point: Point) -> int:
         """How many trials failed because the log lost an accepted leaf."""
