@@ -454,3 +454,28 @@ def test_an_error_of_the_disk_in_snakemake_itself_is_told_in_words(tmp_path, cal
     done = subprocess.run(again, cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 1 and f"Error: {path}: {told}" in done.stderr
     assert "Traceback" not in done.stderr and made.exists() == there
+
+
+TAKES_NO_MORE = """
+import resource
+from benchstudy.jobs import snakemake_adapter
+snakemake_adapter.end_in_words_on_errors()
+onstart:
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+rule all:
+    input: "session.json"
+rule measure:
+    output: "session.json"
+    shell: "touch {output}"
+"""
+
+
+@pytest.mark.long
+@pytest.mark.fault(38)
+def test_a_disk_that_takes_neither_log_nor_metadata_is_told_in_one_sentence(tmp_path):
+    """Alone, Python prints a traceback for each line of the log, and Snakemake asks for permissions."""
+    (tmp_path / "Snakefile").write_text(TAKES_NO_MORE)
+    argv = [sys.executable, "-m", "snakemake", "--cores", "1"]
+    done = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 1 and done.stderr.count("File too large: allow larger files (ulimit -f)") == 1
+    assert "Traceback" not in done.stderr and "permissions" not in done.stderr

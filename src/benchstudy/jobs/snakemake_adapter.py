@@ -197,6 +197,7 @@ def end_in_words_on_errors() -> None:
 
     Rule.apply_input_function = applied
     _format_in_words()
+    _lose_lines_of_the_log()
 
 
 def _format_in_words() -> None:
@@ -207,10 +208,27 @@ def _format_in_words() -> None:
     def in_words(error: Exception, linemaps: Any = None) -> str:
         if isinstance(error, BenchstudyError):
             return f"Error: {error}"
-        trouble = disk_trouble(error) if isinstance(error, OSError) else None
+        # Snakemake raises an error of its own where it cannot write its metadata.
+        cause = error.__context__ if isinstance(error, exceptions.WorkflowError) else error
+        trouble = disk_trouble(cause) if isinstance(cause, OSError) else None
         return f"Error: {trouble}" if trouble else formatted(error, linemaps)
 
     exceptions.format_exception_to_string = in_words
+
+
+def _lose_lines_of_the_log() -> None:
+    """A disk that takes no line of Snakemake's log loses it: Python would print a long traceback per line.
+
+    The screen has each line, and what else the disk does not take ends the command in words.
+    """
+    handle = logging.FileHandler.handleError
+
+    def handled(handler: logging.FileHandler, record: logging.LogRecord) -> None:
+        error = sys.exc_info()[1]
+        if not isinstance(error, OSError) or not disk_trouble(error):
+            handle(handler, record)
+
+    logging.FileHandler.handleError = handled  # type: ignore[assignment, method-assign]
 
 
 def say(text: str) -> None:
