@@ -530,7 +530,7 @@ def test_a_pull_that_does_not_finish_has_discarded_what_was_discarded(tmp_path):
     stored, bucket, clone = StoredStudy(tmp_path / "author"), InMemory(), tmp_path / "clone"
     push(stored.root, stored.study, bucket, ignore)
     bucket.spoil(stored.failed.facts.uuid.encode())
-    with pytest.raises(BenchstudyError, match="1 of 8 folders were not fetched"):
+    with pytest.raises(BenchstudyError, match="1 of 8 folders could not be fetched"):
         pull(clone, stored.study, bucket, ignore)
     # As `report --config measure=false` does.
     store = TrialStore(stored.plan.raw(clone))
@@ -694,7 +694,7 @@ def test_a_pull_fetches_the_sessions_after_a_damaged_one(tmp_path):
     two.pull(bucket, "altered")
     first, second = two.stores("altered")
     bucket.spoil(ok.facts.uuid.encode())
-    with pytest.raises(BenchstudyError, match="1 of 8 folders were not fetched"):
+    with pytest.raises(BenchstudyError, match="1 of 8 folders could not be fetched"):
         two.pull(bucket, "clone")
     assert [len(list(store.glob(f"*/*/{SUMS}"))) for store in two.stores("clone")] == [7, 8]
     assert [(store / "session.json").exists() for store in two.stores("clone")] == [False, True]

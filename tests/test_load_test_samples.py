@@ -274,15 +274,15 @@ def ups(*times: float, down: Sequence[float] = ()) -> Samples:
         # One failed scrape makes a gap of two intervals.
         (
             ups(*range(1000, 1041, 10), *range(1060, 1101, 10), down=(1050,)),
-            [(40, "no sample for 20.0 s, 1 scrapes failed")],
+            [(40, "no sample for 20.0 s, 1 scrape failed")],
         ),
         (
             ups(1000, 1010, 1040, 1050, 1080, 1090, 1100, down=(1020, 1060, 1070)),
-            [(10, "no sample for 30.0 s, 1 scrapes failed"), (50, "no sample for 30.0 s, 2 scrapes failed")],
+            [(10, "no sample for 30.0 s, 1 scrape failed"), (50, "no sample for 30.0 s, 2 scrapes failed")],
         ),
         # At the edges of the window.
         (ups(*range(1020, 1101, 10)), [(0, "no sample for 20.0 s")]),
-        (ups(*range(1020, 1101, 10), down=(1000, 1010)), [(0, "no sample for 20.0 s, 1 scrapes failed")]),
+        (ups(*range(1020, 1101, 10), down=(1000, 1010)), [(0, "no sample for 20.0 s, 1 scrape failed")]),
         (ups(*range(1000, 1081, 10)), [(80, "no sample for 20.0 s")]),
         (ups(*range(1000, 1081, 10), down=(1090, 1100)), [(80, "no sample for 20.0 s, 2 scrapes failed")]),
         (ups(1000, 1010, down=range(1020, 1101, 10)), [(10, "no sample for 90.0 s, 9 scrapes failed")]),

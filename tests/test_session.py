@@ -37,6 +37,7 @@ from benchstudy.model.errors import SessionFailed, TrialFailed
 from benchstudy.model.family import Case, Family, FamilyConfig, Observation, Parsed, ParseError
 from benchstudy.model.files import now
 from benchstudy.model.metrics import Metric, declare
+from benchstudy.model.rounding import plural
 from benchstudy.model.study import SessionPlan, parse_study
 
 
@@ -342,7 +343,7 @@ def test_an_adaptive_session_goes_on_until_each_case_is_known_or_there_are_no_mo
     stopping = lab.hold(plan)["stopping"]
     assert [look["blocks"] for look in stopping["looks"]] == [6, 9] and stopping["blocks"] == 9
     assert stopping["reached"] is False and len(lab.measured) == 18
-    assert stopping["verdict"].startswith("after 9 blocks 1 of 2 cases are not known to ±5 %")
+    assert stopping["verdict"].startswith("after 9 blocks 1 of 2 cases is not known to ±5 %")
     precision = {known["case"]: known["precision"] for known in stopping["known"]}
     assert precision["case=b"] == 0 and precision["case=a"] > 0.05
     assert is_held(lab.root, plan) and lab.hold(plan)["stopping"] == stopping, "no look is taken again"
@@ -435,7 +436,7 @@ def test_a_trial_that_was_aborted_is_done_once_more_at_the_end(lab):
 def test_trials_that_were_aborted_twice_are_named_five_at_most(lab, count, told):
     lab.happens |= {("a", block): [RuntimeError("x"), RuntimeError("y")] for block in range(1, count + 1)}
     problem = lab.hold(lab.plan("a", blocks=7))["problem"]
-    assert problem.startswith(f"{count} trials were aborted twice and have no result: case=a in block 1")
+    assert problem.startswith(f"{plural(count, 'trial')} aborted twice and got no result: case=a in block 1")
     assert problem.endswith(told) and problem.count("case=a") == min(count, 5)
     assert not is_held(lab.root, lab.plan("a", blocks=7))
 

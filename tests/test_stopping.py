@@ -306,7 +306,7 @@ def test_a_session_stops_when_every_case_is_known_well_enough_and_the_same_again
     precisions = {known["case"]: known["precision"] for known in stopping["known"]}
     assert precisions["script=quiet"] <= 0.05 and precisions["script=wild"] <= 0.05
     assert (
-        "after 6 blocks 1 of 2 cases are not known to ±5 %, on to 9 blocks (script=wild: duration ±45 %)" in caplog.text
+        "after 6 blocks 1 of 2 cases is not known to ±5 %, on to 9 blocks (script=wild: duration ±45 %)" in caplog.text
     )
     assert "after 9 blocks every case is known to ±5 % (the least: script=quiet: duration ±1 %)" in caplog.text
     assert any("after 9 blocks" in event for event in index["sessions"][0]["events"])
@@ -369,7 +369,7 @@ def test_the_most_is_the_end_and_it_is_said_what_was_not_reached(lab, held, monk
     index = held(values, blocks=blocks)
     assert lab.results("never") == first(7)
     assert index["stopping"]["reached"] is False
-    assert "1 of 2 cases are not known to ±5 %, and that is the most allowed" in index["stopping"]["verdict"]
+    assert "1 of 2 cases is not known to ±5 %, and that is the most allowed" in index["stopping"]["verdict"]
     study = as_project(lab.root) / "study.json"
     study.write_text(json.dumps(lab.study(values, blocks=blocks).model_dump(mode="json", serialize_as_any=True)))
     monkeypatch.chdir(lab.root)
@@ -391,7 +391,7 @@ def test_a_case_that_has_no_further_blocks_holds_nobody_up(lab):
     index = lab.hold({"wild": WILD, "short": NEVER})
     assert (lab.results("wild"), lab.results("short")) == (first(9), first(6))
     assert index["stopping"]["reached"] is False
-    verdict = "after 9 blocks 1 of 2 cases are not known to ±5 %, and there are no more (script=short: duration ±50 %)"
+    verdict = "after 9 blocks 1 of 2 cases is not known to ±5 %, and there are no more (script=short: duration ±50 %)"
     assert index["stopping"]["verdict"] == verdict
 
 

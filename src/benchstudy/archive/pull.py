@@ -15,6 +15,7 @@ from benchstudy.measuring.sealed import DISCARDS, IN_ARCHIVE, SUMS, in_archive, 
 from benchstudy.measuring.sessionindex import unheld, write_index
 from benchstudy.model.errors import BenchstudyError
 from benchstudy.model.files import as_json, write_atomically
+from benchstudy.model.rounding import plural
 from benchstudy.model.study import SessionPlan, Study
 
 # So many folders become durable together: a killed pull loses no more.
@@ -143,8 +144,9 @@ class _Pulling:
             self._told.bytes += sum(self._bytes(missing[place]) for place in arrived)
             advance(self._name, done, len(missing))
         if problems:
+            folders = plural(len(missing), "folder")
             raise _NotFetched(
-                "\n  ".join([f"{self._name}: {len(problems)} of {len(missing)} folders were not fetched:", *problems])
+                "\n  ".join([f"{self._name}: {len(problems)} of {folders} could not be fetched:", *problems])
                 + "\nUndamaged folders stay here. Remove the damaged objects with the tools of your store, push these "
                 "folders again from where they are undamaged, then pull again"
             )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from benchstudy.model import hints, paths
 from benchstudy.model.output import add_json, print_json, progress
+from benchstudy.model.rounding import plural
 from benchstudy.model.study import load_study
 
 if TYPE_CHECKING:
@@ -46,8 +47,9 @@ def _push(arguments: argparse.Namespace) -> int:
         print_json(asdict(told))
         return 0
     would = "would send" if told.dry_run else "sent"
-    print(f"{would} {told.sent} trials, sessions and looks ({told.bytes} B); {told.there} were there already")
-    print(f"{len(told.manifests)} new manifests")
+    folders = f"{plural(told.sent, 'folder')} of trials, sessions and looks"
+    print(f"{would} {folders} ({told.bytes} B); the archive had {told.there} already")
+    print(plural(len(told.manifests), "new manifest"))
     if told.conditional is False:
         print("this server overwrites objects even when asked not to, so push looked for each object before sending it")
     if told.compares is False:
@@ -67,9 +69,10 @@ def _pull(arguments: argparse.Namespace) -> int:
         print_json(asdict(told))
         return 0
     would = "would fetch" if told.dry_run else "fetched"
-    print(f"{would} {told.fetched} trials, sessions and looks ({told.bytes} B); {told.here} were here already")
+    folders = f"{plural(told.fetched, 'folder')} of trials, sessions and looks"
+    print(f"{would} {folders} ({told.bytes} B); this project had {told.here} already")
     if told.in_archive:
-        print(f"{told.in_archive} files that no table needs are only in the archive; --all fetches them too")
+        print(f"only the archive has {plural(told.in_archive, 'file')} that no table needs; --all fetches these, too")
     return 0
 
 
@@ -82,13 +85,14 @@ def _verify(arguments: argparse.Namespace) -> int:
         print(line, file=sys.stderr)
     if told.untold:
         print(
-            f"the server gives no SHA-256 for {told.untold} objects, so only their sizes were compared: add --read",
+            f"the server gives no SHA-256 for {plural(told.untold, 'object')}, so only sizes were compared: add --read",
             file=sys.stderr,
         )
     if arguments.json:
         print_json(asdict(told))
     else:
-        print(f"{told.objects} objects ({told.bytes} B) in {told.manifests} manifests: {len(told.differences)} differ")
+        counted = f"{plural(told.objects, 'object')} ({told.bytes} B) in {plural(told.manifests, 'manifest')}"
+        print(f"{counted}: {plural(len(told.differences), 'difference')}")
     return 1 if told.differences or told.untold else 0
 
 

@@ -160,10 +160,12 @@ def _check_neighbours(agent: HostAgent, policy: DisturbancePolicy) -> list[Findi
     found = policy.disturbed(seen)
     if found is None:
         (host,) = seen.values()
-        return [(True, f"quiet: others use {rounding.few(host['others_cpu'])} of {host['cpus']} processors", "")]
+        cpus = rounding.plural(host["cpus"], "processor")
+        return [(True, f"quiet: others use {rounding.few(host['others_cpu'])} of {cpus}", "")]
     names = f" ({', '.join(found.busiest)})" if found.busiest else ""
+    cpus = rounding.plural(found.cpus, "processor")
     said = {
-        "others_cpu": f"others use {rounding.few(found.others_cpu)} of {found.cpus} processors now{names}",
+        "others_cpu": f"others use {rounding.few(found.others_cpu)} of {cpus} now{names}",
         "steal": f"the hypervisor takes {rounding.percent(found.share)} of the processors now",
         "others_disk": f"others keep the disks busy {rounding.percent(found.share)} of the time now",
     }

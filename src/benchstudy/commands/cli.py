@@ -211,7 +211,7 @@ def _discard(arguments: argparse.Namespace) -> int:
                 )
             found = find_trials(raw, prefix)
             if len(found) != 1:
-                many = f"{len(found)} trials begin with this: give more of the id" if found else "no trial has this id"
+                many = "several trials begin with this: give more of the id" if found else "no trial has this id"
                 raise BenchstudyError(f"{prefix}: {many}")
             chosen += found
     elif chooses:

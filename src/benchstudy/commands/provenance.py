@@ -12,6 +12,7 @@ from typing import Any
 from benchstudy.model import hints, paths
 from benchstudy.model.errors import BenchstudyError
 from benchstudy.model.output import add_json, print_json
+from benchstudy.model.rounding import plural
 from benchstudy.model.study import load_study
 
 _MOST_SHOWN = 40
@@ -94,7 +95,8 @@ def _crate(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print_json(asdict(packed))
         return 0
-    print(f"{packed.path}: {packed.trials} trials, {packed.files} files, {packed.size} B, SHA-256 {packed.sha256}")
+    counted = f"{plural(packed.trials, 'trial')}, {plural(packed.files, 'file')}"
+    print(f"{packed.path}: {counted}, {packed.size} B, SHA-256 {packed.sha256}")
     return 0
 
 
@@ -115,7 +117,8 @@ def _reproduce(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print_json(asdict(done))
     else:
-        print(f"study {done.study}: {done.files} files as packed, {done.trials} trials, no host contacted")
+        counted = f"{plural(done.files, 'file')} as packed, {plural(done.trials, 'trial')}"
+        print(f"study {done.study}: {counted}, no host contacted")
         _tell("the software here differs from the crate's", done.code)
         _tell("packages here differ from the crate's", done.packages)
         total = done.others_same + len(done.others_differ)

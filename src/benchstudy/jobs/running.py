@@ -33,6 +33,7 @@ from benchstudy.model.files import (
 )
 from benchstudy.model.groups import machines_of_targets
 from benchstudy.model.host import THIS_MACHINE
+from benchstudy.model.rounding import plural
 from benchstudy.model.study import Study
 from benchstudy.provisioning.target import may_build, what_is_ahead
 
@@ -177,7 +178,7 @@ def not_confirmed(root: Path, study: str) -> list[str]:
         return []
     lines = log.read_text().splitlines() or _cannot_be_written(log)
     left = len(lines) - _MOST_LINES_AT_END
-    return lines if left <= 0 else [*lines[:_MOST_LINES_AT_END], f"… and {left} more lines in {log}"]
+    return lines if left <= 0 else [*lines[:_MOST_LINES_AT_END], f"… and {plural(left, 'more line')} in {log}"]
 
 
 def _cannot_be_written(log: Path) -> list[str]:

@@ -177,7 +177,8 @@ def verdict(look: Mapping[str, Any], plan: SessionPlan, stopping: Stopping) -> s
             next_step = "and there are no more" if look["blocks"] < stopping.most else "and that is the most allowed"
         named = "; ".join(k.words for k in short[:_MOST_NAMED]) + ("; …" if len(short) > _MOST_NAMED else "")
         cases = len({k.case for k in short})
-        said = f"{after} {cases} of {len(plan.cases)} cases are not known to {until}, {next_step} ({named})"
+        verb, of = "is" if cases == 1 else "are", rounding.plural(len(plan.cases), "case")
+        said = f"{after} {cases} of {of} {verb} not known to {until}, {next_step} ({named})"
     else:
         widest = next((f" (the least: {k.words})" for k in known if k.precision is not None), "")
         said = f"{after} every case is known to {until}{widest}"

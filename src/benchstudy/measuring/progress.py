@@ -19,6 +19,7 @@ from benchstudy.measuring.statuslines import StatusLines, live_terminal
 from benchstudy.model import machine
 from benchstudy.model.errors import plain
 from benchstudy.model.files import lock_if_free, whole_or_nothing
+from benchstudy.model.rounding import plural
 
 log = logging.getLogger("benchstudy")
 
@@ -82,7 +83,7 @@ class Progress:
 
     def begin(self, total: int, adopted: int, *, blocks: int) -> None:
         self._state |= {"total": total, "now": "preparing", "blocks_to_do": blocks}
-        self.event(f"{total} trials to measure, {adopted} adopted")
+        self.event(f"{plural(total, 'trial')} to measure, {adopted} adopted")
 
     def extend(self, more: int, *, blocks: int) -> None:
         self._state["total"] += more

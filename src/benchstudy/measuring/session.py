@@ -40,7 +40,7 @@ from benchstudy.model.causes import Cause, Failure
 from benchstudy.model.errors import BenchstudyError, SessionFailed, TrialFailed
 from benchstudy.model.family import Case, ParseError
 from benchstudy.model.files import disk_trouble, now
-from benchstudy.model.rounding import listed
+from benchstudy.model.rounding import listed, plural
 from benchstudy.model.study import SessionPlan
 
 log = logging.getLogger("benchstudy")
@@ -201,7 +201,7 @@ class _Session:
         again = [scheduled for scheduled in aborted if self._one_trial(scheduled, state) == "aborted"]
         if again:
             named = listed([f"{scheduled.case.id} in block {scheduled.block}" for scheduled in again], _MOST_NAMED)
-            raise SessionFailed(f"{len(again)} trials were aborted twice and have no result: {named}")
+            raise SessionFailed(f"{plural(len(again), 'trial')} aborted twice and got no result: {named}")
 
     def _given_up(self) -> dict[str, GivenUp]:
         return given_up(self._plan, results(self._plan, self._trials, self._store.discards()))

@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import zip_longest
 
+from benchstudy.model.rounding import plural
+
 _SHOWN = 60
 
 
@@ -59,7 +61,7 @@ def _columns(rows: list[list[str]]) -> str:
 
 
 def _counted(rows: list[list[str]]) -> str:
-    return f"{max(len(rows) - 1, 0)} rows"
+    return plural(max(len(rows) - 1, 0), "row")
 
 
 def _shown(cell: str | None) -> str:

@@ -15,6 +15,7 @@ from benchstudy.model.errors import BenchstudyError
 from benchstudy.model.files import as_json, now, write_atomically
 from benchstudy.model.grouping import grouped
 from benchstudy.model.paths import project_root
+from benchstudy.model.rounding import plural
 from benchstudy.model.study import Study
 
 log = logging.getLogger("benchstudy")
@@ -118,7 +119,8 @@ def provision_targets(
         result = ProvisionResult({name: found[target][name] for name in study.targets[target].roles.values()})
         for problem in result.problems:
             log.warning("%s", problem)
-        say(target, f"{target}: {', '.join(families)}: {result.changed} changed, {len(result.problems)} problems")
+        problems = plural(len(result.problems), "problem")
+        say(target, f"{target}: {', '.join(families)}: {result.changed} changed, {problems}")
         facts = {"study": study.study, "target": target, "families": families, "provisioned": now()}
         told = {"asked": asked[target], "places": _places(study, target)}
         facts_paths[target].parent.mkdir(parents=True, exist_ok=True)

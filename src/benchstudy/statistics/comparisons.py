@@ -355,10 +355,11 @@ def _warnings(made: Comparison) -> tuple[str, ...]:
     for arm, counterpart in ((made.base, made.other), (made.other, made.base)):
         # If a counterpart failed, the failures are reported instead.
         if made.pairs and made.pairs + counterpart.failed < arm.n:
-            found.append(f"{arm.n - made.pairs} of {arm.n} trials of {arm.name} have no counterpart in their block")
+            trials = f"{arm.n - made.pairs} of {rounding.plural(arm.n, 'trial')} of {arm.name}"
+            found.append(f"{trials} have no counterpart in their block")
         if arm.failures is not None:
             found.append(
-                f"{arm.failed} of {arm.failures.n} trials of {arm.name} failed "
+                f"{arm.failed} of {rounding.plural(arm.failures.n, 'trial')} of {arm.name} failed "
                 f"({arm.failures.interval}): the ratio covers only the others"
             )
         if min(arm.values) == max(arm.values):

@@ -82,7 +82,7 @@ def summarise(values: Iterable[float | None], units: Iterable[str] = ()) -> Summ
         sd = math.sqrt(math.fsum((value - mean) ** 2 for value in numbers) / (n - 1)) if n > 1 else None
     except OverflowError:
         return _nothing(n, "values too large to add: no estimate")
-    notes = [f"{missing} of {len(given)} trials failed"] if missing else []
+    notes = [f"{missing} of {rounding.plural(len(given), 'trial')} failed"] if missing else []
     low = high = None
     method = ""
     if n < smallest_n(50):

@@ -7,6 +7,7 @@ from typing import Any
 
 from benchstudy.families.shared.files import damaged
 from benchstudy.model.family import Observation, Parsed, ParseError
+from benchstudy.model.rounding import plural
 
 FILES = 1001  # {0..1000} counts both ends
 BYTES = FILES * len("test\n")
@@ -25,7 +26,7 @@ def parse_shell_loop(stdout: str, stderr: str) -> Parsed:
     """
     complaints = [line for line in _TIMES.sub("", stderr).splitlines() if line.strip()]
     if complaints:
-        raise ParseError(f"the loop met {len(complaints)} errors, the first: {complaints[0]}")
+        raise ParseError(f"the loop met {plural(len(complaints), 'error')}, the first: {complaints[0]}")
     times = _TIMES.findall(stderr)
     if len(times) != len(OPS):
         raise ParseError(f"bash printed {len(times)} times instead of one for writing and one for reading")

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from benchstudy.model.errors import BenchstudyError
 from benchstudy.model.output import add_json, print_json
 from benchstudy.model.parsing import ParseError
+from benchstudy.model.rounding import plural
 from benchstudy.model.units import parse_duration
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ def _export(arguments: argparse.Namespace) -> int:
         facts = {"file": str(arguments.file), "series": series, "samples": section.samples}
         print_json({**facts, "missing": section.missing, "problems": section.problems})
         return 0
-    print(f"{arguments.file}: {series} series, {section.samples} samples")
+    print(f"{arguments.file}: {series} series, {plural(section.samples, 'sample')}")
     for text in (*(["no series of " + ", ".join(section.missing)] if section.missing else []), *section.problems):
         print(f"  {text}")
     return 0

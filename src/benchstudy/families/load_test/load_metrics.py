@@ -29,6 +29,7 @@ from benchstudy.families.load_test.prometheus_samples import pages
 from benchstudy.families.shared.files import damaged
 from benchstudy.model.family import ParseError
 from benchstudy.model.grouping import grouped
+from benchstudy.model.rounding import plural
 from benchstudy.statistics.buckets import histogram_quantile
 
 S = TypeVar("S", bound=Sink)
@@ -352,7 +353,7 @@ class _Reader:
                 found.events.append(Event(at, "restart", f"{labels.get('instance', '')}: the process was started anew"))
         for gap in self._scrapes.gaps():
             length = (gap.end_ms - gap.start_ms) / 1000
-            failed = f", {gap.failed} scrapes failed" if gap.failed else ""
+            failed = f", {plural(gap.failed, 'scrape')} failed" if gap.failed else ""
             detail = f"{gap.instance}: no sample for {length:.1f} s{failed}"
             found.events.append(Event(gap.start_ms, "down" if gap.failed else "gap", detail))
             found.gaps += gap.start_ms < window.steady_end_ms and gap.end_ms > window.steady_start_ms

@@ -28,6 +28,7 @@ from benchstudy.model.clients import CLIENTS, client_roles
 from benchstudy.model.errors import BenchstudyError, TrialFailed
 from benchstudy.model.family import Case, ParseError
 from benchstudy.model.files import as_json, write_atomically
+from benchstudy.model.rounding import plural
 from benchstudy.model.services import Limits
 
 if TYPE_CHECKING:
@@ -349,7 +350,7 @@ class _Trial:
         logs = [str(server.status()["log"]) for server in up]
         cause = explain(*texts, *logs)
         if cause:
-            raise TrialFailed(f"{cause}: {errors} errors" + (f", such as {texts[0]}" if texts else ""))
+            raise TrialFailed(f"{cause}: {plural(errors, 'error')}" + (f", such as {texts[0]}" if texts else ""))
 
 
 def _none_passed(steps: Sequence[Step]) -> TrialFailed:

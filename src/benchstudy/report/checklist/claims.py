@@ -96,7 +96,7 @@ def multiplicity(facts: StudyFacts) -> Answer:
         return does_not_apply("Nothing was tested." if made else _NO_COMPARISON)
     families = human.plural(len(tests), "declared group")
     listed = ", ".join(map(str, tests))
-    text = f"{sum(tests)} tests in {families} ({listed}), each adjusted by Benjamini-Hochberg"
+    text = f"{human.plural(sum(tests), 'test')} in {families} ({listed}), each adjusted by Benjamini-Hochberg"
     return _answered(facts, "adjusted", text, "Not adjusted")
 
 

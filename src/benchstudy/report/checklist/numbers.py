@@ -64,7 +64,9 @@ def raw_samples(facts: StudyFacts) -> Answer:
         lacking += in_trials(family, family.results.trials, {trial for trial, count in stored.items() if count})
     if not trials:
         return Answer("not satisfied", "There is no trial.")
-    text = f"{human.plural(trials, 'trial')} with {files:,} raw files, unaltered: every SHA-256 was compared"
+    text = (
+        f"{human.plural(trials, 'trial')} with {human.plural(files, 'raw file')}, unaltered: every SHA-256 was compared"
+    )
     text = f"{text}. Every figure links to its trials, and each trial to its files."
     page = first_page(facts.families, "#trials")
     return unless_lacking(lacking, text, "There are trials without any raw file in", page, "#trials")
@@ -119,7 +121,8 @@ def tails(facts: StudyFacts) -> Answer:
     if not total:
         return Answer("satisfied", "Every cell shows a median. No trial gave a tail percentile.", "#results")
     lacking = [lack for family, found in noted for lack in in_cases(family, map(tuple, found["cases"]))]
-    text = f"Every cell shows a median. Of {total} tail percentiles, {few} have too few operations to be printed"
+    tails = human.plural(total, "tail percentile")
+    text = f"Every cell shows a median. Of {tails}, {few} have too few operations to be printed"
     problem = f"{text}. The number of operations is unknown for"
     return unless_lacking(lacking, f"{text}.", problem, "#results")
 

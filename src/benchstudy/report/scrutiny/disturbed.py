@@ -28,7 +28,8 @@ def told(found: Disturbance) -> str:
     if found.what == "steal":
         return f"the hypervisor took {share} of the processors of {found.host}"
     names = f" ({', '.join(found.busiest)})" if found.busiest else ""
-    said = f"others used {rounding.few(found.others_cpu)} of {found.cpus} processors of {found.host}{names}"
+    cpus = human.plural(found.cpus, "processor")
+    said = f"others used {rounding.few(found.others_cpu)} of {cpus} of {found.host}{names}"
     if found.peak_cpu is None or found.peak_at is None or found.peak_cpu < _CAME_AND_WENT * found.others_cpu:
         return said
     return f"{said}, {rounding.few(found.peak_cpu)} from {sessions.moment(found.peak_at)} on"

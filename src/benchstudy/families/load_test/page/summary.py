@@ -323,8 +323,9 @@ class LoadSummary:
             yield f"Fewer than {FEWEST} trials of a version succeeded, so nothing has a verdict there: {places}."
         alarms = [r for r in self.mix.repeats if r.shift.alarm and r.tested]
         if alarms:
+            made = human.plural(len(self.mix.repeats), "comparison")
             yield (
-                f"{len(alarms)} of {len(self.mix.repeats)} comparisons of a version with itself look mix-driven: on "
+                f"{len(alarms)} of {made} of a version with itself look mix-driven: on "
                 "this set-up, part of the mix shift is noise."
             )
         for metric, what in {"gaps": "gaps in the samples", "resets": "counter resets"}.items():

@@ -152,7 +152,7 @@ def _in_screens(screens: Mapping[str, HammerScreen]) -> Iterator[str]:
             else:
                 yield f"{name}: {_RULES.get(problem.rule, problem.rule)}: {told(problem)}."
     for text, names in everywhere.items():
-        yield f"{'All' if len(names) == len(screens) else len(names)} boxes: {text}."
+        yield f"{'All' if len(names) == len(screens) else f'{len(names)} of {len(screens)}'} boxes: {text}."
 
 
 _BOUND = "writers-bound"
