@@ -331,6 +331,18 @@ def test_a_system_whose_file_is_a_link_that_leads_nowhere_is_told(tmp_path, caps
     assert "system mine: " in capsys.readouterr().err
 
 
+def test_a_broken_system_hides_no_other(tmp_path, capsys):
+    for name in ("one", "two"):
+        (tmp_path / "systems" / name).mkdir(parents=True)
+        (tmp_path / "systems" / name / "system.yaml").write_text("titel: x\n")
+    (tmp_path / "study.yaml").write_text("study: s\n")
+    for words in ([], ["--json"]):
+        assert main(["systems", "--study", str(tmp_path / "study.yaml"), *words]) == 1
+        said = capsys.readouterr()
+        assert "nginx" in said.out and '"one"' not in said.out
+        assert all(f"benchstudy: system {name}: " in said.err for name in ("one", "two")) and "titel" in said.err
+
+
 def test_an_own_system_takes_the_place_of_one_that_ships(tmp_path):
     shutil.copytree(CHECKOUT / "envs" / "redis", tmp_path / "systems" / "redis")
     file = tmp_path / "systems" / "redis" / "system.yaml"

@@ -1,6 +1,7 @@
 """`benchstudy systems`: the systems of the catalogue, and what a study may set for each."""
 
 import argparse
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -8,7 +9,7 @@ from typing import Any
 from benchstudy.model.catalogue.folders import Catalogue, own_folders
 from benchstudy.model.catalogue.parameter import Parameter, as_text
 from benchstudy.model.catalogue.system import Found
-from benchstudy.model.errors import BenchstudyError
+from benchstudy.model.errors import BenchstudyError, StudyError
 from benchstudy.model.names import nearest
 from benchstudy.model.output import add_json, print_json
 from benchstudy.model.study import read_study
@@ -26,13 +27,16 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
 def _systems(arguments: argparse.Namespace) -> int:
     catalogue = catalogue_of(arguments.study)
     if arguments.name is None:
+        whole, problems = _read(catalogue)
         if arguments.json:
-            print_json([described(found) for found in catalogue.values()])
-            return 0
-        width = max(map(len, catalogue), default=0)
-        for name, found in catalogue.items():
-            print(f"{name:{width}}  {found.system.title}; {found.system.tried}")
-        return 0
+            print_json([described(found) for found in whole])
+        else:
+            width = max((len(found.name) for found in whole), default=0)
+            for found in whole:
+                print(f"{found.name:{width}}  {found.system.title}; {found.system.tried}")
+        for problem in problems:
+            print(f"benchstudy: {problem}", file=sys.stderr)
+        return 1 if problems else 0
     if arguments.name not in catalogue:
         raise BenchstudyError(f"no system {arguments.name!r}: {nearest(arguments.name, catalogue)}")
     found = catalogue[arguments.name]
@@ -41,6 +45,18 @@ def _systems(arguments: argparse.Namespace) -> int:
     else:
         print(*_shown(found), sep="\n")
     return 0
+
+
+def _read(catalogue: Catalogue) -> tuple[list[Found], list[StudyError]]:
+    """The systems that can be read, and what is wrong with each of the others."""
+    whole, problems = [], []
+    for found in catalogue.values():
+        try:
+            found.system  # noqa: B018  reads the file
+            whole.append(found)
+        except StudyError as error:
+            problems.append(error)
+    return whole, problems
 
 
 def catalogue_of(study: Path | None) -> Catalogue:
