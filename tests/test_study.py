@@ -53,6 +53,8 @@ def changed(*path, to):
         (changed("hosts", "local", to={"address": "x" * 70}), "cannot be a host: write its name, its address"),
         (changed("hosts", "local", to={"address": "db1:2222"}), "write `address: db1` and `port: 2222`"),
         (changed("hosts", "local", to={"address": "[::1]:2222"}), "write `address: ::1` and `port: 2222`"),
+        (changed("hosts", "local", to={"address": "[::1]"}), "'[::1]' has brackets: write `address: \"::1\"`"),
+        (changed("hosts", "local", to={"address": "a@[::1]"}), 'has brackets: write `address: "a@::1"`'),
         (changed("hosts", "local", to={"service_address": "db1:80"}), "a port in it: write `service_address: db1`"),
         (changed("hosts", "local", to={"address": "a", "identity_file": "\0"}), "hosts.local.identity_file: "),
         (

@@ -31,7 +31,7 @@ class Host(Strict):
     address: str | None = Field(
         None,
         description="host name, address or ~/.ssh/config alias; the default is the host's name",
-        json_schema_extra={"pattern": r"^(?![^:]*:[^:]*$|.*\]:)[^-\s/][^\s/]*$"},
+        json_schema_extra={"pattern": r"^(?![^:]*:[^:]*$|.*[\[\]])[^-\s/][^\s/]*$"},
     )
     port: int | None = Field(None, ge=1, le=65535)
     user: str | None = Field(None, json_schema_extra=_WORD)
@@ -71,6 +71,9 @@ class Host(Strict):
         if name.count(":") == 1 or "]:" in name:  # any other colons are those of an IPv6 address
             fix = f" and `port: {port}`" if told.field_name == "address" else ""
             raise ValueError(f"{value!r} has a port in it: write `{told.field_name}: {host.strip('[]')}`{fix}")
+        if "[" in name or "]" in name:  # ssh looks such a name up as it is
+            address = (value or "").translate({ord(bracket): None for bracket in "[]"})
+            raise ValueError(f'{value!r} has brackets: write `{told.field_name}: "{address}"`')
         return value
 
     @field_validator("identity_file", "known_hosts")
