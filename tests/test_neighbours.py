@@ -199,15 +199,16 @@ def test_a_reading_takes_no_time_worth_the_name(lab):
     assert max(costs) < 0.05, "processor time; benchmarks/interference.py has it to the microsecond"
 
 
-def test_check_says_that_somebody_uses_the_host(lab):
+@pytest.mark.parametrize(
+    ("declared", "told", "end"),
+    [({}, "busy", ""), ({"disturbance": {"limit": "100%"}}, True, ", within the study's limit of 100 %")],
+)
+def test_check_says_that_somebody_uses_the_host(lab, declared, told, end):
+    study = lab.study(**declared)
     with neighbour():
-        said = [
-            (fine, text)
-            for fine, text, _ in check_host(lab.study(), "h", lab.study().sessions())
-            if "processors" in text
-        ]
+        said = [(fine, text) for fine, text, _ in check_host(study, "h", study.sessions()) if "processors" in text]
     ((fine, text),) = said
-    assert fine is None and text.startswith("others use "), "it passes, so it is no problem to fix"
+    assert fine == told and text.startswith("others use ") and text.endswith(end)
 
 
 # -- what is decided -------------------------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ from benchstudy.measuring.hostcheck import HostCheck
 from benchstudy.measuring.raw import TrialStore
 from benchstudy.measuring.state import HostConnection
 from benchstudy.model import interference, paths, rounding
+from benchstudy.model.criteria import DISTURBED
 from benchstudy.model.disturbance import DisturbancePolicy
 from benchstudy.model.errors import BenchstudyError, plain
 from benchstudy.model.output import print_json
@@ -157,8 +158,8 @@ def _check_machine(remote: Remote, agent: HostAgent) -> list[Finding]:
 def _check_neighbours(agent: HostAgent, policy: DisturbancePolicy) -> list[Finding]:
     """Whether others use the host now."""
     seen = interference.seen(neighbours.watch(agent, _LOOKED_AT_S))
-    found = policy.disturbed(seen)
-    if found is None:
+    found = interference.worst(seen)
+    if found is None or found.share <= min(policy.limit, DISTURBED):
         (host,) = seen.values()
         cpus = rounding.plural(host["cpus"], "processor")
         return [(True, f"quiet: others use {rounding.few(host['others_cpu'])} of {cpus}", "")]
@@ -169,6 +170,8 @@ def _check_neighbours(agent: HostAgent, policy: DisturbancePolicy) -> list[Findi
         "steal": f"the hypervisor takes {rounding.percent(found.share)} of the processors now",
         "others_disk": f"others keep the disks busy {rounding.percent(found.share)} of the time now",
     }
+    if found.share <= policy.limit:
+        return [(True, f"{said[found.what]}, within the study's limit of {rounding.percent(policy.limit)}", "")]
     return [("busy", said[found.what], "end it before you measure, or declare `disturbance: {then: repeat}`")]
 
 
