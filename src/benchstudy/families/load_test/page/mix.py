@@ -6,6 +6,7 @@ from functools import cached_property
 from typing import Any
 
 from benchstudy.families.load_test.page.cells import (
+    bucket,
     interval_lines,
     not_called,
     percent_interval,
@@ -211,10 +212,7 @@ class LoadMix:
         like = reading.shift.standardised_quantile()
         if base is None or new is None or like is None:
             return ""
-        return (
-            f" The interpolated p99 changed by {_between(base, new)}; with the calls of the base, it changed by "
-            f"{_between(base, like)}."
-        )
+        return f" The p99 {_changed(base, new)}; with the calls of the base, it {_changed(base, like)}."
 
     def _about_drivers(self, reading: Reading) -> str:
         drivers = reading.drivers
@@ -224,7 +222,7 @@ class LoadMix:
         assert rest is not None, "drivers leave something on both sides"
         names = " and ".join(f"{part.label} ({self._called(part)})" for part in drivers)
         base, new = rest.base_quantile(), rest.new_quantile()
-        p99 = f", the p99 by {_between(base, new)}" if base is not None and new is not None else ""
+        p99 = f", and the p99 {_changed(base, new)}" if base is not None and new is not None else ""
         return f" Without {names} the mean changed by {signed(rest.change, 's')}{p99}."
 
     def _about_one_sided(self, found: Sequence[Part]) -> str:
@@ -374,9 +372,11 @@ class LoadMix:
         return (Cell.text(part.label), Cell.text(word), *rates, *means, adds)
 
 
-def _between(base: Quantile, new: Quantile) -> str:
-    """The change of an interpolated quantile, and whether it is within one bucket, where not even its sign is known."""
-    return f"{signed(new.value - base.value, 's')}{'' if base.apart(new) else ', within one bucket'}"
+def _changed(base: Quantile, new: Quantile) -> str:
+    """The change of an interpolated quantile; within one bucket not even its sign is known."""
+    if base.apart(new):
+        return f"changed by {signed(new.value - base.value, 's')} (interpolated)"
+    return f"stayed within one bucket ({bucket(base)})"
 
 
 def _by_trials(made: Comparison) -> tuple[str, ...]:
