@@ -145,7 +145,8 @@ class LoadClient:
         known = [e for at in cases for m in ("api_mean", *_TROUBLES) if (e := self.load.estimate(m, *at))]
         if any(e.failed or (e.metric in _TROUBLES and any(e.values)) for e in known):
             return []
-        return ["No trial failed. No error, no gap in the samples and no counter reset was recorded."]
+        restarts = "" if self.events().rows else ", no restart"
+        return [f"No trial failed. No error, no gap in the samples{restarts} and no counter reset was recorded."]
 
     def failures(self) -> Table:
         """One row per case: failed trials and their causes, errors at server and clients, gaps, resets."""
