@@ -350,7 +350,7 @@ class LoadUsers:
                 yield from self._figure(measured)
 
     def _figure(self, measured: Contrast | Single) -> Iterator[Drawn]:
-        place, chosen = self.load.place(measured), {}
+        place, chosen, several = self.load.place(measured), {}, False
         for other in self.measured:
             if self.load.place(other) == place:
                 for version, case in other.cases.items():
@@ -358,6 +358,7 @@ class LoadUsers:
                     trial = self.load.typical(measured.target, case, METRIC) or next(iter(trials), None)
                     if trial is not None and self.load.series("users", trial.uuid) is not None:
                         chosen[version] = trial
+                        several |= len(trials) > 1
         lines, marks = self._lines(chosen), self._marked(chosen)
         if lines.is_empty():
             return
@@ -380,9 +381,10 @@ class LoadUsers:
                 title = f"Active users, {name}{' (axis does not start at zero)' if near else ''}"
                 panels.append(time_panel(title, shown[0], x, y, self.load.style, marks=shown[1], height=HEIGHT))
         told = "; ".join(f"{version}: trial {trial.uuid}" for version, trial in chosen.items())
+        told += "; of several trials, the one nearest to the median" if several else ""
         caption = (
-            f"{place}: active users ({told}; of several trials, the one nearest to the median). A mark shows where an "
-            "alert begins, at the number of users before some are taken away."
+            f"{place}: active users ({told}). A mark shows where an alert begins, at the number of users before some "
+            "are taken away."
         )
         yield slug(f"users-{place}"), caption, panels, self.load.style, [*chosen]
 
