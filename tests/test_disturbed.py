@@ -2,6 +2,7 @@
 
 import csv
 import json
+from dataclasses import replace
 
 import polars as pl
 import pytest
@@ -94,6 +95,22 @@ def test_its_points_are_struck_through_in_figures(results):
     drawn = panel.spec(300)
     (struck,) = [layer for layer in drawn["layer"] if layer["mark"].get("shape") == "stroke"]
     assert len(drawn["datasets"][struck["data"]["name"]]) == 2
+
+
+def test_a_figure_of_chosen_trials_tells_which_of_these_were_disturbed(bare_project, results):
+    undisturbed = next(trial for trial in results.trials["trial"] if trial not in results.disturbed)
+    points = figuredata.points(results, "duration", "backend", {}).with_columns(x=pl.col("y"))
+    estimates = figuredata.estimates(results, "duration", "backend", {}).with_columns(x=pl.col("y"))
+    style = figuredata.style(results, "backend")
+    panel = replace(strip_panel("Times", points, estimates, Axis("Time", "s"), style), trials=0)
+    for chosen, told in (
+        ({next(iter(results.disturbed)), undisturbed}, "Chosen. Others disturbed 1 of 2 drawn trials."),
+        ({undisturbed}, "Chosen."),
+        (set(), "Chosen. Others disturbed 2 of 12 trials of this page."),
+    ):
+        page = Page("file_size", study="embedded", tidy=results.tidy, output=bare_project / "scratch")
+        page.show_figure("times", "Chosen.", [replace(panel, drawn=frozenset(chosen))], style)
+        assert json.loads((page.output / "overview.json").read_text())["figures"]["times"]["caption"] == told
 
 
 @pytest.mark.fault(31)

@@ -422,7 +422,10 @@ def test_a_rate_at_which_every_trial_failed_has_a_line_with_the_cause(load):
 
 
 def test_over_time_a_rate_that_was_met_is_shown_by_the_trial_nearest_to_its_median(load):
-    captions = [caption for _, caption, *_ in LogFigures(load).over_time()]
+    drawn = [*LogFigures(load).over_time()]
+    captions = [caption for _, caption, *_ in drawn]
+    told = [set(re.findall(r"trial (\w+)", caption)) for caption in captions]
+    assert [panels[0].drawn for _, _, panels, *_ in drawn] == told, "a caption counts the disturbed ones among these"
     assert any("no dedup: 2,000/s" in c and "dedup: 1,000/s" in c for c in captions)
     sweep = load.sweeps[0]
     point = load.shown(sweep)

@@ -25,7 +25,8 @@ class PageFigures(Exhibits):
 
     def show_figure(self, name: str, caption: str, panels: Sequence[Panel], *rest: Any, **options: Any) -> None:
         """Show and write a figure. If trials were disturbed, the caption says so."""
-        said = disturbed.of_page(self.results)
+        chosen = frozenset[str]().union(*(panel.drawn for panel in panels))
+        said = disturbed.of_drawn(self.results, chosen) if chosen else disturbed.of_page(self.results)
         if said and any(panel.trials for panel in panels):
             said = f"{said.removesuffix('.')} (struck through)."
         super().show_figure(name, f"{caption} {said}".rstrip(), panels, *rest, **options)

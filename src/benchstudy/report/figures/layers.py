@@ -40,6 +40,8 @@ class Panel:
     # Marks that it lacks because the axis has no place for them, and intervals that end at an edge of the axis.
     lacks: tuple[OffAxis, ...] = ()
     cut: tuple[OffAxis, ...] = ()
+    # The only trials that it draws, if a caption must speak of these and not of all trials of the page.
+    drawn: frozenset[str] = frozenset()
 
     def spec(self, width: float | str, *, live: bool = False) -> dict[str, Any]:
         """The Vega-Lite specification at a width in px, or "container". `live`: for a page with scripts."""

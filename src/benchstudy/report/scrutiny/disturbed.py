@@ -1,7 +1,7 @@
 """Disturbed trials: others took more of a host than the study allows. All figures of these trials are marked."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any
@@ -104,6 +104,12 @@ def of_page(results: Results) -> str:
     """The number of disturbed trials in one sentence, for summaries of a page; empty if none was disturbed."""
     total = human.plural(results.counted.height, "trial")
     return f"Others disturbed {len(results.disturbed)} of {total} of this page." if results.disturbed else ""
+
+
+def of_drawn(results: Results, trials: Collection[str]) -> str:
+    """How many of these trials were disturbed, in one sentence for the caption of a figure; empty if none was."""
+    found = len(results.disturbed.keys() & set(trials))
+    return f"Others disturbed {found} of {human.plural(len(trials), 'drawn trial')}." if found else ""
 
 
 def rule(results: Results, declared: Mapping[str, Any]) -> str:

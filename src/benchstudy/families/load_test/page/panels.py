@@ -1,7 +1,7 @@
 """The ten graphs of each load and database, with all versions in one chart, and their figures in a table."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import polars as pl
@@ -87,6 +87,8 @@ class LoadPanels:
                 p for metric, kind in PANELS.items() if (p := self._panel(metric, kind, trials, changes)) is not None
             ]
             if panels:
+                drawn = frozenset(trial.uuid for found in trials.values() for trial in found)
+                panels = [replace(panel, drawn=drawn) for panel in panels]
                 named = [phase.name for found in trials.values() for t in found for phase in self.own_phases(t)[-1:]]
                 shifts = level_changes.caption(changes, f"the {named[0]} phase") if named else ""
                 caption = f"{self._caption(title, trials)} {shifts}".strip()

@@ -386,6 +386,8 @@ class LoadUsers:
             f"{place}: active users ({told}). A mark shows where an alert begins, at the number of users before some "
             "are taken away."
         )
+        uuids = frozenset(trial.uuid for trial in chosen.values())
+        panels = [replace(panel, drawn=uuids) for panel in panels]
         yield slug(f"users-{place}"), caption, panels, self.load.style, [*chosen]
 
     def _lines(self, chosen: Mapping[str, Trial]) -> pl.DataFrame:

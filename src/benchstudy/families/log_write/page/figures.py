@@ -1,6 +1,7 @@
 """Figures of write tests: achieved rates and times up to and past saturation, and one trial over time."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import polars as pl
@@ -123,7 +124,8 @@ class LogFigures:
                 if (point := self.load.shown(sweep)) and (trial := self.load.typical(sweep, point))
             ]
             changes: dict[str, LevelChanges] = {}
-            panels = list(self._time_panels(chosen, changes))
+            trials = frozenset(trial for _, _, trial in chosen)
+            panels = [replace(panel, drawn=trials) for panel in self._time_panels(chosen, changes)]
             if panels:
                 which = ", ".join(f"{s.dedup}: {p.level}, trial {trial}" for s, p, trial in chosen)
                 name = self._name(sweeps)
