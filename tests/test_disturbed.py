@@ -87,6 +87,20 @@ def test_a_cell_does_not_repeat_the_numbers_of_its_mark(results):
     assert [one.lines[1] for one in row] == ["n = 6, 95 %: 1.0–3.0 s", fewer.lines[1]], "here the numbers differ"
 
 
+def test_a_column_of_one_case_has_its_mark_once_in_the_heading(results):
+    anchor, other = (next(a for (_, case), a in results.anchors.items() if name in case) for name in ("s3", "local"))
+    figures = [
+        Cell((text,), f"#{anchor}", marks=("disturbed 2 of 6",)) for text in ("1 s", "2 s", "n = 6, 2 disturbed")
+    ]
+    trial = Cell(("3 s",), f"#trial-{next(iter(results.disturbed))}")
+    rows = tuple((Cell.text("x"), cell, Cell(("4 s",), f"#{other}")) for cell in (*figures, trial))
+    table = disturbed.marked(results, Table("t", "T", ("Of", "1/s", "2/s"), rows))
+    assert table.columns == ("Of", "1/s (disturbed 2 of 6)", "2/s")
+    assert [row[1].marks for row in table.rows] == [(), (), (), ("disturbed",)], "a single trial is marked itself"
+    mixed = Table("t", "T", ("Of", "One", "Two"), (*rows, (Cell.text("x"), rows[0][2], rows[0][2])))
+    assert disturbed.marked(results, mixed).columns == mixed.columns, "a column with two cases"
+
+
 def test_its_points_are_struck_through_in_figures(results):
     points = figuredata.points(results, "duration", "backend", {}).with_columns(x=pl.col("y"))
     assert points[layers.NOTICED].to_list().count(TOLD) == 2

@@ -17,6 +17,7 @@ from benchstudy.report.tables.tables import Cell, Table
 
 Key = tuple[str, str]  # target, case
 _MOST_NAMED = 3
+_SAME_CASE = 3  # figures of one case in a column: from then on, its heading says that the case was disturbed
 _CAME_AND_WENT = 1.5  # times the mean of the window: above it, the text says when the peak was
 
 
@@ -57,20 +58,37 @@ def beside_mark(results: Results, key: Key, lines: Iterable[str]) -> tuple[str, 
 
 
 def marked(results: Results, table: Table) -> Table:
-    """The table with a mark at each figure that links to a disturbed case or trial."""
+    """The table with a mark at each figure that links to a disturbed case or trial.
+
+    If all figures of a column are of one case, the heading of the column has the mark, once.
+    """
     if not results.disturbed:
         return table
     anchors = {anchor: mark(results, key) for key, anchor in results.anchors.items()}
     anchors |= {f"trial-{trial}": ("disturbed",) for trial in results.disturbed}
     keys = {anchor: key for key, anchor in results.anchors.items()}
 
-    def of(cell: Cell) -> Cell:
-        anchor = (cell.href or "").rpartition("#")[2]
+    def anchor_of(cell: Cell) -> str:
+        return (cell.href or "").rpartition("#")[2]
+
+    def in_heading(column: Sequence[Cell]) -> tuple[str, ...]:
+        found = [anchor for cell in column if (anchor := anchor_of(cell)) in keys]
+        return anchors[found[0]] if len(found) >= _SAME_CASE and len(set(found)) == 1 else ()
+
+    def of(cell: Cell, said: tuple[str, ...]) -> Cell:
+        anchor = anchor_of(cell)
         marks = dict.fromkeys((*cell.marks, *anchors.get(anchor, ())))
         lines = beside_mark(results, keys[anchor], cell.lines) if anchor in keys else cell.lines
-        return replace(cell, lines=lines, marks=tuple(marks))
+        return replace(cell, lines=lines, marks=tuple(mark for mark in marks if mark not in said))
 
-    return replace(table, rows=tuple(tuple(map(of, row)) for row in table.rows))
+    headings = [in_heading(column) for column in zip(*table.rows, strict=True)] or [()] * len(table.columns)
+    return replace(
+        table,
+        columns=tuple(
+            f"{name} ({', '.join(said)})" if said else name for name, said in zip(table.columns, headings, strict=True)
+        ),
+        rows=tuple(tuple(map(of, row, headings)) for row in table.rows),
+    )
 
 
 def sentence(results: Results) -> str:
