@@ -26,7 +26,7 @@ from benchstudy.report.tables.tables import Cell, Table
 from benchstudy.statistics.comparisons import Verdict
 
 SEEN = {"host": "here", "what": "others_cpu", "share": 0.55, "others_cpu": 1.1, "cpus": 2, "busiest": ["backup"]}
-TOLD = "others used 1.1 of 2 processors of here (backup)"
+TOLD = "other programs used 1.1 of 2 processors of here (backup)"
 
 
 @pytest.fixture
@@ -60,7 +60,8 @@ def test_two_cases_of_which_one_was_disturbed_get_no_verdict(results):
     (row,) = Comparisons(results, [], ["duration"], factor="backend", base="local").rows
     assert (row.outcome.verdict, row.outcome.ratio) == (Verdict.NONE, None)
     first, second = results.disturbed
-    assert row.outcome.why.startswith(f"disturbed in 0 of 6 trials of local, 2 of 6 trials of s3 ({first}, {second}): ")
+    told = f"disturbed in 0 of 6 trials of local and 2 of 6 trials of s3 ({first}, {second}): "
+    assert row.outcome.why.startswith(told)
 
 
 @pytest.mark.fault(31)
@@ -73,7 +74,7 @@ def test_every_figure_of_it_is_marked_in_tables_and_files(bare_project, results,
             "backend=local": "0", "backend=s3": "2",
         }  # fmt: skip
     overview = (tables.parent / "overview.json").read_text()
-    assert "Others disturbed 2 of 12 trials of this page (struck through)." in overview
+    assert "Other work disturbed 2 of 12 trials on this page (struck through)." in overview
     with (tables / "trials.csv").open() as file:
         assert [row["disturbed"] for row in csv.DictReader(file)].count("true") == 2
 
@@ -137,7 +138,7 @@ def test_the_first_page_leads_with_it_with_the_trials_and_with_what_to_do(facts,
     (compared,) = context["families"][0]["comparisons"]
     assert [line["why"].startswith("disturbed in ") for line in compared["lines"]] == [True]
     (host,) = context["hosts"]
-    assert "file_size: others disturbed 2 trials" in host["changes"]
+    assert "file_size: other work disturbed 2 trials" in host["changes"]
     (family,) = context["families"]
     assert ("bad", "2 disturbed") in family["badges"]
     (card,) = context["details"]["file_size"]["answers"]
@@ -161,7 +162,7 @@ def test_the_checklist_names_the_case(facts):
     answer = found["Environment before and after, compared"]
     assert (
         answer.status == "not satisfied"
-        and "Others disturbed trials of: file_size: s3 · write · 100MB · fsync (2 of 6 trials)" in answer.text
+        and "Other work disturbed trials of: file_size: s3 · write · 100MB · fsync (2 of 6 trials)" in answer.text
     )
 
 

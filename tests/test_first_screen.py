@@ -429,7 +429,7 @@ def test_pairs_with_one_ratio_each_have_no_column_of_highest_ratios(made):
 )
 def test_verdicts_are_called_withheld_only_if_disturbed_trials_took_one(facts, verdict, refusal, told):
     made = said(facts, sizes=[found(verdict=verdict, low=None, high=None, refusal=refusal)])[1]
-    assert ("1 is withheld, because others used the host" in made.detail) is told
+    assert ("1 is withheld, because other work disturbed trials" in made.detail) is told
 
 
 # -- what stands below a sentence --------------------------------------------------------------------------------------

@@ -208,7 +208,7 @@ def test_check_says_that_somebody_uses_the_host(lab, declared, told, end):
     with neighbour():
         said = [(fine, text) for fine, text, _ in check_host(study, "h", study.sessions()) if "processors" in text]
     ((fine, text),) = said
-    assert fine == told and text.startswith("others use ") and text.endswith(end)
+    assert fine == told and text.startswith("other programs use ") and text.endswith(end)
 
 
 # -- what is decided -------------------------------------------------------------------------------------------------
@@ -249,7 +249,7 @@ def test_a_disturbed_trial_is_repeated_in_its_block_and_figures_are_of_the_undis
     assert "20 % of a host's processors" in told and told.endswith(
         "0 trials could not be checked. 2 further disturbed trials were set aside and measured again."
     )
-    assert "block 1: others disturbed load=half: measuring again" in str(index["sessions"][0]["events"])
+    assert "block 1: other work disturbed load=half: measuring again" in str(index["sessions"][0]["events"])
     assert lab.hold(blocks=2, **REPEAT) == index, "the same again asks no host"
 
 
@@ -378,7 +378,7 @@ def test_a_neighbour_that_came_and_went_is_told_with_the_time():
     kept = {"h": [{"boot_id": None, "controller": None, "readings": readings}]}
     document = {"commands": [{"hosts": {name: about for name, (about,) in kept.items()}}]}
     told = disturbed.told(interference.worst(interference.seen(document)))
-    assert told == "others used 0.45 of 2 processors of h, 1.8 from 2027-01-15 08:00:02 UTC on"
+    assert told == "other programs used 0.45 of 2 processors of h, 1.8 from 2027-01-15 08:00:02 UTC on"
 
 
 def test_the_controller_and_our_other_host_on_this_machine_are_no_neighbours():

@@ -113,7 +113,7 @@ def test_every_trial_is_in_it_and_says_how_it_ended(study, entities):
     assert "discarded by hand: the disk was being scrubbed" in action["discarded"]["description"]
     assert "Imported from answer.json" in action["imported"]["description"]
     told = entities[f"#trial/{study.disturbed.record.uuid}"]["description"]
-    assert "disturbed: others used 1.1 of 2 processors of box (backup)" in told
+    assert "disturbed: other programs used 1.1 of 2 processors of box (backup)" in told
     assert f"set aside: trial {study.ok.short} replaces it" in told
     assert "disturbed" not in action["ok"]["description"]
     assert entities[action["imported"]["instrument"]["@id"]]["softwareVersion"] == "fio-3.33"
@@ -157,7 +157,8 @@ def test_it_says_who_made_it_what_is_allowed_and_how_many_trials_failed(packed, 
     assert root["license"]["@id"] == "https://spdx.org/licenses/CC-BY-4.0"
     author = entities[root["author"]["@id"]]
     assert (author["@id"], author["name"]) == ("https://orcid.org/0000-0002-1825-0097", "Ada Example")
-    said = "7 trials: 4 ok, 1 failed, 1 timeout, 1 aborted; 1 of them discarded by hand; 1 of them disturbed by others"
+    of_them = "1 of them discarded by hand; 1 of them disturbed by other work on the host"
+    said = f"7 trials: 4 ok, 1 failed, 1 timeout, 1 aborted; {of_them}"
     assert root["description"].startswith("Does the bucket keep up with the disk?") and said in root["description"]
     assert root["datePublished"].startswith("2026-11-20T10:00")
     with zipfile.ZipFile(packed.path) as archive:

@@ -695,8 +695,8 @@ def test_a_disturbed_trial_is_repeated_at_the_end_of_its_block_and_figures_are_o
     events = [event.partition(" ")[2] for event in index["sessions"][0]["events"]]
     assert (
         events
-        == ["block 1: others disturbed case=a: measuring again"]
-        + ["block 2: others disturbed case=b: measuring again"] * 2
+        == ["block 1: other work disturbed case=a: measuring again"]
+        + ["block 2: other work disturbed case=b: measuring again"] * 2
     )
 
 

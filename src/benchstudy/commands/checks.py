@@ -162,13 +162,13 @@ def _check_neighbours(agent: HostAgent, policy: DisturbancePolicy) -> list[Findi
     if found is None or found.share <= min(policy.limit, DISTURBED):
         (host,) = seen.values()
         cpus = rounding.plural(host["cpus"], "processor")
-        return [(True, f"quiet: others use {rounding.few(host['others_cpu'])} of {cpus}", "")]
+        return [(True, f"quiet: other programs use {rounding.few(host['others_cpu'])} of {cpus}", "")]
     names = f" ({', '.join(found.busiest)})" if found.busiest else ""
     cpus = rounding.plural(found.cpus, "processor")
     said = {
-        "others_cpu": f"others use {rounding.few(found.others_cpu)} of {cpus} now{names}",
+        "others_cpu": f"other programs use {rounding.few(found.others_cpu)} of {cpus} now{names}",
         "steal": f"the hypervisor takes {rounding.percent(found.share)} of the processors now",
-        "others_disk": f"others keep the disks busy {rounding.percent(found.share)} of the time now",
+        "others_disk": f"other programs keep the disks busy {rounding.percent(found.share)} of the time now",
     }
     if found.share <= policy.limit:
         return [(True, f"{said[found.what]}, within the study's limit of {rounding.percent(policy.limit)}", "")]

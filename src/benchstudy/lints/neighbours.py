@@ -7,11 +7,11 @@ from benchstudy.lints.model import Found, Material, rule
 @rule(
     "neighbour",
     "warning",
-    why="A figure measured while others used the host shows what was left over, not what the system can do.",
+    why="A figure measured beside other work shows what that work left over, not what the system can do.",
     action="End all other work on the host, `benchstudy discard` the trials and measure them again, or declare "
     "`disturbance: {then: repeat}`.",
 )
 def neighbour(material: Material) -> Found:
     for where, (count, total) in material.disturbed.items():
         trials = f"{count} of {words.plural(total, 'trial')}"
-        yield where, f"others took more of a host than the study allows during {trials}"
+        yield where, f"other work took more of a host than the study allows during {trials}"

@@ -48,6 +48,6 @@ def _readable(folder: Path) -> Iterator[None]:
         yield
     except interference.MALFORMED as error:
         raise CorruptTrial(
-            f"{folder / interference.FILE}: cannot tell what others did ({type(error).__name__}: {error}); restore "
+            f"{folder / interference.FILE}: cannot tell what other work ran ({type(error).__name__}: {error}); restore "
             f"it from a copy, or have the trial measured again with `benchstudy discard {folder.name[-8:]} --why …`"
         ) from error

@@ -81,7 +81,7 @@ class Neighbours:
             try:
                 document["seen"] = interference.seen(document)
             except interference.MALFORMED:
-                log.exception("what others did beside a trial cannot be told")
+                log.exception("cannot tell what other work ran during a trial")
                 document["seen"] = {}
             write_atomically(files / interference.FILE, as_json(document))
 

@@ -180,7 +180,7 @@ class _Session:
                 self._progress.extend(len(missing) - expected, blocks=0 if expected else len(further))
                 again = [s.case.id for s in missing if s.block == now_due[-1].block] if by_block else []
                 if again:
-                    self._event(f"block {now_due[-1].block}: others disturbed {', '.join(again)}: measuring again")
+                    self._event(f"block {now_due[-1].block}: other work disturbed {', '.join(again)}: measuring again")
 
     def _results_of(self, missing: list[Scheduled], state: SessionState) -> None:
         """Measure all of these. Raises SessionFailed if one of them has no result in the end."""

@@ -27,8 +27,8 @@ class DisturbancePolicy(Strict):
 
     limit: LimitField = Field(
         DISTURBED,
-        description="how much of a host others may take: of its processors, including steal, or of its disks' time; "
-        "`100 %` lets everything pass",
+        description="how much of a host other work may take: of its processors, including steal, or of its disks' "
+        "time; `100 %` lets everything pass",
     )
     then: Literal["mark", "repeat"] = Field(
         "mark",

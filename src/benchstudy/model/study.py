@@ -115,7 +115,7 @@ class Study(Strict):
         None, description="least time from the beginning of one block to the beginning of the next, such as `10min`"
     )
     disturbance: DisturbancePolicy | None = Field(
-        None, description="what happens to trials during which others took too much of a host; the default is `mark`"
+        None, description="what happens to trials that other work on a host disturbed; the default is `mark`"
     )
     give_up_after: int | None = Field(
         None,

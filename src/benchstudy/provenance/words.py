@@ -26,7 +26,7 @@ def _counts(found: Sequence[Measured]) -> str:
     by_status = ", ".join(f"{n} {s}" for s, n in Counter(trial.record.status for _, trial in trials).most_common())
     marked = {
         "discarded by hand": sum(len(measured.index["discarded"]) for measured in found),
-        "disturbed by others on the host": sum(m.disturbance_of(trial) is not None for m, trial in trials),
+        "disturbed by other work on the host": sum(m.disturbance_of(trial) is not None for m, trial in trials),
     }
     aside = "".join(f"; {count} of them {what}" for what, count in marked.items() if count)
     return f"{len(trials)} trial{'s' * (len(trials) != 1)}{f': {by_status}' if by_status else ''}{aside}"

@@ -34,7 +34,7 @@ def environment(facts: StudyFacts) -> Answer:
     text = f"Recorded before and after each of {human.plural(held, 'session')} of a host. Changes: {changes}."
     if lacking:
         return unless_lacking(lacking, text, "The environment before and after the session is unknown for", "#hosts")
-    return unless_lacking(disturbed, text, f"{text} Others disturbed trials of", "#hosts")
+    return unless_lacking(disturbed, text, f"{text} Other work disturbed trials of", "#hosts")
 
 
 def _programs_known(facts: StudyFacts, fine: str, fragment: str, *columns: str) -> Answer:

@@ -72,7 +72,7 @@ def headline(family: FamilyFacts) -> Headline:
     counted = _counted(family)
     withheld = sum(found["refusal"] == Refusal.DISTURBED for *_, found in compared)
     if withheld:
-        counted += f" {withheld} {'is' if withheld == 1 else 'are'} withheld, because others used the host meanwhile."
+        counted += f" {withheld} {'is' if withheld == 1 else 'are'} withheld, because other work disturbed trials."
     for wanted, (several, single), how_telling in _CHOICE:
         of_kind = [(name, f) for name, f in judged if f["verdict"] in wanted and None not in (f["low"], f["high"])]
         if of_kind:

@@ -374,7 +374,7 @@ class StudyIndex:
         for family, results in self._results.items():
             for name, count in Counter(seen.host for seen in results.disturbed.values()).items():
                 if name in found:
-                    found[name]["changes"].append(f"{family}: others disturbed {human.plural(count, 'trial')}")
+                    found[name]["changes"].append(f"{family}: other work disturbed {human.plural(count, 'trial')}")
         return fleet.alike(list(found.values())) if self._is_fleet else list(found.values())
 
     def _sessions(self) -> list[dict[str, Any]]:

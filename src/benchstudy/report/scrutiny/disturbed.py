@@ -25,12 +25,12 @@ def told(found: Disturbance) -> str:
     """What was noticed during a trial, for the reader."""
     share = rounding.percent(found.share)
     if found.what == "others_disk":
-        return f"others used the disks of {found.host} for {share} of the time"
+        return f"other programs used the disks of {found.host} for {share} of the time"
     if found.what == "steal":
         return f"the hypervisor took {share} of the processors of {found.host}"
     names = f" ({', '.join(found.busiest)})" if found.busiest else ""
     cpus = human.plural(found.cpus, "processor")
-    said = f"others used {rounding.few(found.others_cpu)} of {cpus} of {found.host}{names}"
+    said = f"other programs used {rounding.few(found.others_cpu)} of {cpus} of {found.host}{names}"
     if found.peak_cpu is None or found.peak_at is None or found.peak_cpu < _CAME_AND_WENT * found.others_cpu:
         return said
     return f"{said}, {rounding.few(found.peak_cpu)} from {sessions.moment(found.peak_at)} on"
@@ -99,8 +99,8 @@ def sentence(results: Results) -> str:
     worst = max(found.values(), key=lambda disturbance: disturbance.share)
     total, named = human.plural(results.counted.height, "trial"), human.listed(list(found), _MOST_NAMED)
     return (
-        f"Disturbed: during {len(found)} of {total} ({named}), others took more of a host than the study "
-        f"allows; at worst {told(worst)}."
+        f"Disturbed: other work took more of a host than the study allows during {len(found)} of {total} ({named}). "
+        f"In the worst trial, {told(worst)}."
     )
 
 
@@ -121,13 +121,13 @@ def remedy(indexes: Iterable[Mapping[str, Any]]) -> str:
 def of_page(results: Results) -> str:
     """The number of disturbed trials in one sentence, for summaries of a page; empty if none was disturbed."""
     total = human.plural(results.counted.height, "trial")
-    return f"Others disturbed {len(results.disturbed)} of {total} of this page." if results.disturbed else ""
+    return f"Other work disturbed {len(results.disturbed)} of {total} on this page." if results.disturbed else ""
 
 
 def of_drawn(results: Results, trials: Collection[str]) -> str:
     """How many of these trials were disturbed, in one sentence for the caption of a figure; empty if none was."""
     found = len(results.disturbed.keys() & set(trials))
-    return f"Others disturbed {found} of {human.plural(len(trials), 'drawn trial')}." if found else ""
+    return f"Other work disturbed {found} of {human.plural(len(trials), 'drawn trial')}." if found else ""
 
 
 def rule(results: Results, declared: Mapping[str, Any]) -> str:
@@ -137,9 +137,9 @@ def rule(results: Results, declared: Mapping[str, Any]) -> str:
     verb = "was" if counts["repeated"] == 1 else "were"
     again = f" {human.plural(counts['repeated'], 'further disturbed trial')} {verb} set aside and measured again."
     return (
-        f"Others may take {rounding.percent(declared['limit'])} of a host's processors or of its disks' time during a "
-        f"trial. If they take more, the trial is {then}. Others disturbed {counts['disturbed']} of {total}; "
-        f"{human.plural(unseen(results), 'trial')} could not be checked.{again if counts['repeated'] else ''}"
+        f"Other work may take {rounding.percent(declared['limit'])} of a host's processors or of its disks' time "
+        f"during a trial. If it takes more, the trial is {then}. Other work disturbed {counts['disturbed']} of "
+        f"{total}; {human.plural(unseen(results), 'trial')} could not be checked.{again if counts['repeated'] else ''}"
     )
 
 
@@ -153,14 +153,13 @@ def weaknesses(results: Results) -> list[str]:
     repeated = results.counts()["repeated"]
     if repeated:
         said.append(
-            f"{human.plural(repeated, 'disturbed trial')} set aside and measured again: figures use the undisturbed "
-            "trials, whatever their values."
+            f"{human.plural(repeated, 'disturbed trial')} {'was' if repeated == 1 else 'were'} set aside and measured "
+            "again. Figures use the undisturbed trials, whatever their values."
         )
     unknown = unseen(results)
     if unknown:
         said.append(
-            f"The activity of others on the hosts is unknown during {unknown} of "
-            f"{human.plural(results.counted.height, 'trial')}."
+            f"Other work on the hosts is unknown for {unknown} of {human.plural(results.counted.height, 'trial')}."
         )
     return said
 
@@ -179,4 +178,4 @@ def compared(names: Sequence[str], disturbed: Sequence[Sequence[str]], totals: S
         f"{f' ({human.listed(trials, _MOST_NAMED)})' if trials else ''}"
         for name, trials, total in zip(names, disturbed, totals, strict=True)
     )
-    return f"disturbed in {', '.join(sides)}: others took more of the host than the study allows"
+    return f"disturbed in {' and '.join(sides)}: other work took more of the host than the study allows"
