@@ -341,8 +341,8 @@ def test_an_a_a_pair_without_a_comparison_that_counts_is_not_called_no_pair(tabl
     declared = {"backends": [{"name": "disk", "path": "/x"}, {"name": "disk-again", "path": "/x"}]}
     found, (said,) = calibrations(results, [], DURATION, declared)
     assert found == [] and said == (
-        "A/A: disk and disk-again are the same case under two names, but no comparison between them counts (of "
-        "1). The reason for the first: n too small: 2 against 2; 3 trials are needed."
+        "A/A: disk and disk-again are the same case under two names, but none of 1 comparison between them "
+        "counts. The first reason: n too small: 2 against 2; 3 trials are needed."
     )
 
 
@@ -461,7 +461,7 @@ def test_the_page_says_margin_adjustment_and_method_and_that_there_is_no_a_a(bar
     assert "Adjusted by Benjamini-Hochberg over 4 tests; paired t on logarithms." in text
     assert '<td class="text verdict worse">worse<span class="evidence">' in text
     assert "no case with backend tape was measured to compare with" in text
-    assert "No case of this family is described twice" in text
+    assert "No case of this family is measured under two names (A/A)" in text
     assert HOSTILE not in text and "&lt;script&gt;document" in text
 
 

@@ -54,7 +54,7 @@ def facts(made):
     return made[1]
 
 
-ASIDE = "Apart from that, ways to measure were compared: 1 worse."
+ASIDE = "Separately, ways of measuring were compared: 1 worse."
 
 
 def found(**changes):
@@ -565,7 +565,7 @@ def test_the_first_page_explains_the_words_for_the_verdicts_that_it_has(facts, v
     explained = {word for word in Verdict if word.counted in legend}
     assert explained == ({Verdict.BETTER, Verdict.WORSE} if verdict.is_difference else {verdict})
     (count,) = meanings([replace(noted, notes={})])
-    assert count.startswith("n is the number of trials, or of pairs of them, and 95 % means the interval")
+    assert count.startswith("n is the number of trials or of their pairs, and 95 % marks the interval")
 
 
 # -- what is folded ----------------------------------------------------------------------------------------------------

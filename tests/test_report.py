@@ -384,8 +384,7 @@ def test_an_order_is_named_only_when_intervals_part_and_never_between_targets(ba
     (answer,) = json.loads((bare_project / "reports/study/file_size/answer.json").read_text())
     assert [line["name"] for line in answer["lines"]][-2:] == ["slow on one", "slow on two"]
     assert answer["note"] == (
-        "So few trials do not establish the order of fast on one and as-fast on one, "
-        "nor of fast on two and as-fast on two."
+        "There are too few trials to rank fast on one and as-fast on one, or fast on two and as-fast on two."
     )
 
 
@@ -397,7 +396,7 @@ def test_weaknesses_are_found_in_the_data(tmp_path):
     results = Results(folder, study="embedded", family="file_size")
     index = json.loads((tmp_path / "data/raw/embedded/this-machine/file_size/session.json").read_text())
     text = evidence.weakness_list(evidence.weak_points(results, [index]))
-    assert "3 cases of 41 with fewer than 6 successful trials" in text
+    assert "3 of 41 cases have fewer than 6 successful trials" in text
     assert "6 of 6 trials failed: sshfs: write failed" in text
     assert "discarded by hand" in text and "1 trial aborted" in text
     assert "busy before 1 of" in text

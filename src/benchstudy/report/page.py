@@ -182,7 +182,7 @@ class Page(PageTables, PageFigures):
         self.note("calibration", ", ".join(metrics), {"said": found, "withheld": withheld, "cases": again})
         if found or withheld:
             return self.say([*found, *withheld])
-        self.nothing("No case of this family is described twice (A/A), so its own false-alarm rate is unknown.")
+        self.nothing("No case of this family is measured under two names (A/A), so its false-alarm rate is unknown.")
 
     # -- evidence ----------------------------------------------------------------------------------------------------
 

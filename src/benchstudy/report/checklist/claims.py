@@ -258,7 +258,8 @@ def consistent(facts: StudyFacts) -> Answer:
     if silent:
         return Answer("not satisfied", f"The lints did not check {names(silent)}.")
     text = "The lints found nothing"
-    text += f" that cannot be true, and {human.plural(found, 'other open finding')}" if found else ""
+    if found:
+        text = f"The lints found no figure that cannot be true, and {human.plural(found, 'other open finding')}"
     if impossible:
         errors = [
             rule for family in impossible for rule in family.lints if rule["severity"] == "error" and rule["open"]
@@ -280,11 +281,13 @@ def calibration(facts: StudyFacts) -> Answer:
     if not done and not _has_pairs(facts):
         return does_not_apply(_ONE_CASE)
     if not done:
-        return Answer("not satisfied", "The study describes no case twice, so its own false-alarm rate is unknown.")
+        text = "The study measures no case under two names (A/A), so its false-alarm rate is unknown."
+        return Answer("not satisfied", text)
     text = f"{names([family for family, _ in done])}: {done[0][1][0]['said'][0]}"
     without = [family for family, found in noted if family.comparisons and not found]
     if without:
-        return Answer("not satisfied", f"{text} No case of {names(without)} is described twice.", without[0].page)
+        text += f" No case of {names(without)} is measured under two names."
+        return Answer("not satisfied", text, without[0].page)
     of_one = [told for family, found in done if (told := _of_one(family, {case for n in found for case in n["cases"]}))]
     if of_one:
         return Answer("not satisfied", f"{text} The noise is known {'; '.join(of_one)}.", done[0][0].page)

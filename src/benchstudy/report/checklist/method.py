@@ -81,11 +81,11 @@ def generator(facts: StudyFacts) -> Answer:
         )
         return Answer("not satisfied", f"{text}.", f"{found[0][0].page}#what-is-weak")
     lacking = [lack for f in loads for lack in in_trials(f, f.loaded, f.told("generator").keys())]
-    fine = f"The generator's processors were monitored in each trial of {names(loads)}; no figure is client-limited."
+    fine = f"The generator's CPU usage was monitored in each trial of {names(loads)}; no figure is client-limited."
     return unless_lacking(
         lacking,
         fine,
-        "The generator's use of its processors is unknown, or not known well enough to tell, in",
+        "The generator's CPU usage is unknown, or too uncertain to judge, in",
         first_page(loads, "#lints"),
     )
 

@@ -246,7 +246,7 @@ def cache(facts: StudyFacts) -> Answer:
         what = "cases record what the page cache held and what the disk delivered"
         text.append(f"{family.name}: the cache is a factor ({levels}), and {cases.height} {what}")
     said = "; ".join(text)
-    problem = f"{said}. The claim of the case is not verified in"
+    problem = f"{said}. The claimed cache state is not verified in"
     return unless_lacking(lacking, f"{said}.", problem, first_page([f for f, _ in reading], "#cold-against-warm"))
 
 

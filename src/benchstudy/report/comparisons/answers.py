@@ -29,7 +29,7 @@ def answer(results: Results, label: str, metric: str, where: Where, series: str)
         for a, b in pairwise(of_target)
         if not _apart(a, b)
     ]
-    note = f"So few {results.unit}s do not establish the order of {', nor of '.join(unclear)}." if unclear else ""
+    note = f"There are too few {results.unit}s to rank {', or '.join(unclear)}." if unclear else ""
     return {"what": label, "lines": lines, "note": note} if lines else None
 
 

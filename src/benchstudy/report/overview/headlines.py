@@ -177,7 +177,7 @@ def meanings(families: Sequence[FamilyFacts]) -> list[str]:
     ratios = "A ratio comes from the ratios of single trials, so it can differ from the ratio of the medians."
     told = [text for verdicts, text in _MEANINGS if (judged | asides) & set(verdicts)]
     units = " or ".join(dict.fromkeys(f"{family.shown.unit}s" for family in families))
-    count = f"n is the number of {units}, or of pairs of them, and 95 % means the interval of the median or ratio."
+    count = f"n is the number of {units} or of their pairs, and 95 % marks the interval of the median or ratio."
     return [*([count] if families else []), *([ratios] if judged - {Verdict.NONE} else []), *told]
 
 
@@ -265,7 +265,7 @@ def _counted(family: FamilyFacts) -> str:
     said = f"{made}: {_tally(judged)}." if judged else "No cases were compared with one another."
     if judged and set(judged) == {Verdict.NONE}:
         said = f"None of {made} has a verdict."
-    return f"{said} Apart from that, ways to measure were compared: {_tally(asides)}." if asides else said
+    return f"{said} Separately, ways of measuring were compared: {_tally(asides)}." if asides else said
 
 
 def _tally(verdicts: Iterable[str]) -> str:

@@ -21,8 +21,8 @@ class Episode:
 
     @property
     def words(self) -> str:
-        """For the reader: "6 blocks begun within 1 min 50 s: one episode of the host"."""
-        return f"{self.blocks} blocks begun within {human.duration(self.span_s)}: one episode of the host"
+        """For the reader: "All 6 blocks began within 1 min 50 s: one episode of the host"."""
+        return f"All {self.blocks} blocks began within {human.duration(self.span_s)}: one episode of the host"
 
 
 def find(results: Results) -> list[Episode]:
@@ -46,14 +46,15 @@ def weaknesses(results: Results) -> Iterator[str]:
     if found and results.has_many_targets:
         longest = max(found, key=lambda episode: episode.span_s)
         yield (
-            f"On {len(found):,} of {len(results.targets):,} targets, all blocks saw one episode of the host, such as "
-            f"{longest.words.removesuffix(': one episode of the host')} on {longest.target}. Intervals and verdicts of "
-            "such a target apply to this episode only. `blocks_apart` in the study spreads blocks."
+            f"On {len(found):,} of {len(results.targets):,} targets, all blocks saw one episode of the host. The "
+            f"longest is on {longest.target}: {longest.blocks} blocks began within {human.duration(longest.span_s)}. "
+            "Intervals and verdicts of such a target apply to its episode only. Set `blocks_apart` in the study to "
+            "spread blocks."
         )
         return
     for episode in found:
         where = f"{episode.target}: " if len(results.targets) > 1 else ""
         yield (
             f"{where}{episode.words}. Intervals and verdicts apply to this episode only and do not cover variation "
-            "between hours or days. `blocks_apart` in the study spreads blocks."
+            "between hours or days. Set `blocks_apart` in the study to spread blocks."
         )

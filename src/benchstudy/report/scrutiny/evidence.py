@@ -146,7 +146,7 @@ def _design(results: Results) -> str:
     if others.height:
         found.append(
             f"{human.plural(others.height, 'trial')} of {human.plural(len(results.imported), 'case')} imported. Their "
-            "time, their order and other load on the host are unknown, unless their outputs tell."
+            "time, their order and other load on the host are unknown, unless their outputs give them."
         )
     return "\n".join(found)
 
@@ -198,8 +198,8 @@ def _weak_numbers(results: Results) -> list[str]:
     per_case = results.cases.join(successes, on=["target", "case"], how="left").with_columns(pl.col("len").fill_null(0))
     small = per_case.filter(pl.col("len") < stats.smallest_n(50)).height
     said = (
-        f"{human.plural(small, 'case')} of {results.cases.height} with fewer than {stats.smallest_n(50)} "
-        "successful trials, which are too few for a 95 % interval of the median."
+        f"{small} of {human.plural(results.cases.height, 'case')} {'has' if small == 1 else 'have'} fewer than "
+        f"{stats.smallest_n(50)} successful trials, which are too few for a 95 % interval of the median."
     )
     return [said] if small else []
 
@@ -234,7 +234,8 @@ def _weak_trials(results: Results, indexes: Indexes) -> list[str]:
         )
     if counts["imported"]:
         found.append(
-            f"{human.plural(counts['imported'], 'trial')} imported from existing output. How it was made is unknown."
+            f"{human.plural(counts['imported'], 'trial')} imported from existing output. How that output was made is "
+            "unknown."
         )
     untold = {key: factors for key, factors in results.untold.items() if key in results.imported}
     if untold:

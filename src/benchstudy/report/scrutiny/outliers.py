@@ -37,7 +37,7 @@ class Outlier:
     @property
     def text(self) -> str:
         """The outlier in words, to follow the name of the trial or case."""
-        nothing = "imported: nothing is known about its host" if self.imported else "nothing was noticed on its host"
+        nothing = "imported: nothing is known about its host" if self.imported else "no event was recorded on its host"
         cause = "; ".join(self.events) or nothing
         times = f"{human.number(self.times)} times the median of its case"
         return f"{self.metric.replace('_', ' ')} {self.value} is {times} ({cause})"

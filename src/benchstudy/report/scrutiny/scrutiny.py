@@ -53,18 +53,18 @@ def points(found: Scrutiny) -> list[str]:
     """Sentences for the list of what is weak."""
     said = []
     if found.outliers:
-        noticed = f"Something was noticed on the host for {found.explained} of them."
+        noticed = f"An event on the host was recorded for {found.explained} of them."
         if not found.explained:
-            noticed = f"Nothing was noticed on the host for {'it' if len(found.flagged) == 1 else 'any of them'}."
+            noticed = f"No event on the host was recorded for {'it' if len(found.flagged) == 1 else 'any of them'}."
         said.append(
             f"{human.plural(len(found.flagged), 'outlier')} among {found.results.counted.height} trials; all are kept, "
             f"and marked in the list of trials. {noticed}"
         )
     moving = found.drift.cases
     if moving:
-        cases = human.plural(len(moving), "case")
+        cases = f"{len(moving)} of {human.plural(found.drift.looked_at, 'case')} {'is' if len(moving) == 1 else 'are'}"
         said.append(
-            f"{cases} of {found.drift.looked_at} not in a steady state ({found.drift.rule}): "
+            f"{cases} not in a steady state ({found.drift.rule}): "
             f"{human.listed(found.drift.told(found.results), _MOST_NAMED, '; ')}."
         )
     if found.dependent:

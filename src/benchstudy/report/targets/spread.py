@@ -113,7 +113,7 @@ class Spread:
         silent = [one for one in self.lost if len(one.cases) == one.of_cases]
         parts = []
         if not self.looked_at:
-            parts.append(f"The data do not tell whether any of {count} differs from the others.")
+            parts.append(f"The data do not show whether any of {count} differs from the others.")
         elif not self.outlying:
             parts.append(f"None of {count} stands out.")
         else:
@@ -121,12 +121,12 @@ class Spread:
             parts.append(
                 f"{len(self.outlying):,} of {count} stand out ({names}): a median is more than {FAR:g} robust "
                 "standard deviations of logarithms from the median of all targets. This is certain for "
-                f"{len(self.sure):,} of them, whose whole 95 % interval is there."
+                f"{len(self.sure):,} of them, whose whole 95 % interval lies beyond that limit."
             )
         if self.looked_at:
             expected = self.looked_at * 2 * (1 - NormalDist().cdf(FAR))
             parts.append(
-                f"With normal noise alone, {human.number(expected)} of {self.looked_at:,} figures would be as far."
+                f"With normal noise alone, {human.number(expected)} of {self.looked_at:,} figures would be that far."
             )
         if self.lost:
             parts.append(
