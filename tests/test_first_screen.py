@@ -183,7 +183,7 @@ def test_the_most_certain_equivalence_is_the_one_that_its_explanation_describes(
 def test_pairs_without_a_verdict_for_several_reasons_give_the_most_frequent_one_and_how_often_it_holds(facts):
     set_by_study, few = (
         found(level="nfs", verdict="none", ratio=None, low=None, high=None, why=why, strength=0.0)
-        for why in ("both took the offered rate", "n too small: 1 against 1; 3 trials are needed")
+        for why in ("both achieved the offered rate", "n too small: 1 against 1; 3 trials are needed")
     )
     several, one = (said(facts, backends=listed)[1].ratios[0] for listed in ([set_by_study, few, few], [few, few]))
     assert several.lowest == ("–", f"{few['why']} (2 of 3)")

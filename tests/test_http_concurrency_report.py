@@ -325,7 +325,7 @@ def test_a_page_says_how_finely_ab_tells_latencies(tmp_path, imported):
     load = HttpLoad(Results(tables.write(), study="embedded", family="http_concurrency"))
     assert load.steps() == " ab rounds each latency to the nearest millisecond, so its lines have steps."
     said = " ".join(load.precision())
-    assert said.startswith("ab tells the parts of a request (connect, processing, waiting) in whole milliseconds")
+    assert said.startswith("ab reports the parts of a request (connect, processing, waiting) in whole milliseconds")
     assert ("percentiles are from ab's file in microseconds" in said) is not imported
     assert ("In imported reports of ab, percentiles and means are whole milliseconds." in said) is imported
     open_loop = HttpTables(tmp_path / "k6")

@@ -135,7 +135,7 @@ def test_an_answer_has_the_estimate_of_its_interval_which_one_slow_trial_does_no
         _share, re.match(r"95 %: (\S+) % to (\S+) %; no change of 5 % or more; ", line["evidence"]).groups()
     )
     assert -0.5 < low <= _share(line["value"].removesuffix(" %")) <= high < 0.5
-    assert "as called +16.8 % (+2.15 ms)" in line["evidence"]
+    assert "plain mean +16.8 % (+2.15 ms)" in line["evidence"]
     labels = row(LoadSummary(load).mix.table(), "API")["From the labels"].lines
     assert labels[0] == "+2.15 ms" and labels[1] == f"trial by trial: {line['value']}" and labels[2] in line["evidence"]
 
@@ -327,7 +327,7 @@ def test_a_change_seen_in_one_trial_stands_beside_that_of_the_base_against_itsel
     for found in summary.mix.readings:
         assert f"{BASE} against itself, with as many trials: " in summary.mix.sentence(found)
         assert "Both are true" not in summary.mix.sentence(found)
-    times = [line for answer in summary.answers() for line in answer["lines"] if "as called" in line["evidence"]]
+    times = [line for answer in summary.answers() for line in answer["lines"] if "plain mean" in line["evidence"]]
     assert len(times) == 2 and all(f"; {BASE} against itself: " in line["evidence"] for line in times)
 
 
@@ -552,7 +552,7 @@ def test_one_trial_an_arm_has_both_values_for_a_headline_and_no_per_cent(tmp_pat
     [
         (
             range(6),
-            "Under no load did trials of both versions succeed, so there is no verdict. A verdict needs at least",
+            "No load has successful trials of both versions, so there is no verdict. A verdict needs at least",
         ),
         (range(4), "2 successful trials of each version: no verdict, because the spread between loads of the same"),
     ],
@@ -594,7 +594,7 @@ def test_what_limited_users_is_read_before_they_were_removed(tmp_path):
     limits = dict(zip(table.columns, table.rows[0], strict=True))
     assert said(limits["Bracket"]) == "24–36", "24 users also had an alert that went on"
     (about,) = users.about_brackets()
-    assert about.endswith("so they can lie outside of the bracket.") and "bracket" not in table.caption
+    assert about.endswith("so they can lie outside the bracket.") and "bracket" not in table.caption
     assert not [name for name in table.columns if "without an alert" in name]
     assert said(limits["Supported users"]) == "not found"
     assert said(limits["Users in the window"]) == "12–36 | swing: 114 %"

@@ -334,13 +334,13 @@ def compared(load: LogWrite, *more: str) -> Comparisons:
 
 def test_logs_that_took_the_same_offered_rate_are_compared_by_their_times_and_not_by_it(load):
     made = compared(load)
-    took = [r for r in made.rows if r.outcome.why == "both took the offered rate"]
+    took = [r for r in made.rows if r.outcome.why == "both achieved the offered rate"]
     assert {(r.metric, r.base["backend"], r.base["generator"], r.base["rate"]) for r in took} == {
         *(("qps", "posix", "open", rate) for rate in ("250-per-s", "500-per-s", "1000-per-s")),
         ("qps", "gcp-emulated", "open", "250-per-s"),
     }
     noted = findings.of(made, wording.of("log_write"), aside=False)["found"]
-    assert {one["verdict"] for one in noted if one["why"] == "both took the offered rate"} == {"none"}
+    assert {one["verdict"] for one in noted if one["why"] == "both achieved the offered rate"} == {"none"}
     assert [one["metric"] for one in noted if one["ratio"] and one["where"].startswith("at 250/s")] == [
         "integrate_p50", "integrate_p50",
     ]  # fmt: skip

@@ -59,7 +59,7 @@ def _above(material: Material, op: str, noun: str, *, all_from_storage: bool = F
             rate, said = found
             if (op == "read" and ceiling.measured and _all_from_storage(group)) == all_from_storage:
                 times = rounding.few(rate / ceiling.rate)
-                what = f"{said}{noun} at {words.rate(rate)}, {times} times the most that it can be: {ceiling.source}"
+                what = f"{said}{noun} at {words.rate(rate)}, {times} times the maximum possible: {ceiling.source}"
                 yield group.where, what
 
 

@@ -54,7 +54,7 @@ def offered_above_achieved(material: Material) -> Found:
 @rule(
     "client-limited",
     "warning",
-    why="The generator's capacity is then mistaken for the system's, and everything faster looks the same.",
+    why="If the generator is the limit, its capacity is mistaken for the system's, and faster systems look the same.",
     action="Measure the generator on a server that does nothing, and give it at least twice what the system needs.",
 )
 def client_limited(material: Material) -> Found:
@@ -62,7 +62,7 @@ def client_limited(material: Material) -> Found:
         rate, wait, workers = group.value("qps"), group.value("queue_avg"), group.value("workers")
         if rate and wait and workers and rate * wait >= BUSY_WRITERS * workers:
             what = (
-                f"{words.number(rate)}/s × {words.time(wait)} in queue take {words.number(rate * wait)} waiting "
+                f"{words.number(rate)}/s × {words.time(wait)} in queue need {words.number(rate * wait)} waiting "
                 f"writers, and there were {words.number(workers)}: the writers set this rate"
             )
             yield group.where, what

@@ -60,7 +60,7 @@ def failed_without_reason(material: Material) -> Found:
 @rule(
     "text-against-sample",
     "error",
-    why="One of the two is wrong, and a reader who repeats the measurement cannot know which.",
+    why="One of the figures is wrong, and a reader who repeats the measurement cannot know which.",
     action="Generate the text's figures from the results; print the sample of the command that is printed.",
 )
 def text_against_sample(material: Material) -> Found:

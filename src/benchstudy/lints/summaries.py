@@ -52,8 +52,8 @@ def impossible_mean_median(material: Material) -> Found:
 @rule(
     "single-outlier",
     "warning",
-    why="The mean and the deviation of such a sample describe one value, usually the first one, with cold caches "
-    "or a new connection. They say neither what the others were nor how often this happens.",
+    why="If one value is far from the others, it decides the mean and the deviation. It is usually the first one, "
+    "with cold caches or a new connection. The two say neither what the others were nor how often this happens.",
     action="Show the samples; measure the cold and the warm case separately, each several times.",
 )
 def single_outlier(material: Material) -> Found:

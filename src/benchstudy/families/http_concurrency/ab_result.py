@@ -148,7 +148,7 @@ def _against(result: AbResult, command: str | None) -> Iterator[str]:
         yield f"incomplete: the command says -n {requests}, but ab reports {result.complete} requests"
     if result.keepalive_requests == 0:
         yield (
-            "keep-alive: it was asked for (-k), but 0 requests were kept alive: each opened a connection, because the "
+            "keep-alive: requested (-k), but 0 requests were kept alive: each opened a connection, because the "
             "server closed it or answered HTTP/1.0 without a length"
         )
     elif result.keepalive_requests is not None and result.keepalive_requests < 0.99 * result.complete:
@@ -192,7 +192,7 @@ def _little(result: AbResult, mean: tuple[float, float]) -> Iterator[str]:
     if high < asked - slack or low > asked + slack:
         yield (
             f"little: throughput × mean latency is {rounding.shown((low + high) / 2, trim=True)}, so on average not "
-            f"{asked} requests were under way: the run was short of work at its ends, or the generator was the limit"
+            f"{asked} requests were in flight: the run lacked work at its start or end, or the generator was the limit"
         )
 
 

@@ -85,7 +85,7 @@ class WrkResult:
         if abs(measured - self.connections) > LITTLE * self.connections:
             found.append(
                 f"little: throughput × mean latency is {rounding.shown(measured, trim=True)}, so on average not "
-                f"{self.connections} requests were under way: connections were never answered (wrk does not count "
+                f"{self.connections} requests were in flight: connections were never answered (wrk does not count "
                 "those) or kept being opened, or the generator was the limit"
             )
         return found

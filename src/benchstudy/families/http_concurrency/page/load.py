@@ -232,7 +232,7 @@ class HttpLoad(SweepResults):
         """
         shares = [self.results.estimate("achieved_share", *case) for case in cases]
         kept_up = all(e is not None and (e.summary.median or 0.0) >= ACHIEVED for e in shares)
-        return "both took the offered rate" if metric == "throughput" and kept_up else ""
+        return "both achieved the offered rate" if metric == "throughput" and kept_up else ""
 
     # -- percentiles ---------------------------------------------------------------------------------------------------
 
@@ -390,7 +390,7 @@ class HttpLoad(SweepResults):
         own = (("ab", False) in (rows := self._tools.rows()), ("ab", True) in rows)
         if any(own):
             yield (
-                "ab tells the parts of a request (connect, processing, waiting) in whole milliseconds, and standard "
+                "ab reports the parts of a request (connect, processing, waiting) in whole milliseconds, and standard "
                 "deviations in tenths of a millisecond."
             )
         if own[0]:

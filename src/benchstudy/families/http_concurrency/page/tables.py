@@ -299,7 +299,7 @@ class HttpTables:
     def without_law(self) -> list[str]:
         """One sentence per reason why closed sweeps support no fit, with the names of these sweeps."""
         sweeps = grouped((fit, self.load.name(sweep)) for sweep, fit in self.load.fits if isinstance(fit, str))
-        return [f"No fit, {reason}: {'; '.join(names)}." for reason, names in sweeps.items()]
+        return [f"No fit ({reason}): {'; '.join(names)}." for reason, names in sweeps.items()]
 
 
 def _rounded(seconds: float, *, rounds: bool) -> str:
@@ -316,7 +316,7 @@ def _whole(count: float | None) -> Cell:
 
 def _share(errors: float | None, requests: float) -> Cell:
     if errors is None:
-        return Cell(("not counted",), kind="missing", title="the imported output does not tell")
+        return Cell(("not counted",), kind="missing", title="the imported output does not say")
     if not requests:
         return MISSING
     wrong = share(round(errors), round(requests))

@@ -105,7 +105,7 @@ class LoadLabels:
             return (
                 f"{title}{human.plural(len(own), 'label')} called on both sides, {why}. By their means alone, of those "
                 f"with at least {FEWEST_CALLS} calls, {counts[WORSE]} got slower and {counts[BETTER]} got faster by "
-                "more than the margin. How many of them did so by chance is not known."
+                "more than the margin. How many of these changes arose by chance is not known."
             )
         missing = verdicts.count(Verdict.NONE)
         left = f", {missing} without a verdict" if missing else ""

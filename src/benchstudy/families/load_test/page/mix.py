@@ -352,7 +352,7 @@ class LoadMix:
             body = [self._one_sided(part, reading) for part in parts]
             columns = (
                 HEADS[reading.group], "", "Calls per second, base", "Calls per second, new", "Mean, base",
-                "Mean, new", "Contribution to the raw mean",
+                "Mean, new", "Contribution to the plain mean",
             )  # fmt: skip
             yield Table(slug(f"one-sided-{name}"), f"{name}: entered and left", columns, tuple(body))
 

@@ -130,7 +130,7 @@ class LoadSummary:
             for place, band in bands.items()
         )
         ruled = any(self.load.load(contrast.load).get("rule") for contrast in self.users.outcomes)
-        rule = "Users are added until an alert of the study's rule holds, and the rule then settles at a number."
+        rule = "Users are added until an alert of the study's rule fires. The load then settles on a number of users."
         return "".join([*([rule] if ruled else []), *told]).strip()
 
     def _mix_line(self, reading: Reading) -> dict[str, str]:
@@ -139,14 +139,14 @@ class LoadSummary:
         if like.ratio is not None and like.low is not None and like.high is not None:
             value = signed_percent(like.ratio, like.low, like.high)
             change = signed(shift.change, "s")
-            called = f"as called {change if shift.ratio is None else f'{signed_percent(shift.ratio)} ({change})'}"
+            called = f"plain mean {change if shift.ratio is None else f'{signed_percent(shift.ratio)} ({change})'}"
             parts = [percent_interval(like.low, like.high), reading.verdict, called, *labels]
         else:
             # With few trials both values are shown: a change alone would look like a result.
             value = human.from_to(shift.base_mean, shift.base_mean + shift.within, "s")
             apart = human.from_to(shift.base_mean, shift.new_mean, "s")
             said = reading.verdict.removeprefix("no verdict: ")
-            parts = [self._without(reading.contrast, like), said, f"as called {apart}", *labels, *self._again(reading)]
+            parts = [self._without(reading.contrast, like), said, f"plain mean {apart}", *labels, *self._again(reading)]
         return {"name": self._name(reading.contrast), "value": value, "evidence": "; ".join(parts)}
 
     def _again(self, reading: Reading) -> list[str]:
@@ -174,7 +174,7 @@ class LoadSummary:
         most = max(map(self.load.n, self.load.contrasts), default=FEWEST)
         if not most:
             yield (
-                "Under no load did trials of both versions succeed, so there is no verdict. A verdict needs at least "
+                "No load has successful trials of both versions, so there is no verdict. A verdict needs at least "
                 f"{FEWEST} successful trials of each version."
             )
         elif most < FEWEST:
@@ -303,7 +303,7 @@ class LoadSummary:
         if self.load.beside_the_server:
             yield (
                 "Users and server shared a host, and each took processor time from the other. An alert on the host's "
-                "CPU counts what the users themselves used."
+                "CPU includes the CPU time of the users."
             )
         if not self.load.repeats and self.users.outcomes:
             band = "comes from pairs of the base's own trials" if self.users.has_band else "is unknown"
@@ -360,8 +360,8 @@ def _versions(contrasts: Iterable[Contrast]) -> str:
 def _terms(readings: Iterable[Reading], label: str) -> str:
     """What the terms of these readings mean; a `label` is a store method or an API handler."""
     told = (
-        f"Like for like means as if both versions called the {label}s in the same shares. As called is the change of "
-        "the plain mean, which also changes if a version makes other calls."
+        f"Like for like: as if both versions called the {label}s in the same shares. The plain mean is over all calls, "
+        "so it also changes if a version makes other calls."
     )
     if any(reading.mix_driven and reading.tested for reading in readings):
         told += f" {MIX_DRIVEN.capitalize()} means that only the plain mean changed, because other calls were made."
@@ -369,7 +369,7 @@ def _terms(readings: Iterable[Reading], label: str) -> str:
 
 
 def _named(reading: Reading) -> str:
-    """The labels that matter most for the change as called."""
+    """The labels that matter most for the change of the plain mean."""
     names = ", ".join(part.label for part in reading.named)
     if reading.named == reading.drivers:
         return f"mostly {names}"

@@ -283,9 +283,9 @@ class LoadUsers:
         if not self.measured:
             return []
         return [
-            "A bracket ends at the fewest users at which an alert began during the load, and begins at the most below "
-            "these without an alert. The supported users are a mean over the last window, in which users are added and "
-            "removed around the limit, so they can lie outside of the bracket."
+            "The upper end of a bracket is the smallest number of users at which an alert began during the load. The "
+            "lower end is the largest number below it without an alert. The supported users are a mean over the last "
+            "window, in which users are added and removed around the limit, so they can lie outside the bracket."
         ]
 
     def bracket(self, trial: Trial) -> Bracket | None:

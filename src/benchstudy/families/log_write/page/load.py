@@ -247,7 +247,7 @@ class LogWrite(SweepResults):
             return "each at its own highest rate: compared by their capacities"
         took = [sweep.is_open and self._took(sweep, point) for sweep, point in known]
         is_one_rate = len({point.rate or case for case, (_, point) in zip(cases, known, strict=True)}) == 1
-        return "both took the offered rate" if metric == "qps" and is_one_rate and all(took) else ""
+        return "both achieved the offered rate" if metric == "qps" and is_one_rate and all(took) else ""
 
     def _is_bound(self, sweep: Sweep, point: Point) -> bool:
         """Whether the capacity of a search is only a lower bound: in a trial, no rate failed."""
