@@ -58,6 +58,6 @@ def test_a_job_refuses_a_frozen_study_that_is_another(frozen):
     root = frozen.parents[4]
     frozen.chmod(0o644)
     frozen.write_text(json.dumps(STUDY | {"blocks": 5}))
-    assert "was altered or removed since this command began" in job(root).stderr
+    assert "was altered or removed after this command began" in job(root).stderr
     frozen.unlink()
-    assert "was altered or removed since this command began" in job(root).stderr
+    assert "was altered or removed after this command began" in job(root).stderr

@@ -154,7 +154,7 @@ UNREADABLE = {
     "bytes.yaml": (b"\xff\xfe\x00", "not UTF-8 text: invalid start byte at byte 0"),
     "list.yaml": (
         "- a\n",
-        "a study is a mapping of names to values: begin it with `study: NAME`, with a space behind the colon; see "
+        "a study is a mapping of names to values: begin it with `study: NAME`, with a space after the colon; see "
         "config/README.md",
     ),
     "tab.yaml": (
@@ -391,10 +391,10 @@ def test_all_options_of_snakemake_are_shown_on_request(tmp_path):
         ("run report --study a.yaml", "'--study': write `snakemake --cores 8 report --configfile a.yaml`"),
         ("run --study=a.yaml -n", "'--study': write `snakemake --cores 8 report --configfile a.yaml`"),
         ("run --study", "write `snakemake --cores 8 report --configfile FILE`"),
-        ("run a.yaml", "a.yaml: a study is no target: write `snakemake --cores 8 report --configfile a.yaml`"),
+        ("run a.yaml", "a.yaml: a study is not a target: write `snakemake --cores 8 report --configfile a.yaml`"),
         (
             "run -n --cores 1 a.yml",
-            "a.yml: a study is no target: write `snakemake --cores 8 report --configfile a.yml`",
+            "a.yml: a study is not a target: write `snakemake --cores 8 report --configfile a.yml`",
         ),
     ],
 )
@@ -413,7 +413,7 @@ def test_snakemake_refuses_a_study_as_a_target_too(tmp_path):
     assert cli.main(["init", str(tmp_path / "mine")]) == 0
     command = [sys.executable, "-m", "snakemake", "-n", "report", "config/config.yaml"]
     done = subprocess.run(command, cwd=tmp_path / "mine", capture_output=True, text=True, timeout=60)
-    assert done.returncode == 1 and "config/config.yaml: a study is no target: write" in done.stdout
+    assert done.returncode == 1 and "config/config.yaml: a study is not a target: write" in done.stdout
 
 
 @pytest.mark.parametrize("loaded", ["", "psutil"])

@@ -201,13 +201,13 @@ _BEGIN = "study: x\nhosts: {h: {}}\ntargets: {t: {roles: {sut: h}}}\nfamilies:\n
 @pytest.mark.parametrize(
     ("text", "at", "what"),
     [
-        ("study: x\nblocks:6\nhosts: {}\n", 2, "write a space behind the colon of a key, as in `blocks: 6`"),
+        ("study: x\nblocks:6\nhosts: {}\n", 2, "write a space after the colon of a key, as in `blocks: 6`"),
         ('study: x\nquestion: "abc\nhosts: {}\n', 2, "a text begins with a quote here: end it with the same quote"),
         ("study: x\nquestion: it is: so\n", 2, "put a text with a colon in quotes"),
         ("study: x\nhosts: {a: {}\ntargets: 1\n", 2, "a { or [ begins here: separate its items with commas, and close"),
         ("study: x\nquestion: @me\n", 2, "put a text that begins with @, % or ` in quotes"),
         ("study: x\nblocks: *six\n", 2, "put a text that begins with * in quotes"),
-        ('study: x\nquestion: "a" b\n', 2, "write nothing behind a closing quote"),
+        ('study: x\nquestion: "a" b\n', 2, "write nothing after a closing quote"),
         (_BEGIN + "      - name: x\n      argv: [x]\n", 8, "indent the keys of a list's item alike, behind its dash"),
         ("study: x\n---\nstudy: y\n", 2, "keep one study or system per file, without a line ---"),
         ("study: x\nhosts: {1: {}}\n", 2, "hosts.1: 1: write text; in quotes if YAML would take it for a number"),

@@ -118,18 +118,19 @@ def command_parser() -> argparse.ArgumentParser:
 
     imports = commands.add_parser("import", help="import existing outputs of a tool as trials, marked as imported")
     imports.add_argument("outputs", nargs="+", type=Path, metavar="PATH", help="a file, or a folder of files")
-    imports.add_argument("--target", help="the target that they belong to (default: the study's first)")
+    imports.add_argument("--target", help="the target of the outputs (default: the study's first)")
     imports.add_argument(
         "--level",
         action="append",
         default=[],
         metavar="NAME=LEVEL",
-        help="a level of all outputs that they do not contain, such as backend=posix; may be repeated",
+        help="a level that the outputs do not contain, for all of them, such as backend=posix; may be repeated",
     )
     imports.add_argument(
         "--case",
         metavar="PATTERN",
-        help="levels in their paths, such as '{host}/{kernel}/*.json': matches the end of a path, {name} is a level",
+        help="pattern of levels in the paths, such as '{host}/{kernel}/*.json': it matches the end of a path, and "
+        "{name} stands for a level",
     )
     imports.set_defaults(command=_import)
 

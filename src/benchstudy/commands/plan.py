@@ -18,7 +18,8 @@ _BELOW = ("data/raw", "data/provision", "data/tidy", "reports")
 
 def add_command(commands: Any, study_help: str) -> None:
     """Add `benchstudy plan` to `commands`."""
-    plan = commands.add_parser("plan", help="what a study would measure, build and write now, and how long that takes")
+    told = "show what a study would measure, build and write now, and how long it takes"
+    plan = commands.add_parser("plan", help=told)
     plan.add_argument("study", nargs="?", type=Path, default=hints.EMBEDDED, metavar="STUDY", help=study_help)
     plan.add_argument("--no-hosts", action="store_true", help="connect to no host; leave out what only hosts can tell")
     add_json(plan)

@@ -24,7 +24,7 @@ _TIMEOUT_S = 600
 def add_command(commands: Any, study_help: str) -> None:
     """Adds it to argparse's subcommands."""
     pdf = commands.add_parser(
-        "pdf", help="print all reports of a study into reports/<study>.pdf: folds open, contents, page numbers"
+        "pdf", help="print all reports of a study into reports/<study>.pdf, with contents and page numbers"
     )
     pdf.add_argument("study", nargs="?", type=Path, default=hints.EMBEDDED, metavar="STUDY", help=study_help)
     pdf.add_argument("--without-trials", action="store_true", help="leave out the list of each case's trials")

@@ -35,7 +35,7 @@ def add_commands(commands: Any, study_help: str) -> None:
     crate.add_argument("study", nargs="?", type=Path, default=hints.EMBEDDED, metavar="STUDY", help=study_help)
     crate.add_argument(
         "--accept", action="append", default=[], metavar="FILE",
-        help="a file in the crate that you checked: it only looks as if it held a secret",
+        help="accept this file, which you checked and which only looks as if it held a secret; may be repeated",
     )  # fmt: skip
     add_json(crate)
     crate.set_defaults(command=_crate)

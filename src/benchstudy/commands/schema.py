@@ -11,7 +11,7 @@ from benchstudy.model.output import makes
 
 def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """`benchstudy schema [-o FILE] [--study STUDY]`."""
-    schema = commands.add_parser("schema", help="print the JSON Schema of a study, with which editors check studies")
+    schema = commands.add_parser("schema", help="print the JSON Schema of a study, for editors that check studies")
     schema.add_argument("-o", "--output", type=Path, metavar="FILE", help="write it to this file instead")
     schema.add_argument("--study", type=Path, metavar="STUDY", help="include the study's own systems")
     schema.set_defaults(command=_schema)

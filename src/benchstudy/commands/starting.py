@@ -26,7 +26,7 @@ _LAB = ("--LabApp.extension_manager=readonly", "--KernelManager.transport_encryp
 _NONE = "\0"
 _HELP, _HELP_ALL = ("-h", "--help"), "--help-all"
 _RUN_HELP = """\
-Start this environment's Snakemake in the project's folder. Every word behind `run` is passed on to it.
+Start this environment's Snakemake in the project's folder. Every word after `run` is passed on to it.
 
 targets:
   report                      measure what is missing, and make every page (default)
@@ -37,15 +37,15 @@ targets:
 
 options of Snakemake that you need most:
   --cores N                   use N cores of this machine (default: 8)
-  --configfile FILE           another study than config/config.yaml. Write it behind the target: Snakemake takes every
-                              word between this option and the next one for a file
+  --configfile FILE           use this study, not config/config.yaml. Write the option after the target: Snakemake
+                              reads every word between this option and the next one as a file
   --config measure=false      use what is on disk, and contact no host
   -n                          show what is due, and do nothing
 
   -h, --help                  show this help
   --help-all                  show all options of Snakemake"""
 _LAB_HELP = """\
-Start JupyterLab on the notebooks of this project. Every word behind `lab` is passed on to it.
+Start JupyterLab on the notebooks of this project. Every word after `lab` is passed on to it.
 
 options of JupyterLab that you need most:
   --port PORT                 listen on this port (default: the first free one from 8888 on)

@@ -50,7 +50,7 @@ def _study(name: str) -> Study:
     text = path.read_bytes() if path.is_file() else b""
     if paths.is_frozen(path) and hashlib.sha256(text).hexdigest() != path.stem:
         raise BenchstudyError(
-            f"{path}: was altered or removed since this command began, whose study it is: run the command again"
+            f"{path}: the study was altered or removed after this command began: run the command again"
         )
     return parse_study(json.loads(text), stored=True)
 

@@ -56,7 +56,7 @@ def study_as_target(given: Sequence[str]) -> str:
     named, _ = get_argument_parser().parse_known_args(given)
     for target in named.targets:
         if target.endswith(_STUDIES):
-            return f"{target}: a study is no target: write {hints.snakemake('report', '--configfile', target)}"
+            return f"{target}: a study is not a target: write {hints.snakemake('report', '--configfile', target)}"
     return ""
 
 

@@ -105,14 +105,16 @@ class Study(Strict):
     repeats: Original | None = Field(None, description="the published page that the study repeats")
     seed: int = Field(1, description="decides the random order of trials")
     blocks: BlocksField = Field(
-        6, description="passes over all cases; below 6 no median has a 95 % interval; or a range, which `until` decides"
+        6,
+        description="passes over all cases (below 6, no median has a 95 % interval); or a range, within which `until` "
+        "decides",
     )
     until: PrecisionField | None = Field(
         None,
         description="with a range of blocks: measure until the median of every case is known this well, such as `5 %`",
     )
     blocks_apart: DurationField | None = Field(
-        None, description="least time from the beginning of one block to the beginning of the next, such as `10min`"
+        None, description="minimum time from the beginning of one block to the beginning of the next, such as `10min`"
     )
     disturbance: DisturbancePolicy | None = Field(
         None, description="what happens to trials that other work on a host disturbed; the default is `mark`"
@@ -120,8 +122,8 @@ class Study(Strict):
     give_up_after: int | None = Field(
         None,
         ge=2,
-        description="if this many trials, the first ones of a case, all failed with the same cause, the case is no "
-        "longer measured; when left out, no case is given up",
+        description="number of a case's first trials after which the case is given up if all failed with the same "
+        "cause; when left out, no case is given up",
     )
     stands_out: Literal["median", "mean"] = Field(
         "median",
@@ -362,7 +364,7 @@ def with_systems(data: Mapping[str, Any], beside: Path | None = None) -> dict[st
 def _mapping(said: Any) -> Mapping[str, Any]:
     if not isinstance(said, Mapping):
         raise StudyError(
-            "a study is a mapping of names to values: begin it with `study: NAME`, with a space behind the colon; see "
+            "a study is a mapping of names to values: begin it with `study: NAME`, with a space after the colon; see "
             "config/README.md"
         )
     return said

@@ -115,7 +115,7 @@ def read_yaml(text: str) -> Any:
 # What libyaml says, what to write, and whether the mistake is where it began to read instead of where it gave up.
 _ADVICE = (
     ("found a tab character", "indent with spaces", False),
-    ("could not find expected ':'", "write a space behind the colon of a key, as in `blocks: 6`", True),
+    ("could not find expected ':'", "write a space after the colon of a key, as in `blocks: 6`", True),
     ("found unexpected end of stream", "a text begins with a quote here: end it with the same quote", True),
     (
         "mapping values are not allowed",
@@ -126,7 +126,7 @@ _ADVICE = (
     ("did not find expected '-' indicator", "indent the keys of a list's item alike, behind its dash", False),
     (
         "did not find expected key",
-        "indent the keys of one mapping alike, and write nothing behind a closing quote",
+        "indent the keys of one mapping alike, and write nothing after a closing quote",
         False,
     ),
     ("cannot start any token", "put a text that begins with @, % or ` in quotes", False),

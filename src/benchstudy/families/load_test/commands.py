@@ -30,20 +30,20 @@ _CASE = {"version": "exported", "database": "exported", "load": "exported"}
 
 def add_commands(commands: Any) -> None:
     """`commands`: what argparse's add_subparsers gave."""
-    told = "save a time window of a Prometheus to a file, as a source for load_test"
+    told = "save a time window of a Prometheus server to a file, as a source for load_test"
     parser = commands.add_parser("export", help=told)
     parser.add_argument("file", type=Path, metavar="FILE", help="file to write, such as data/exports/v10.ndjson.gz")
     parser.add_argument(
-        "--url", required=True, help="URL of the Prometheus, as seen from this machine; without credentials"
+        "--url", required=True, help="URL of the Prometheus server, as seen from this machine; without credentials"
     )
-    parser.add_argument("--start", required=True, help='start with time zone: "2024-09-10T10:00:00Z"')
-    parser.add_argument("--end", required=True, help="end with time zone")
+    parser.add_argument("--start", required=True, help='start of the window, with time zone: "2024-09-10T10:00:00Z"')
+    parser.add_argument("--end", required=True, help="end of the window, with time zone")
     parser.add_argument("--select", default="", help='label matchers of the servers: {instance=~"app.*"}; default: all')
     parser.add_argument(
         "--select-hosts", default="", help="label matchers of the hosts' node_* metrics; default: --select"
     )
     parser.add_argument("--margin", default="60s", help="extra time before the start, for rates (default: %(default)s)")
-    parser.add_argument("--scrape-interval", default="15s", help="its scrape interval (default: %(default)s)")
+    parser.add_argument("--scrape-interval", default="15s", help="scrape interval of the server (default: %(default)s)")
     parser.add_argument("--bearer-env", help="environment variable with a bearer token")
     parser.add_argument("--user", help="for basic authentication, with --password-env")
     parser.add_argument("--password-env", help="environment variable with the password")
