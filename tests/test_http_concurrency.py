@@ -456,7 +456,7 @@ def test_what_a_limit_does_is_told_as_such(everything: Session):
     assert everything.cause("nginx static tiny ab").startswith("OOM: ")
     assert everything.trials["nginx static tiny ab"].record.failure.cause is Cause.OOM
     too_many = everything.cause("nginx static a-cpu-too-many ab")
-    assert f"limits.cpus: {len(CPUS) + 1} CPUs are asked for and this host has {len(CPUS)}" in too_many
+    assert f"limits.cpus: {len(CPUS) + 1} CPUs are requested, but this host has {len(CPUS)}" in too_many
 
 
 def test_a_port_that_is_not_the_servers_never_gets_a_request(everything: Session):
@@ -612,7 +612,7 @@ def test_a_host_without_a_generator_and_with_few_files(tmp_path: Path, capsys, m
     (status, cause) = by_load["few-files", "ab", "100"]
     assert status == "failed" and "the server few-files may open 64 files, but 100 concurrent requests need" in cause
     (status, cause) = by_load["nginx", "ab", "400"]
-    assert status == "failed" and "open_files: 928 are asked for and root may have 500 on this host" in cause
+    assert status == "failed" and "open_files: 928 are requested, but root may have 500 on this host" in cause
     checked = capsys.readouterr().out
     assert "PROBLEM http_concurrency: generator wrk: wrk is missing\n      -> `snakemake --cores 8 provision" in checked
     assert f"PROBLEM http_concurrency: {http_study.PASSWORD_ENV} is not set" in checked

@@ -163,7 +163,7 @@ def test_a_limit_that_is_too_small_or_too_large_is_told_in_the_table(held: Held)
     held_to = small.commands[-1].limits
     assert bool(held_to["oom_kills"]) == killed
     assert held_to["peak_memory_bytes"] == pytest.approx(32 << 20, rel=0.03)
-    refused = f"limits.cpus: {CPUS + 1} CPUs are asked for and this host has {CPUS}"
+    refused = f"limits.cpus: {CPUS + 1} CPUs are requested, but this host has {CPUS}"
     assert refused in large.cause
     shown = {}
     for table in held.tables.throughput():

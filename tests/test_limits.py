@@ -293,9 +293,9 @@ def test_each_trial_gets_a_server_of_its_own(trial):
     [
         (
             limits(cpus=len(CPUS) + 3),
-            rf"limits\.cpus: {len(CPUS) + 3} CPUs are asked for and this host has {len(CPUS)}",
+            rf"limits\.cpus: {len(CPUS) + 3} CPUs are requested, but this host has {len(CPUS)}",
         ),
-        (limits(memory="900TiB"), r"limits\.memory: 900 TiB are asked for and this host has [\d.]+ [MG]iB"),
+        (limits(memory="900TiB"), r"limits\.memory: 900 TiB are requested, but this host has [\d.]+ [MG]iB"),
     ],
 )
 def test_a_limit_that_the_host_does_not_have_is_refused_with_the_numbers(trial, asked, message):
@@ -416,7 +416,7 @@ def test_open_files_are_raised_to_what_is_asked_or_refused_with_the_number(tmp_p
         assert (folder / "stdout").read_text() == "5000\n"
     else:
         assert record["state"] == "start-failed"
-        assert "open_files: 5000 are asked for and" in record["cause"]
+        assert "open_files: 5000 are requested, but" in record["cause"]
         assert "may have 4000 on this host" in record["cause"]
     bound = int(Path("/proc/sys/fs/nr_open").read_text())
     record = supervised(tmp_path / "runs" / f"most-{os.getpid()}", argv=["true"], open_files=bound + 1)

@@ -62,11 +62,11 @@ class Confinement:
     def _difference(group: cgroups.Group, cpus: list[int] | None, memory_bytes: int | None) -> str | None:
         """How what the kernel reports, when read back, differs from what was set."""
         if cpus is not None and group.effective_cpus() != cpus:
-            return f"the CPUs {cgroups.list_of(cpus)} were set and {group.effective_cpus()} are in effect"
+            return f"the CPUs {cgroups.list_of(cpus)} were set, but {group.effective_cpus()} are in effect"
         found = group.effective_memory_bytes()
         page = resource.getpagesize()
         if memory_bytes is not None and found != memory_bytes // page * page:
-            return f"a memory limit of {memory_bytes} bytes was set and {found} is in effect"
+            return f"a memory limit of {memory_bytes} bytes was set, but {found} is in effect"
         return None
 
     def admit(self, pid: int) -> None:
@@ -149,14 +149,14 @@ def _chosen_cpus(number: int | None, listed: list[int] | None) -> list[int] | No
     among = allowed if listed is None else listed
     if number > len(among):
         where = "this host has" if listed is None else "cpu_list names"
-        raise Refused(f"limits.cpus: {number} CPUs are asked for and {where} {len(among)}")
+        raise Refused(f"limits.cpus: {number} CPUs are requested, but {where} {len(among)}")
     return sorted(among[:number])
 
 
 def _check_memory(asked: int | None) -> None:
     total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     if asked is not None and asked > total:
-        raise Refused(f"limits.memory: {_shown(asked)} are asked for and this host has {_shown(total)}")
+        raise Refused(f"limits.memory: {_shown(asked)} are requested, but this host has {_shown(total)}")
 
 
 def _raise_open_files(pid: int, asked: int | None) -> int:
@@ -168,7 +168,7 @@ def _raise_open_files(pid: int, asked: int | None) -> int:
         resource.prlimit(pid, resource.RLIMIT_NOFILE, (number, max(hard, number)))
     except (ValueError, OSError) as error:
         raise Refused(
-            f"open_files: {asked} are asked for and {processes.user_name()} may have {hard} on this host "
+            f"open_files: {asked} are requested, but {processes.user_name()} may have {hard} on this host "
             f"(ulimit -Hn; the kernel's own limit fs.nr_open is {_nr_open()})"
         ) from error
     return number

@@ -143,7 +143,7 @@ class Record:
         )
         if self.content["oom_kills"]:
             self.event(
-                "out of memory", f"the kernel killed {self.content['oom_kills']} process(es) on this host meanwhile"
+                "out of memory", f"the kernel killed {self.content['oom_kills']} process(es) of the host during the run"
             )
             # The host's count has the processes of everybody else, too. The group's own 0 says that somebody sent KILL.
             if state == "exited" and self.content["signal"] == signal.SIGKILL and group_oom_kills != 0:
