@@ -80,17 +80,6 @@ def test_a_dry_run_lists_what_is_then_written(name: str, tmp_path: Path, capsys:
     assert f"benchstudy {__version__}" in (folder / ".github" / "workflows" / "study.yml").read_text()
 
 
-def test_notebooks_of_a_project_name_its_study_and_are_the_shipped_ones_otherwise(tmp_path: Path):
-    for template in TEMPLATES:
-        for name, content in init.project_files(tmp_path / "lab-1", template).items():
-            if name.startswith("notebooks/"):
-                (parameters, *cells), shipped = json.loads(content)["cells"], json.loads((CHECKOUT / name).read_text())
-                family = Path(name).stem
-                wanted = ["lab-1", f"data/tidy/lab-1/{family}", f"scratch/lab-1/{family}"]
-                assert re.findall('= "(.*)"', "".join(parameters["source"])) == wanted
-                assert cells == shipped["cells"][1:]
-
-
 def test_a_folder_with_blanks_is_quoted_where_a_shell_would_take_it_apart(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):

@@ -5,7 +5,6 @@ project. Only files that people edit are copied. Templates are real studies, fou
 """
 
 import argparse
-import json
 import re
 import shutil
 import tempfile
@@ -117,19 +116,8 @@ def project_files(folder: Path, template: str) -> dict[str, bytes]:
         files |= {f"{part}/{name}": path.read_bytes() for name, path in _below(paths.shipped() / part)}
     for family in study.families:
         notebook = registry.notebook(family, paths.shipped())
-        files[f"notebooks/{family}.ipynb"] = _of_study(notebook.read_text(encoding="utf-8"), name)
+        files[f"notebooks/{family}.ipynb"] = notebook.read_bytes()
     return files
-
-
-def _of_study(notebook: str, study: str) -> bytes:
-    """The notebook whose parameters name the project's study, so that its cells run as they are in Lab."""
-    content = json.loads(notebook)
-    for cell in content["cells"]:
-        shipped = re.search('(?m)^study = "(.+)"$', "".join(cell["source"]))
-        if shipped and "parameters" in cell["metadata"].get("tags", ()):
-            part = re.compile(rf'(?<=["/]){re.escape(shipped[1])}(?=["/])')
-            cell["source"] = [part.sub(study, line) for line in cell["source"]]
-    return (json.dumps(content, indent=1, ensure_ascii=False) + "\n").encode()
 
 
 def _below(top: Path) -> Iterator[tuple[str, Path]]:
