@@ -119,9 +119,9 @@ def test_a_figure_of_chosen_trials_tells_which_of_these_were_disturbed(bare_proj
     style = figuredata.style(results, "backend")
     panel = replace(strip_panel("Times", points, estimates, Axis("Time", "s"), style), trials=0)
     for chosen, told in (
-        ({next(iter(results.disturbed)), undisturbed}, "Chosen. Others disturbed 1 of 2 drawn trials."),
+        ({next(iter(results.disturbed)), undisturbed}, "Chosen. Other work disturbed 1 of 2 drawn trials."),
         ({undisturbed}, "Chosen."),
-        (set(), "Chosen. Others disturbed 2 of 12 trials of this page."),
+        (set(), "Chosen. Other work disturbed 2 of 12 trials on this page."),
     ):
         page = Page("file_size", study="embedded", tidy=results.tidy, output=bare_project / "scratch")
         page.show_figure("times", "Chosen.", [replace(panel, drawn=frozenset(chosen))], style)

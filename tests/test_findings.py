@@ -116,7 +116,7 @@ def test_a_line_of_one_withheld_comparison_names_its_trials(tmp_path):
     compared = found(tmp_path, other={"1MB": None})
     (line,) = verdicts.lines(compared)
     assert (line["verdict"], line["ratio"]) == ("without a verdict", "no ratio")
-    assert line["why"].startswith("disturbed in 0 of 6 trials of local, 6 of 6 trials of other")
+    assert line["why"].startswith("disturbed in 0 of 6 trials of local and 6 of 6 trials of other")
     (answer,) = verdicts.answer(compared, "Which?")["lines"]
     assert (answer["value"], answer["evidence"]) == ("no verdict", f"no ratio; {line['why']}")
 

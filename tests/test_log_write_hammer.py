@@ -135,8 +135,8 @@ OK = replace(
         ({"qps": 990}, None, {}),
         ({"qps": 989}, "offered", {"offered": 1000, "qps": 989, "share": pytest.approx(0.989)}),
         ({"oversupply": 1}, "oversupply", {"oversupply": 1, "offered": 1000, "writers": 600}),
-        ({"queue_avg_s": 0.54}, None, {}),
-        ({"queue_avg_s": 0.541}, "writers", {"busy": pytest.approx(541), "writers": 600}),
+        ({"queue_avg_s": 0.539}, None, {}),
+        ({"queue_avg_s": 0.54}, "writers", {"busy": pytest.approx(540), "writers": 600}),
         ({"queue_avg_s": 0.612}, "writers", {"busy": pytest.approx(612), "writers": 600}),
         (
             {"queue_avg_s": 0.613},

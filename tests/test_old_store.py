@@ -23,7 +23,7 @@ STORES = CHECKOUT / "tests" / "data" / "store-b9a61cf"
 # Tables and columns {table: names} that exist today and did not then. Everything else is unchanged.
 NEW_TABLES = {"limits", "checks", "search", "hosts", "clients"}
 NEW_COLUMNS = {
-    "trials": {"cause_kind", "disturbed", "disturbance", "set_aside"},
+    "trials": {"cause_kind", "disturbed", "disturbance", "set_aside", "programs"},
     "steps": {"missed", "seen", "bound", "busy_generator", "cause", "said", "dropped"},
 }
 NEW_METRICS = {"publish_steps", "swing", "achieved_share", "api_calls", "store_calls"}

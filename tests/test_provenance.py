@@ -617,7 +617,7 @@ def test_tables_are_compared_cell_by_cell():
     }
     assert [str(difference) for difference in tables.differences(was, now)] == [
         "a.csv, row 2 (2MB), disk: '9 ms' in the crate, '8 ms' now",
-        "b.csv: 1 rows in the crate, 2 rows now",
+        "b.csv: 1 row in the crate, 2 rows now",
         "c.csv, heading: 'Size', 'disk' in the crate, 'Size', 'bucket', 'disk' now",
         "gone.csv: a table in the crate, none now",
         "new.csv: no table in the crate, one now",

@@ -190,7 +190,7 @@ def test_sessions_leave_what_each_service_said(held: Held, tmp_path_factory: pyt
 def test_a_service_that_may_not_open_the_files_it_needs_does_not_start(held: Held):
     record = held.trials["files"].record
     assert record.status == "failed"
-    assert "service too-many-files: start-failed: open_files: 2000000000 are asked for" in record.cause
+    assert "service too-many-files: start-failed: open_files: 2000000000 are requested" in record.cause
 
 
 def test_every_family_that_takes_systems_has_one_to_take():

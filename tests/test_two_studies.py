@@ -164,7 +164,7 @@ def test_disturbed_trials_are_named_with_what_to_do(project, capsys):
     study(project, "after", AFTER, {"local": 0.3}, disturbed=True, disturbance=json.dumps(seen))
     (row,) = rows()
     assert re.match(
-        r"disturbed in 0 of 8 trials of before, 8 of 8 trials of after \(\w{8}, .* and 5 more\)", row.outcome.why
+        r"disturbed in 0 of 8 trials of before and 8 of 8 trials of after \(\w{8}, .* and 5 more\)", row.outcome.why
     )
     assert cli.main(["compare", "before", "after"]) == 0
     assert "set `disturbance: {then: repeat}` in the study" in capsys.readouterr().out

@@ -70,8 +70,7 @@ class PublishedPage(Exhibits):
 
     def indexes(self, results: Results) -> Sequence[Mapping[str, Any]]:
         """The records of the study's own sessions of a family, whose `results` these are."""
-        targets = results.measured.targets if isinstance(results, OverTargets) else results.targets
-        return sessions.family_indexes(self.root, self.study, results.family, targets)
+        return sessions.family_indexes(self.root, self.study, results.family, results.of_trials.targets)
 
     # -- showing -----------------------------------------------------------------------------------------------------
 
