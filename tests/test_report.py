@@ -282,6 +282,17 @@ def test_links_cannot_change_their_scheme():
 # -- a page ----------------------------------------------------------------------
 
 
+def test_a_notebook_that_names_nothing_shows_the_projects_own_study(bare_project):
+    study = bare_project / "config" / "config.yaml"
+    study.parent.mkdir(exist_ok=True)
+    targets = {"hosts": {"h": {"loopback": True}}, "targets": {"t": {"roles": {"sut": "h"}}}}
+    study.write_text(json.dumps({"study": "mine", **targets, "families": {"fio": {}}}))
+    tidy = write_file_size(bare_project, study="mine", blocks=3, hostile=False)
+    page = Page("file_size", study="", tidy="", output="")
+    assert (page.study, page.output) == ("mine", bare_project / "scratch" / "mine" / "file_size")
+    assert page.measured.tidy == tidy and page.measured.targets
+
+
 @pytest.mark.long
 @pytest.mark.parametrize(("op", "missing"), [("write", "reads"), ("read", "writes")])
 def test_the_page_of_files_needs_neither_reads_nor_writes(bare_project, monkeypatch, op, missing):

@@ -32,15 +32,19 @@ from benchstudy.statistics.comparisons import Comparison, tested
 
 
 class Page(PageTables, PageFigures):
-    """The report of one family. `tidy` and `output` are folders, absolute or relative to the project."""
+    """The report of one family. `tidy` and `output` are folders, absolute or relative to the project.
+
+    If empty, `study` is that of config/config.yaml, `tidy` has its tables, and `output` is below scratch/.
+    """
 
     def __init__(self, family: str, *, study: str, tidy: str | Path, output: str | Path):
-        super().__init__(study=study, output=output)
+        super().__init__(study=study, output=output, page=family)
         self.family = family
         # `measured` is everything that was measured, `results` what the page shows. With few targets they are the same.
-        self.measured = Results(self.root / tidy, study=study, family=family)
+        folder = self.root / (tidy or f"data/tidy/{self.study}/{family}")
+        self.measured = Results(folder, study=self.study, family=family)
         self.results = over_targets.as_shown(self.measured)
-        self._indexes = sessions.family_indexes(self.root, study, family, self.measured.targets)
+        self._indexes = sessions.family_indexes(self.root, self.study, family, self.measured.targets)
 
     @property
     def declared(self) -> Mapping[str, Any]:

@@ -14,7 +14,8 @@ from typing import Any
 
 from IPython.display import HTML, display
 
-from benchstudy.model import paths
+from benchstudy.model import hints, paths
+from benchstudy.model.study import load_study
 from benchstudy.report.exhibits.exhibitfiles import ANSWER, HEADLINE, NOTES
 from benchstudy.report.figures.charts import Figure
 from benchstudy.report.figures.layers import Panel
@@ -41,9 +42,11 @@ class Exhibits:
     # The link from the page to the study's citation; empty for a page of several studies.
     cited_at = "index.html#cite"
 
-    def __init__(self, *, study: str, output: str | Path):
+    def __init__(self, *, study: str, output: str | Path, page: str = ""):
         self.root = paths.project_root()
-        self.study, self.output = study, self.root / output
+        # A notebook that is run by hand need not name the project's own study.
+        self.study = study or load_study(self.root / hints.EMBEDDED).study
+        self.output = self.root / (output or f"scratch/{self.study}/{page}")
         # The name of the figure that the study's overview shows; if empty, it is the first one.
         self.headline = ""
         self._shown: Counter[str] = Counter()

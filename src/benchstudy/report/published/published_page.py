@@ -50,8 +50,8 @@ class PublishedPage(Exhibits):
     """
 
     def __init__(self, *, study: str, tidy: str | Path, output: str | Path):
-        super().__init__(study=study, output=output)
-        self._tidy, self._family = self.root / tidy, ""
+        super().__init__(study=study, output=output, page="published")
+        self._tidy, self._family = self.root / (tidy or f"data/tidy/{self.study}"), ""
         self.folder = paths.published(self.root)
 
     @cached_property
