@@ -118,8 +118,10 @@ def said_by(lab: Lab, kernel: str, code: str) -> str:
 
 @pytest.fixture
 def published(tmp_path: Path) -> Iterator[Path]:
-    """A project with notebooks, tables, and an export that is published."""
+    """A project with a study, notebooks, tables, and an export that is published."""
     write_fio(tmp_path, blocks=3)
+    (tmp_path / "config").mkdir()
+    shutil.copy(CHECKOUT / "config" / "config.yaml", tmp_path / "config")
     shutil.copytree(CHECKOUT / "notebooks", tmp_path / "notebooks")
     export = tmp_path / "reports" / "embedded" / "fio" / "answer.json"
     export.parent.mkdir(parents=True)
