@@ -341,8 +341,8 @@ def test_an_a_a_pair_without_a_comparison_that_counts_is_not_called_no_pair(tabl
     declared = {"backends": [{"name": "disk", "path": "/x"}, {"name": "disk-again", "path": "/x"}]}
     found, (said,) = calibrations(results, [], DURATION, declared)
     assert found == [] and said == (
-        "A/A: disk and disk-again are the same case under two names, but none of 1 comparison between them "
-        "counts. The first reason: n too small: 2 against 2; 3 trials are needed."
+        "A/A: disk and disk-again are the same case under two names, but no comparison between them counts "
+        "(1 in all). The first reason: n too small: 2 against 2; 3 trials are needed."
     )
 
 

@@ -307,8 +307,8 @@ def calibrations(results: Results, indexes: Indexes, metrics: Titled, declared: 
             found.append(_calibration(rate, f"{first} and {second}"))
         elif rows:
             withheld.append(
-                f"A/A: {first} and {second} are the same case under two names, but none of "
-                f"{human.plural(len(rows), 'comparison')} between them counts. The first reason: {rows[0].outcome.why}."
+                f"A/A: {first} and {second} are the same case under two names, but no comparison between "
+                f"them counts ({len(rows)} in all). The first reason: {rows[0].outcome.why}."
             )
     return found, withheld
 
