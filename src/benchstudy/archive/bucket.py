@@ -245,7 +245,7 @@ def _client(endpoint_url: str | None) -> Any:
     except ValueError:
         raise ArchiveError(f"{name}: the port in {given} is not valid; write one from 1 to 65535") from None
     if given and place.scheme not in ("http", "https"):
-        raise ValueError
+        raise ValueError(given)  # as boto3 does for what is no address
     settings = Config(
         max_pool_connections=REQUESTS,
         retries={"mode": "standard", "total_max_attempts": _ATTEMPTS},

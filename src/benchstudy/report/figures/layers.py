@@ -1,8 +1,8 @@
 """One panel of a figure, and the layers that several kinds of panels share."""
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -64,6 +64,12 @@ class Panel:
         drawn, added = self._static, self.live.to_dict(validate=False)
         layer = {part: added[part] for part in ("data", "mark", "encoding", "params")}
         return {**drawn, "layer": [*drawn["layer"], layer], "datasets": drawn["datasets"] | added["datasets"]}
+
+
+def drawn_only(panels: Iterable[Panel], trials: Iterable[str]) -> list[Panel]:
+    """The panels, of which the caption says how many of these trials were disturbed."""
+    drawn = frozenset(trials)
+    return [replace(panel, drawn=drawn) for panel in panels]
 
 
 # The column of points with what was noticed during each trial. It exists if something was noticed during any of them.

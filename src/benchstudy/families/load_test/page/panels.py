@@ -1,7 +1,7 @@
 """The ten graphs of each load and database, with all versions in one chart, and their figures in a table."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import polars as pl
@@ -21,6 +21,7 @@ from benchstudy.model.grouping import grouped
 from benchstudy.report import human
 from benchstudy.report.exhibits import cells
 from benchstudy.report.figures import level_changes
+from benchstudy.report.figures.layers import drawn_only
 from benchstudy.report.figures.level_changes import LevelChanges
 from benchstudy.report.figures.panels import Axis, Panel, Phase, Style, time_panel
 from benchstudy.report.tables.tables import MISSING, Cell, Table, slug
@@ -87,8 +88,7 @@ class LoadPanels:
                 p for metric, kind in PANELS.items() if (p := self._panel(metric, kind, trials, changes)) is not None
             ]
             if panels:
-                drawn = frozenset(trial.uuid for found in trials.values() for trial in found)
-                panels = [replace(panel, drawn=drawn) for panel in panels]
+                panels = drawn_only(panels, [trial.uuid for found in trials.values() for trial in found])
                 named = [phase.name for found in trials.values() for t in found for phase in self.own_phases(t)[-1:]]
                 shifts = level_changes.caption(changes, f"the {named[0]} phase") if named else ""
                 caption = f"{self._caption(title, trials)} {shifts}".strip()

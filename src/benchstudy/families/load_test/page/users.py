@@ -22,6 +22,7 @@ from benchstudy.families.load_test.page.panels import HEIGHT, Drawn, LoadPanels
 from benchstudy.families.load_test.users.on_host import feedback
 from benchstudy.report import human
 from benchstudy.report.exhibits import cells
+from benchstudy.report.figures.layers import drawn_only
 from benchstudy.report.figures.panels import Axis, time_panel
 from benchstudy.report.tables.tables import MISSING, MOST_OF_TRIALS, Cell, Table, slug
 from benchstudy.statistics import within_trial
@@ -386,8 +387,7 @@ class LoadUsers:
             f"{place}: active users ({told}). A mark shows where an alert begins, at the number of users before some "
             "are taken away."
         )
-        uuids = frozenset(trial.uuid for trial in chosen.values())
-        panels = [replace(panel, drawn=uuids) for panel in panels]
+        panels = drawn_only(panels, [trial.uuid for trial in chosen.values()])
         yield slug(f"users-{place}"), caption, panels, self.load.style, [*chosen]
 
     def _lines(self, chosen: Mapping[str, Trial]) -> pl.DataFrame:

@@ -1,7 +1,6 @@
 """Figures of write tests: achieved rates and times up to and past saturation, and one trial over time."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import polars as pl
@@ -12,6 +11,7 @@ from benchstudy.report import human
 from benchstudy.report.exhibits import cells
 from benchstudy.report.exhibits.figuredata import OF_MEDIANS, leading, median_of
 from benchstudy.report.figures import level_changes
+from benchstudy.report.figures.layers import drawn_only
 from benchstudy.report.figures.level_changes import LevelChanges
 from benchstudy.report.figures.panels import Axis, Panel, Phase, Reference, Style, time_panel, trend_panel
 from benchstudy.report.tables.tables import slug
@@ -124,8 +124,7 @@ class LogFigures:
                 if (point := self.load.shown(sweep)) and (trial := self.load.typical(sweep, point))
             ]
             changes: dict[str, LevelChanges] = {}
-            trials = frozenset(trial for _, _, trial in chosen)
-            panels = [replace(panel, drawn=trials) for panel in self._time_panels(chosen, changes)]
+            panels = drawn_only(self._time_panels(chosen, changes), [trial for _, _, trial in chosen])
             if panels:
                 which = ", ".join(f"{s.dedup}: {p.level}, trial {trial}" for s, p, trial in chosen)
                 name = self._name(sweeps)
