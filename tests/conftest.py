@@ -1,10 +1,12 @@
 """Fixtures for every test, and the check that the tests leave nothing behind."""
 
+import atexit
 import os
 import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 import uuid
 from collections.abc import Generator, Iterator, Mapping
@@ -176,10 +178,20 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     if file := config.getoption("--fault-table"):
         config.pluginmanager.register(fault_table.FaultTable(file))
-    os.environ.setdefault(TEST_RUN, str(uuid.uuid4()))
+    if TEST_RUN not in os.environ:
+        os.environ[TEST_RUN] = str(uuid.uuid4())
+        gather_temporary_files()
     use_common_tool_store()
     if config.getoption("--build-tools") and not hasattr(config, "workerinput"):
         config.pluginmanager.register(builds.Builds(Path(os.environ[TOOL_STORE])))
+
+
+def gather_temporary_files() -> None:
+    """Remove what killed programs leave in the folder for temporary files; `tmp_path` stays, to look at."""
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())
+    folder = tempfile.TemporaryDirectory(prefix="tests-", ignore_cleanup_errors=True)
+    os.environ["TMPDIR"] = tempfile.tempdir = folder.name
+    atexit.register(folder.cleanup)  # after multiprocessing has removed its own
 
 
 GUARD = tiers.Guard()
