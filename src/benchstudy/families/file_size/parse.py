@@ -117,9 +117,9 @@ def _together(each: Sequence[Parsed], clients: Clients, size_bytes: int, warm: b
     worst = {"least" if warm else "most": ("cached_before",)}
     found = combined(
         values,
-        counts,
         summed=("operations", "attempts", "errors"),
         means=("duration", *PARTS, "first_byte", "source", "device_read"),
+        counts=counts,
         **worst,
     )
     series: dict[str, list[Mapping[str, Any]]] = {}

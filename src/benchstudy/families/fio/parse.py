@@ -64,7 +64,7 @@ def _together(folder: Path) -> Parsed:
     whole = observe(replace(runs[0], jobs=jobs), lasts_s=whole_s(spans))
     is_timed = any("time_based" in job.options for job in jobs)
     rates = [o.metric for o in whole.observations if o.metric.endswith(("_iops", "_bandwidth"))] if is_timed else ()
-    further = {**combined(each, (), summed=rates, most=("cpu_user", "cpu_system")), **clients.values(spans=spans)}
+    further = {**combined(each, summed=rates, most=("cpu_user", "cpu_system")), **clients.values(spans=spans)}
     kept = [o for o in whole.observations if o.metric not in further]
     added = [Observation(metric, value, unit) for metric, (value, unit) in further.items()]
     return Parsed([*kept, *added], {**whole.series, SERIES: clients.rows(each)})

@@ -48,7 +48,7 @@ def parse_trial(levels: Mapping[str, str], files: Path) -> Parsed:
             {"generator_cpu": (_generator_cpu(read_json(folder / "supervisor.json"), load, threads), "1")}
             for load, folder, threads in zip(loads.each, loads.folders, _threads(facts), strict=True)
         ]
-        values = {**found.values, **combined(used, (), most=("generator_cpu",)), **_around(facts, found)}
+        values = {**found.values, **combined(used, most=("generator_cpu",)), **_around(facts, found)}
         values |= _achieved(found)
     parsed = _parsed(levels, values, found.percentiles, found.histogram, found.in_flight_blur)
     if loads.clients is None:

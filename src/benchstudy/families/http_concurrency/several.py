@@ -67,11 +67,11 @@ def _together(each: Sequence[LoadResult], clients: Clients, *, by_amount: bool) 
         values = [_over(lasts_s, load) for load in each]
     found = combined(
         values,
-        counts,
         summed=_SUMMED,
         least=("latency_min",),
         most=("duration", "latency_max", "document_length", *(f"{part}_max" for part in _PARTS)),
         means=("latency_mean", *(f"{part}_mean" for part in _PARTS)),
+        counts=counts,
     )
     under_way = [requests_under_way(one) for one in values]
     if None not in under_way:

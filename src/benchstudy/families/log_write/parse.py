@@ -48,7 +48,7 @@ def parse_trial(levels: Mapping[str, str], files: Path) -> Parsed:
     series: dict[str, Rows] = {}
     if "clients" in facts:
         clients, each = _clients(facts, files / label)
-        values |= {**clients.values(window.end_unix - window.begin_unix), **combined(each, (), most=("generator_cpu",))}
+        values |= {**clients.values(window.end_unix - window.begin_unix), **combined(each, most=("generator_cpu",))}
         series[SERIES] = clients.rows(each)
     return Parsed(
         _observations(values),

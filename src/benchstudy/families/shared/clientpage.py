@@ -115,42 +115,33 @@ def ideal(results: Results, metric: str, series: str) -> pl.DataFrame:
 
 def client_table(results: Results, each: Sequence[str]) -> Table:
     """One row per client of each case: the medians of its metrics, and its start delay."""
-    rows = results.series(SERIES)
-    found = pl.DataFrame() if rows is None else rows
-    metrics = [metric for metric in each if not found.is_empty() and metric in set(found["metric"])]
+    found = results.series(SERIES)
+    units: dict[str, str] = {} if found is None else dict(found.select("metric", "unit").unique().iter_rows())
+    metrics = {metric: units[metric] for metric in each if metric in units}
     columns = ("Case", "Client", *(results.declared(metric).title for metric in metrics), "Start delay", "Skew")
-    body = []
-    if not found.is_empty():
-        medians = found.group_by([*_CLIENT, "metric"]).agg(pl.col("value").median())
-        of = {key: value for *key_, value in medians.iter_rows() for key in [tuple(key_)]}
-        units = dict(found.select("metric", "unit").unique().iter_rows())
-        for client in medians.select(_CLIENT).unique().sort(_CLIENT).iter_rows():
-            medians_of = {metric: of.get((*client, metric)) for metric in (*metrics, _CPU, "began")}
-            body.append(_row(results, client, metrics, units, medians_of))
+    body: list[tuple[Cell, ...]] = []
+    if found is not None:
+        medians = found.pivot("metric", index=_CLIENT, values="value", aggregate_function="median").sort(_CLIENT)
+        body = [_row(results, client, metrics) for client in medians.iter_rows(named=True)]
     return Table("clients", "Each client, medians over trials", columns, tuple(body))
 
 
-def _row(
-    results: Results,
-    client: tuple[str, str, int, str],
-    metrics: Sequence[str],
-    units: dict[str, str],
-    medians: Mapping[str, float | None],
-) -> tuple[Cell, ...]:
-    target, case, number, host = client
-    href = cells.href(results, target, case)
-    busy = (medians[_CPU] or 0.0) >= BUSY_GENERATOR
+def _row(results: Results, client: Mapping[str, Any], metrics: Mapping[str, str]) -> tuple[Cell, ...]:
+    """The cells of one client. `client`: its case, number, host, and medians. `metrics`: the unit of each."""
+    case = client["target"], client["case"]
+    href = cells.href(results, *case)
+    busy = (client.get(_CPU) or 0.0) >= BUSY_GENERATOR
     own = [
-        MISSING if (value := medians[metric]) is None else Cell((_shown(value, metric, units[metric]),), href)
-        for metric in metrics
+        MISSING if (value := client[metric]) is None else Cell((_shown(value, metric, unit),), href)
+        for metric, unit in metrics.items()
     ]
-    late = medians["began"]
-    skew, share = (results.estimate(name, target, case) for name in ("client_skew", "client_skew_share"))
+    late = client.get("began")
+    skew, share = (results.estimate(name, *case) for name in ("client_skew", "client_skew_share"))
     skewed = share is not None and any(value > SKEW for value in share.values)
     told = None if skew is None else skew.summary.median
     return (
-        Cell.text(results.case_name(target, case)),
-        Cell((f"{number}, {host}",), href, "text", marks=(CLIENT_LIMITED,) if busy else ()),
+        Cell.text(results.case_name(*case)),
+        Cell((f"{client['client']}, {client['host']}",), href, "text", marks=(CLIENT_LIMITED,) if busy else ()),
         *own,
         MISSING if late is None else Cell((human.quantity(late, "s"),), href),
         MISSING if told is None else Cell((human.quantity(told, "s"),), href, marks=(SKEWED,) if skewed else ()),

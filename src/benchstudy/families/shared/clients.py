@@ -6,7 +6,7 @@ histogram, or left out if its bins are too wide.
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -165,37 +165,27 @@ def client_folders(folder: Path, clients: Clients) -> list[Path]:
 
 def combined(
     values: Sequence[Values],
-    counts: Sequence[int],
     *,
     summed: Iterable[str] = (),
     least: Iterable[str] = (),
     most: Iterable[str] = (),
     means: Iterable[str] = (),
+    counts: Sequence[int] = (),
 ) -> dict[str, tuple[float | None, str]]:
     """Combine the named metrics over all clients. A metric that a client lacks is left out.
 
     `counts`: the number of operations of each client, as weights of `means`.
     """
     found: dict[str, tuple[float | None, str]] = {}
-    for names, of in ((summed, _sum), (least, _least), (most, _most), (means, pooled_mean)):
+    ways: list[tuple[Iterable[str], Callable[[Sequence[float]], float | None]]]
+    ways = [(summed, sum), (least, min), (most, max), (means, lambda known: pooled_mean(known, counts))]
+    for names, of in ways:
         for name in names:
             given = [own.get(name, (None, "")) for own in values]
             known = [value for value, _ in given if value is not None]
             if known and len(known) == len(given):
-                found[name] = (of(known, counts), given[0][1])
+                found[name] = (of(known), given[0][1])
     return found
-
-
-def _sum(values: Sequence[float], _: Sequence[int]) -> float:
-    return sum(values)
-
-
-def _least(values: Sequence[float], _: Sequence[int]) -> float:
-    return min(values)
-
-
-def _most(values: Sequence[float], _: Sequence[int]) -> float:
-    return max(values)
 
 
 def pooled_mean(values: Sequence[float], counts: Sequence[int]) -> float | None:
