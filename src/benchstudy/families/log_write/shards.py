@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import fields, replace
 from pathlib import Path
+from typing import TypeVar
 
 from benchstudy.families.log_write.layout import RESULT
 from benchstudy.families.log_write.logbench import (
@@ -12,14 +13,18 @@ from benchstudy.families.log_write.logbench import (
     Counts,
     Distribution,
     LogbenchResult,
+    Polls,
     Proofs,
     Quantile,
+    Text,
     parse_logbench,
 )
 from benchstudy.families.shared.clients import Clients, bin_of_rank, client_folders, merged, pooled_mean, read_clients
 from benchstudy.families.shared.files import read_text
 from benchstudy.model.family import ParseError
 
+T = TypeVar("T", Counts, LogbenchResult, Polls, Proofs)
+_CONSISTENCY = ("consistency_asked", "consistency_proved")
 _QUANTILES = (0.5, 0.9, 0.95, 0.99, 0.999)
 
 
@@ -51,38 +56,24 @@ def together(clients: Clients, shards: Sequence[LogbenchResult]) -> LogbenchResu
     texts: Counter[tuple[str, str]] = Counter()
     for text in (text for shard in shards for text in shard.texts):
         texts[text.kind, text.text] += text.count
+    counts = [field.name for field in fields(Counts)]
     proofs = [shard.proofs for shard in shards]
-    named = {(text.kind, text.text): text for shard in shards for text in shard.texts}
     return replace(
-        first,
+        _added(shards, "rate_per_s", "offered_per_s", "max_in_flight", "texts_other"),
         warm_up_s=begin,
         duration_s=end - begin,
-        rate_per_s=sum(shard.rate_per_s for shard in shards),
-        offered_per_s=sum(shard.offered_per_s for shard in shards),
-        max_in_flight=sum(shard.max_in_flight for shard in shards),
-        window=_counts([shard.window for shard in shards]),
-        total=_counts([shard.total for shard in shards]),
-        texts=[replace(named[key], count=count) for key, count in texts.most_common()],
-        texts_other=sum(shard.texts_other for shard in shards),
+        window=_added([shard.window for shard in shards], *counts),
+        total=_added([shard.total for shard in shards], *counts),
+        texts=[Text(kind, text, count) for (kind, text), count in texts.most_common()],
         start_delay=max((shard.start_delay for shard in shards), key=lambda delay: delay.quantile(0.99) or 0.0),
         add_latency=_distribution([shard.add_latency for shard in shards]),
         duplicate_latency=_distribution([shard.duplicate_latency for shard in shards]),
         integrate_latency=_distribution([shard.integrate_latency for shard in shards]),
         samples=[],
-        polls=replace(
-            first.polls,
-            asked=sum(shard.polls.asked for shard in shards),
-            failed=sum(shard.polls.failed for shard in shards),
-        ),
-        proofs=Proofs(
-            asked=sum(one.asked for one in proofs),
-            proved=sum(one.proved for one in proofs),
-            unread=sum(one.unread for one in proofs),
-            lost_count=sum(one.lost_count for one in proofs),
+        polls=_added([shard.polls for shard in shards], "asked", "failed"),
+        proofs=replace(
+            _added(proofs, "asked", "proved", "unread", "lost_count", "not_integrated", *_CONSISTENCY),
             lost=[leaf for one in proofs for leaf in one.lost],
-            not_integrated=sum(one.not_integrated for one in proofs),
-            consistency_asked=sum(one.consistency_asked for one in proofs),
-            consistency_proved=sum(one.consistency_proved for one in proofs),
             unread_why=next((one.unread_why for one in proofs if one.unread_why), ""),
         ),
         cpu_user_s=max(shard.cpu_user_s for shard in shards),
@@ -90,8 +81,9 @@ def together(clients: Clients, shards: Sequence[LogbenchResult]) -> LogbenchResu
     )
 
 
-def _counts(each: Sequence[Counts]) -> Counts:
-    return Counts(**{field.name: sum(getattr(one, field.name) for one in each) for field in fields(Counts)})
+def _added(each: Sequence[T], *names: str) -> T:
+    """The first of all, with these fields added up over all."""
+    return replace(each[0], **{name: sum(getattr(one, name) for one in each) for name in names})
 
 
 def _distribution(each: Sequence[Distribution]) -> Distribution:
