@@ -6,6 +6,7 @@ The values come from a fixed seed and must never be published.
 import json
 import math
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -160,7 +161,7 @@ class LogTables(Tables):
             limit = Limit(LimitedBy.GENERATOR_CPU, server_cpu=0.74, generator_cpu=0.97)
         elif full:
             limit = Limit(LimitedBy.SERVER_CPU, server_cpu=0.99, generator_cpu=0.31)
-        self.series["limits"].append(self.head() | limit.row)
+        self.series["limits"].append(self.head() | asdict(limit))
 
     def _times(self, queue: float, integrate: float) -> dict[str, tuple[float, str]]:
         shape = {"p50": 0.9, "p90": 1.5, "p99": 2.1, "mean": 1.0, "max": 3.2}

@@ -16,7 +16,7 @@ from benchstudy.commands.importing import import_outputs
 from benchstudy.families.log_write.causes import explained
 from benchstudy.families.log_write.config import Backend, CapacitySearch, LogGenerator
 from benchstudy.families.log_write.growth import growth
-from benchstudy.families.log_write.limits import How, Limit, LimitedBy, limited_by
+from benchstudy.families.log_write.limits import How, Limit, LimitedBy, limit_of, limited_by
 from benchstudy.families.log_write.page import reasons
 from benchstudy.families.log_write.page.limits import REST, told
 from benchstudy.families.log_write.parse import reason_of
@@ -305,7 +305,7 @@ def test_what_passes_above_a_failure_is_not_claimed():
 
 
 GOOD = Window(
-    offered_per_s=1000, sent=30_000, dropped=0, duration_s=30, achieved_per_s=998, errors=0, pushback=0,
+    offered_per_s=1000, sent=30_000, dropped=0, achieved_per_s=998, errors=0, pushback=0,
     integrate_p99_s=1.5,
 )  # fmt: skip
 
@@ -634,7 +634,7 @@ def test_what_was_not_sampled_is_no_limit():
     "limit", [Limit(LimitedBy.NOTHING), Limit(LimitedBy.SERVER_CPU, How.IN_BURSTS, waiting=1.5, server_cpu=0.7)]
 )
 def test_a_limit_is_read_from_the_row_that_it_gave(limit):
-    assert Limit.of_row(json.loads(json.dumps(limit.row))) == limit
+    assert limit_of(json.loads(json.dumps(asdict(limit)))) == limit
 
 
 def test_samples_of_nothing_name_nothing():

@@ -8,7 +8,7 @@ import json
 import re
 import shutil
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -223,7 +223,7 @@ def test_a_log_was_at_its_limit_if_it_refused_leaves_or_grew_by_less_than_99_per
     change(trial / "load/files/result.json", changed)
     limit = note_trial(trial)["limited_by"]
     assert (limit.by is not LimitedBy.NOTHING) == at_its_limit
-    assert parsed(OPEN, trial)[1].series["limits"] == [limit.row]
+    assert parsed(OPEN, trial)[1].series["limits"] == [asdict(limit)]
 
 
 def test_a_log_that_published_nothing_in_the_window_has_no_rate(copied):

@@ -1,9 +1,10 @@
 """What limited a log in a window: a value with its numbers, from samples during the load. Pure."""
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from enum import StrEnum
 from typing import Any
+
+from pydantic import TypeAdapter
 
 from benchstudy.families.log_write.layout import DATABASE, GENERATOR, SERVER
 from benchstudy.families.log_write.samples import Found
@@ -59,17 +60,9 @@ class Limit:
     generator_cpu: float | None = None
     disk_busy: float | None = None
 
-    @property
-    def row(self) -> dict[str, Any]:
-        return asdict(self)
 
-    @classmethod
-    def of_row(cls, row: Mapping[str, Any]) -> "Limit":
-        known = {field.name: row[field.name] for field in fields(cls)}
-        how = known.pop("how")
-        return cls(LimitedBy(known.pop("by")), how and How(how), **known)
-
-
+# Reads a row of the table `limits`.
+limit_of = TypeAdapter(Limit).validate_python
 COLUMNS = {field.name: "String" if field.name in ("by", "how", "died") else "Float64" for field in fields(Limit)}
 _CPU_OF = {SERVER: LimitedBy.SERVER_CPU, GENERATOR: LimitedBy.GENERATOR_CPU, DATABASE: LimitedBy.DATABASE_CPU}
 _FSYNC_OF = {DATABASE: LimitedBy.DATABASE_FSYNC, SERVER: LimitedBy.SERVER_FSYNC}

@@ -60,7 +60,7 @@ def parse_trial(levels: Mapping[str, str], files: Path) -> Parsed:
             "resources": found.rows,
             "phases": window.phases,
             "steps": steps,
-            "limits": [_limit(facts, files, window, found).row],
+            "limits": [asdict(_limit(facts, files, window, found))],
         },
     )
 

@@ -13,7 +13,7 @@ from typing import Any
 import polars as pl
 
 from benchstudy.families.log_write.config import SEARCH, Backend
-from benchstudy.families.log_write.limits import Limit, LimitedBy
+from benchstudy.families.log_write.limits import Limit, LimitedBy, limit_of
 from benchstudy.families.log_write.page.limits import REST, resource, told
 from benchstudy.families.shared.levels import UNLIMITED
 from benchstudy.families.shared.sweeps import SweepResults
@@ -144,7 +144,7 @@ class LogWrite(SweepResults):
     def _limits(self) -> dict[tuple[str, str], list[Limit]]:
         rows = self.results.series("limits")
         told = () if rows is None else rows.iter_rows(named=True)
-        return grouped(((row["target"], row["case"]), Limit.of_row(row)) for row in told)
+        return grouped(((row["target"], row["case"]), limit_of(row)) for row in told)
 
     def limits(self, sweep: Sweep, point: Point) -> Counter[str]:
         """Number of trials by limiting resource: "server CPU", or "nothing" if the rate was achieved."""
