@@ -10,15 +10,8 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from benchstudy.families.log_write.hammer import (
-    HammerLog,
-    HammerScreen,
-    parse_box,
-    parse_log,
-    read_saved,
-    recognise_box,
-    replay,
-)
+from benchstudy.families.log_write.hammer import HammerScreen, parse_box, read_saved, recognise_box, replay
+from benchstudy.families.log_write.hammer_log import HammerLog, parse_log
 from benchstudy.families.log_write.page.problems import told
 from benchstudy.families.log_write.problems import Problem, Rule, of_screen
 from benchstudy.model.family import ParseError

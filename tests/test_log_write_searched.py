@@ -193,7 +193,6 @@ def test_a_window_of_a_search_has_the_numbers_of_its_result(tmp_path):
         "offered_per_s": 500,
         "sent": 7500,
         "dropped": 0,
-        "duration_s": 15,
         "achieved_per_s": pytest.approx(linregress(*zip(*inside, strict=True)).slope),
         "errors": 0,
         "pushback": 0,

@@ -1,7 +1,6 @@
 """Plain explanations of messages from servers and generators about a wrong setup."""
 
 import re
-from collections.abc import Iterable
 
 _KNOWN: tuple[tuple[str, str], ...] = (
     (
@@ -48,7 +47,7 @@ def explain(*texts: str) -> str | None:
     return None
 
 
-def explained(error: str, further: Iterable[str] = ()) -> str:
-    """Return `error` after its known cause, which is looked up in `error` and the `further` texts."""
-    cause = explain(error, *further)
+def explained(error: str) -> str:
+    """Return `error` after its known cause, if it has one."""
+    cause = explain(error)
     return error if cause is None or error.startswith(cause) else f"{cause}: {error}"

@@ -20,11 +20,9 @@ from typing import Any
 
 import pyte
 
-from benchstudy.families.log_write.hammer_log import HammerLog, parse_log
+from benchstudy.families.log_write.hammer_log import parse_log
 from benchstudy.families.shared.files import damaged
 from benchstudy.model.family import ParseError
-
-__all__ = ["HammerLog", "HammerScreen", "parse_box", "parse_log", "read_saved", "recognise_box", "replay"]
 
 TICK_S = 0.5  # how often the box is drawn
 MEANS_KEPT = 30  # tick means that min/avg/max cover

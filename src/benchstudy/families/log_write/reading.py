@@ -32,7 +32,6 @@ def window_of(folder: Path, cpus: int, publish_interval_s: float) -> Window:
         offered_per_s=written.rate_per_s,
         sent=written.window.sent,
         dropped=written.window.dropped,
-        duration_s=written.duration_s,
         achieved_per_s=grown.slope if grown else 0.0,
         errors=written.window.errors,
         pushback=written.window.pushback,

@@ -24,7 +24,6 @@ class Window:
     offered_per_s: float
     sent: int
     dropped: int
-    duration_s: float
     achieved_per_s: float
     errors: int
     pushback: int

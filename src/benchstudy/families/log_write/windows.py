@@ -34,7 +34,6 @@ class Measured:
     seen: Sequence[Seen]
     latency: Rows
     histogram: Rows
-    growth: Growth | None
     phases: Rows
     started_unix: float
     begin_unix: float
@@ -90,7 +89,7 @@ def measured_by(facts: Mapping[str, Any], written: LogbenchResult) -> Measured:
     end = begin + written.duration_s
     phases = _phases(seen, written.warm_up_s, written.duration_s, written.cool_down_s)
     problems = [*of_logbench(written)]
-    return Measured(values, seen, latency, histogram, grown, phases, started, begin, end, limited, problems)
+    return Measured(values, seen, latency, histogram, phases, started, begin, end, limited, problems)
 
 
 def _hammered(facts: Mapping[str, Any], files: Path) -> Measured:
@@ -121,7 +120,7 @@ def _hammered(facts: Mapping[str, Any], files: Path) -> Measured:
     limited = bool(screen.oversupply) or (share is not None and share < ACHIEVED)
     problems = [*of_screen(screen), *of_logbench(watched)]
     phases = _phases(seen, begin - started, end - begin, 0.0)
-    return Measured(values, seen, [], [], grown, phases, started, begin, end, limited, problems)
+    return Measured(values, seen, [], [], phases, started, begin, end, limited, problems)
 
 
 def _phases(seen: Sequence[Seen], warm_up_s: float, duration_s: float, cool_down_s: float) -> Rows:

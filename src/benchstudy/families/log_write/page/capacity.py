@@ -6,7 +6,6 @@ from typing import Any
 from benchstudy.families.log_write.page import reasons
 from benchstudy.families.log_write.page.load import LogWrite, Point, Sweep
 from benchstudy.families.log_write.page.summary import bracket_width, inversion
-from benchstudy.families.log_write.page.tables import LogTables
 from benchstudy.report import human
 from benchstudy.report.exhibits import cells
 from benchstudy.report.tables.tables import MISSING, MOST_OF_TRIALS, Cell, Table, slug
@@ -14,7 +13,7 @@ from benchstudy.report.tables.tables import MISSING, MOST_OF_TRIALS, Cell, Table
 
 class LogCapacity:
     def __init__(self, load: LogWrite):
-        self.load, self.tables = load, LogTables(load)
+        self.load = load
 
     def table(self) -> Table:
         """One row per search: highest pass, lowest fail, the gap between them, all trials' brackets, the limit."""
