@@ -86,7 +86,7 @@ type follower struct {
 // newFollower returns a follower that has seen the first checkpoint. A server that has just started may not have
 // published one yet, so newFollower waits up to the timeout of a request.
 func newFollower(ctx context.Context, config *logConfig, headers map[string]string) (*follower, error) {
-	verifier, err := newVerifier(config.PublicKey, "public_key")
+	verifier, err := newVerifier(config.PublicKey)
 	if err != nil {
 		return nil, err
 	}

@@ -57,37 +57,20 @@ func defaults() logConfig {
 	return logConfig{PollIntervalS: 0.05, TimeoutS: 30, DrainS: 30, ProofSample: 100}
 }
 
-func readWatchConfig(path string) (*watchConfig, error) {
-	config := &watchConfig{logConfig: defaults(), StillS: 3}
-	if err := decode(path, config); err != nil {
-		return nil, err
-	}
-	if err := config.check(); err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	return config, nil
-}
-
-func readWriteConfig(path string) (*writeConfig, error) {
-	config := &writeConfig{logConfig: defaults(), MaxInFlight: 4096, LeafBytes: 100}
-	if err := decode(path, config); err != nil {
-		return nil, err
-	}
-	if err := config.check(); err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	return config, nil
-}
-
-// decode refuses unknown fields, so that a misspelt field does not silently get its default.
-func decode(path string, config any) error {
+// read reads and checks the file of a configuration, which has the defaults. It refuses unknown fields, so that a misspelt
+// field does not silently get its default.
+func read(path string, config interface{ check() error }) error {
 	content, err := os.ReadFile(path)
 	if err != nil {
 		return err
 	}
 	decoder := json.NewDecoder(bytes.NewReader(content))
 	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(config); err != nil {
+	err = decoder.Decode(config)
+	if err == nil {
+		err = config.check()
+	}
+	if err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
 	return nil
@@ -196,20 +179,15 @@ func (c *writeConfig) window() (low, high time.Duration) {
 
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 
-// raiseFileLimit allows one open file per request in flight, for its connection.
-func raiseFileLimit(inFlight int) error {
+// checkFileLimit requires one open file per request in flight, for its connection. Go has raised the soft limit already.
+func checkFileLimit(inFlight int) error {
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
 		return err
 	}
-	need := uint64(inFlight + spareFiles)
-	if limit.Cur >= need {
-		return nil
-	}
-	if limit.Max < need {
+	if need := uint64(inFlight + spareFiles); limit.Max < need {
 		return fmt.Errorf("max_in_flight %d + %d = %d open files, but this process may have %d: lower max_in_flight or raise the limit (ulimit -Hn)",
 			inFlight, spareFiles, need, limit.Max)
 	}
-	limit.Cur = limit.Max
-	return syscall.Setrlimit(syscall.RLIMIT_NOFILE, &limit)
+	return nil
 }

@@ -64,14 +64,14 @@ func readSigner(path string) (note.Signer, error) {
 	return signer, nil
 }
 
-// newVerifier parses the text of a public key. `where` names its source in errors.
-func newVerifier(key, where string) (note.Verifier, error) {
+// newVerifier parses the text of a public key.
+func newVerifier(key string) (note.Verifier, error) {
 	if strings.TrimSpace(key) != key {
-		return nil, fmt.Errorf("%s begins or ends with white space, such as a newline: it must contain nothing but the key", where)
+		return nil, fmt.Errorf("public_key begins or ends with white space, such as a newline: it must contain nothing but the key")
 	}
 	verifier, err := note.NewVerifier(key)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", where, err)
+		return nil, fmt.Errorf("public_key: %w", err)
 	}
 	return verifier, nil
 }

@@ -51,7 +51,15 @@ func null(arguments []string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	failed := make(chan error, 2)
-	go func() { failed <- null.keepPublishing(ctx, *interval) }()
+	ticks := time.NewTicker(*interval)
+	go func() {
+		for range ticks.C {
+			if err := null.publish(); err != nil {
+				failed <- err
+				return
+			}
+		}
+	}()
 	server := &fasthttp.Server{Handler: null.handle, NoDefaultServerHeader: true, NoDefaultDate: true}
 	go func() { failed <- server.Serve(listener) }()
 	select {
@@ -121,21 +129,6 @@ func (l *nullLog) tile(ctx *fasthttp.RequestCtx, path string) {
 		return
 	}
 	ctx.SetBody(content)
-}
-
-func (l *nullLog) keepPublishing(ctx context.Context, interval time.Duration) error {
-	ticks := time.NewTicker(interval)
-	defer ticks.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-ticks.C:
-			if err := l.publish(); err != nil {
-				return err
-			}
-		}
-	}
 }
 
 // publish adds the new leaves to the tree and signs a checkpoint. It must not run concurrently.

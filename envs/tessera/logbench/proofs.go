@@ -105,7 +105,6 @@ func proveWatched(ctx context.Context, config *logConfig, follower *follower) (*
 // lookWithoutProofs finds leaves that cannot be in the tree, and returns the numbers of the other leaves.
 func (r *proofResult) lookWithoutProofs(config *writeConfig, follower *follower, writer *writer) []int {
 	size, readable := follower.size(), follower.lastError == nil
-	seen := newSightings(follower.seen, writer.start)
 	var covered []int
 	var given []uint64
 	for n := range writer.attempts {
@@ -116,7 +115,7 @@ func (r *proofResult) lookWithoutProofs(config *writeConfig, follower *follower,
 		if a.outcome == accepted {
 			given = append(given, a.index())
 		}
-		if _, ok := seen.integrated(a); ok {
+		if _, ok := writer.integrated(follower.seen, a); ok {
 			covered = append(covered, n)
 			continue
 		}

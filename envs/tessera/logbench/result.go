@@ -185,7 +185,7 @@ func (r *result) save(path string) error {
 }
 
 // addWritten adds the figures of the load.
-func (r *result) addWritten(config *writeConfig, writer *writer, usage windowUsage, seen sightings) {
+func (r *result) addWritten(config *writeConfig, writer *writer, usage windowUsage, seen []sighting) {
 	r.RunID = fmt.Sprintf("%016x", writer.leaves.run)
 	r.RatePerS, r.WarmUpS, r.CoolDownS = config.RatePerS, config.WarmUpS, config.CoolDownS
 	r.MaxInFlight, r.DuplicateShare = config.MaxInFlight, config.DuplicateShare
@@ -203,12 +203,12 @@ func (r *result) addWritten(config *writeConfig, writer *writer, usage windowUsa
 		r.Total.add(n, a)
 		second.count(a)
 		if a.has() {
-			bySecond.at(a.answered).accepted++
+			bySecond.at(a.answered).Accepted++
 		}
 		at, covered := time.Duration(0), false
 		if a.outcome == accepted {
 			second.adds = append(second.adds, a.answered-due)
-			if at, covered = seen.integrated(a); covered {
+			if at, covered = writer.integrated(seen, a); covered {
 				second.integrations = append(second.integrations, at-due)
 			}
 		}
@@ -229,8 +229,8 @@ func (r *result) addWritten(config *writeConfig, writer *writer, usage windowUsa
 			duplicates = append(duplicates, a.answered-due)
 		}
 	}
-	for i := 1; i < len(seen.at); i++ {
-		bySecond.at(seen.at[i]).integrated += seen.sizes[i] - seen.sizes[i-1]
+	for i := 1; i < len(seen); i++ {
+		bySecond.at(seen[i].at.Sub(writer.start)).Integrated += seen[i].size - seen[i-1].size
 	}
 	r.OfferedPerS = round(float64(r.Window.Sent) / config.DurationS)
 	r.StartDelay, r.AddLatency = summaryOf(delays), distributionOf(adds)
@@ -238,29 +238,15 @@ func (r *result) addWritten(config *writeConfig, writer *writer, usage windowUsa
 	r.Samples = bySecond.samples()
 }
 
-// sightings are the verified checkpoints, with times since the start of the load.
-type sightings struct {
-	at    []time.Duration
-	sizes []uint64
-}
-
-func newSightings(seen []sighting, start time.Time) sightings {
-	var s sightings
-	for _, one := range seen {
-		s.at = append(s.at, one.at.Sub(start))
-		s.sizes = append(s.sizes, one.size)
-	}
-	return s
-}
-
-// integrated returns when the first checkpoint that covers the leaf was seen; false if there is none. If that was before
-// a new leaf was sent, its index is that of another leaf, as if two logs share a name.
-func (s sightings) integrated(a *attempt) (time.Duration, bool) {
-	i := sort.Search(len(s.sizes), func(i int) bool { return s.sizes[i] > a.index() })
-	if i == len(s.sizes) {
+// integrated returns when, since the start of the load, the first checkpoint that covers the leaf was seen; false if there
+// is none. If that was before a new leaf was sent, its index is that of another leaf, as if two logs share a name.
+func (w *writer) integrated(seen []sighting, a *attempt) (time.Duration, bool) {
+	i := sort.Search(len(seen), func(i int) bool { return seen[i].size > a.index() })
+	if i == len(seen) {
 		return 0, false
 	}
-	return s.at[i], s.at[i] >= a.begun || a.outcome == duplicate
+	at := seen[i].at.Sub(w.start)
+	return at, at >= a.begun || a.outcome == duplicate
 }
 
 // rows returns the texts, the most frequent first.

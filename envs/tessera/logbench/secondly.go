@@ -6,9 +6,8 @@ import "time"
 type secondly []secondOfLoad
 
 type secondOfLoad struct {
-	sent, accepted, pushback, errors, dropped int
-	integrated                                uint64
-	adds, integrations                        []time.Duration
+	sample
+	adds, integrations []time.Duration
 }
 
 func newSecondly(load time.Duration) secondly {
@@ -27,15 +26,15 @@ func (s secondly) at(t time.Duration) *secondOfLoad {
 
 func (s *secondOfLoad) count(a *attempt) {
 	if a.outcome == dropped {
-		s.dropped++
+		s.Dropped++
 		return
 	}
-	s.sent++
+	s.Sent++
 	switch {
 	case a.outcome == pushback500 || a.outcome == pushback503:
-		s.pushback++
+		s.Pushback++
 	case !a.has():
-		s.errors++
+		s.Errors++
 	}
 }
 
@@ -43,19 +42,10 @@ func (s secondly) samples() []sample {
 	samples := make([]sample, 0, len(s))
 	for i, second := range s {
 		adds, integrations := summaryOf(second.adds), summaryOf(second.integrations)
-		samples = append(samples, sample{
-			TS:            float64(i),
-			Sent:          second.sent,
-			Accepted:      second.accepted,
-			Integrated:    second.integrated,
-			Pushback:      second.pushback,
-			Errors:        second.errors,
-			Dropped:       second.dropped,
-			AddP50S:       adds.quantile(0.5),
-			AddP99S:       adds.quantile(0.99),
-			IntegrateP50S: integrations.quantile(0.5),
-			IntegrateP99S: integrations.quantile(0.99),
-		})
+		second.TS = float64(i)
+		second.AddP50S, second.AddP99S = adds.quantile(0.5), adds.quantile(0.99)
+		second.IntegrateP50S, second.IntegrateP99S = integrations.quantile(0.5), integrations.quantile(0.99)
+		samples = append(samples, second.sample)
 	}
 	return samples
 }

@@ -31,16 +31,12 @@ func newFrontEnds(config *writeConfig, headers map[string]string) ([]*frontEnd, 
 			return nil, err
 		}
 		secure := address.Scheme == "https"
-		port := address.Port()
-		if port == "" {
-			port = map[bool]string{false: "80", true: "443"}[secure]
-		}
 		dialer := &net.Dialer{Timeout: seconds(config.TimeoutS)}
 		fronts = append(fronts, &frontEnd{
 			address: address.String(),
 			headers: headers,
 			client: &fasthttp.HostClient{
-				Addr:                net.JoinHostPort(address.Hostname(), port),
+				Addr:                fasthttp.AddMissingPort(address.Host, secure),
 				Dial:                func(address string) (net.Conn, error) { return dialer.Dial("tcp", address) },
 				IsTLS:               secure,
 				TLSConfig:           &tls.Config{ServerName: address.Hostname()},

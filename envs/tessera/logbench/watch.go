@@ -17,8 +17,8 @@ func watch(arguments []string) error {
 	if err := parseFlags(flags, arguments, "config", "out"); err != nil {
 		return err
 	}
-	config, err := readWatchConfig(*configPath)
-	if err != nil {
+	config := &watchConfig{logConfig: defaults(), StillS: 3}
+	if err := read(*configPath, config); err != nil {
 		return err
 	}
 	// A signal shortens the watch, and does not fail it.

@@ -18,8 +18,8 @@ func write(arguments []string) error {
 	if err := parseFlags(flags, arguments, "config", "out"); err != nil {
 		return err
 	}
-	config, err := readWriteConfig(*configPath)
-	if err != nil {
+	config := &writeConfig{logConfig: defaults(), MaxInFlight: 4096, LeafBytes: 100}
+	if err := read(*configPath, config); err != nil {
 		return err
 	}
 	// The heap is mainly one large list without pointers, so more frequent collections would only take CPU time.
@@ -36,7 +36,7 @@ func write(arguments []string) error {
 // It fails if the log cannot be read at the start, or violates its guarantees: a checkpoint does not verify, or the tree
 // shrinks or changes its past. All other failures are counted.
 func runWrite(ctx context.Context, config *writeConfig) (*result, error) {
-	if err := raiseFileLimit(config.MaxInFlight); err != nil {
+	if err := checkFileLimit(config.MaxInFlight); err != nil {
 		return nil, err
 	}
 	headers, err := config.expandedHeaders()
@@ -65,7 +65,7 @@ func runWrite(ctx context.Context, config *writeConfig) (*result, error) {
 		return nil, err
 	}
 	result := newResult("write", &config.logConfig, follower, writer.start, proofs)
-	result.addWritten(config, writer, usage, newSightings(follower.seen, writer.start))
+	result.addWritten(config, writer, usage, follower.seen)
 	return result, nil
 }
 
