@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from benchstudy.families.log_write.config import LogGenerator
-from benchstudy.families.log_write.layout import RESULT
+from benchstudy.families.log_write.layout import LOAD, RESULT, WATCH
 from benchstudy.hosts.agent import Command
 from benchstudy.model.clients import part_of
 
@@ -65,7 +65,7 @@ class Load:
         }
         return self._logbench(program, "write", config, label, cpus, timeout_s)
 
-    def watch(self, program: str, label: str, cpus: Cpus, timeout_s: float) -> Command:
+    def watch(self, program: str, timeout_s: float) -> Command:
         """Build the command of logbench beside the hammer: it watches checkpoints, and proves leaves."""
         config = {
             **_read_config(self.target),
@@ -73,7 +73,7 @@ class Load:
             "drain_s": self.generator.drain,
             "proof_sample": self.generator.proof_sample,
         }
-        return self._logbench(program, "watch", config, label, cpus, timeout_s)
+        return self._logbench(program, "watch", config, WATCH, None, timeout_s)
 
     def _logbench(
         self, program: str, verb: str, config: dict[str, Any], label: str, cpus: Cpus, timeout_s: float
@@ -87,8 +87,8 @@ class Load:
             open_files=self.under_way + _SPARE_FILES,
         )
 
-    def hammer(self, program: str, label: str, cpus: Cpus, timeout_s: float) -> Command:
-        """Build the command of the hammer on a terminal. It never ends by itself: it writes for `timeout_s`."""
+    def hammer(self, program: str, cpus: Cpus) -> Command:
+        """Build the command of the hammer on a terminal, where it never ends by itself: its timeout ends it."""
         argv = [
             program,
             "--show_ui=true",
@@ -106,8 +106,8 @@ class Load:
         return Command(
             argv,
             terminal=SCREEN,
-            timeout_s=timeout_s,
-            label=label,
+            timeout_s=self.total_s,
+            label=LOAD,
             cpu_list=cpus,
             open_files=self.under_way + _SPARE_FILES,
         )

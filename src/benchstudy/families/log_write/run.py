@@ -5,7 +5,7 @@ Facts about the load go into `log.json` in the trial's folder, so that parsing n
 
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, replace
 from functools import partial
@@ -77,6 +77,8 @@ class _Trial:
         limit = config.limit(levels["limits"])
         bound = self.backend.max_integrate_p99
         self.objective = config.search.model_copy(update={"max_integrate_p99": bound} if bound else {})
+        self.steps: list[Step] = []  # of a search, and its windows
+        self.windows: list[dict[str, Any]] = []
         highest = Rate(config.search.highest).per_s if self.rate is None else self.rate
         self.wanted = Wanted(
             backend=self.backend,
@@ -90,11 +92,10 @@ class _Trial:
 
     def run(self) -> None:
         trial = self.trial
-        programs = {role: trial.tool_path(self.generator.tool, role) for role in self.roles}
-        self.program = programs[self.role]
+        self.programs = {role: trial.tool_path(self.generator.tool, role) for role in self.roles}
         self.logbench = trial.tool_path("logbench", self.role)
         trial.note(loop="open" if self.generator.is_open else "closed")
-        with Starts(self.wanted, trial, programs) as self.starts:
+        with Starts(self.wanted, trial, self.programs) as self.starts:
             facts: dict[str, Any] = {
                 "schema": 1,
                 "tool": self.generator.tool,
@@ -148,29 +149,24 @@ class _Trial:
         return min(load.total_s + generator.drain + generator.request_timeout + _LONGER_S, self.config.timeout)
 
     def _write(self, load: Load, label: str = LOAD) -> None:
-        """Run the open loop. Raises ServerDied, and TrialFailed if a leaf was lost or none was accepted.
+        """Run the open loop, on each client with its part of the rate.
 
-        In a search, a late leaf is not a lost one: the rate was too high.
+        Raises ServerDied, and TrialFailed if a leaf was lost or none was accepted. In a search, a late leaf is not a
+        lost one: the rate was too high.
         """
+        commands = {}
+        for client, role in enumerate(self.roles, 1):
+            part, cpus = load.part(client, len(self.roles)), self.log.placements[role].generator
+            commands[role] = part.write(self.programs[role], label, cpus, self._timeout_s(load))
         if self.has_clients:
-            self._write_together(load, label)
+            self._require(lambda: self.trial.execute_together(commands, label))
         else:
-            command = load.write(self.logbench, label, self.log.placement.generator, self._timeout_s(load))
-            self._require(self.trial.execute(command, self.role).require_success)
+            self._require(self.trial.execute(commands[self.role], self.role).require_success)
         written = self._read(label)
         self._require_nothing_lost(written)
         if not written.window.accepted:
             said = "; ".join(f"{text.count}× {text.kind}: {text.text}" for text in written.texts[:3])
             raise _NothingAccepted(said or "no answer came")
-
-    def _write_together(self, load: Load, label: str) -> None:
-        """Run the open loop on several clients, each with its part of the rate."""
-        commands = {}
-        for client, role in enumerate(self.roles, 1):
-            part = load.part(client, len(self.roles))
-            cpus = self.log.placements[role].generator
-            commands[role] = part.write(self.trial.tool_path("logbench", role), label, cpus, self._timeout_s(load))
-        self._require(lambda: self.trial.execute_together(commands, label))
 
     def _require_nothing_lost(self, written: "LogbenchResult") -> None:
         lost = written.proofs.lost_count - (written.proofs.not_integrated if self.rate is None else 0)
@@ -201,10 +197,8 @@ class _Trial:
     def _hammer(self, load: Load) -> None:
         """Run the hammer on a terminal, and logbench, which watches checkpoints and proves leaves."""
         cpus = self.log.placement.generator
-        # With a screen the hammer never ends by itself, so our timeout ends it.
-        hammer = load.hammer(self.program, LOAD, cpus, load.total_s)
-        with self._beside(load.watch(self.logbench, WATCH, None, self._timeout_s(load))) as watching:
-            done = self.trial.execute(hammer, self.role)
+        with self._beside(load.watch(self.logbench, self._timeout_s(load))) as watching:
+            done = self.trial.execute(load.hammer(self.programs[self.role], cpus), self.role)
             self.starts.check()
             if done.execution.state != "timeout":
                 done.require_success()
@@ -250,28 +244,25 @@ class _Trial:
 
         Raises TrialFailed if no rate passes, or if servers die too often.
         """
-        objective = self.objective
-        steps: list[Step] = []
-        rows: list[dict[str, Any]] = []
         begun = time.monotonic()
-        while (rate := next_rate(steps, objective)) is not None:
-            self._require_time(begun, rate, steps)
-            steps.append(tried(rate, objective, partial(self._attempt, steps, rows, rate)))
-        found = bracket(steps)
+        while (rate := next_rate(self.steps, self.objective)) is not None:
+            self._require_time(begun, rate)
+            self.steps.append(tried(rate, self.objective, partial(self._attempt, rate)))
+        found = bracket(self.steps)
         if found.highest_pass is None:
-            raise _none_passed(steps)
+            raise _none_passed(self.steps)
         return {
-            "search": objective.model_dump(mode="json"),
-            "steps": [row | {"reason": row["reason"] and asdict(row["reason"])} for row in rows],
+            "search": self.objective.model_dump(mode="json"),
+            "steps": [row | {"reason": row["reason"] and asdict(row["reason"])} for row in self.windows],
             "bracket": asdict(found),
             "under_way": self.wanted.under_way,
         }
 
-    def _ensure_up(self, steps: Sequence[Step], rows: Sequence[Mapping[str, Any]]) -> None:
+    def _ensure_up(self) -> None:
         """Start a fresh log if needed. Raises TrialFailed if that fails, or if logs died too often."""
         deaths, most = self.starts.deaths, self.objective.max_restarts
         if deaths > most:
-            last, passed = rows[-1], bracket(steps).highest_pass
+            last, passed = self.windows[-1], bracket(self.steps).highest_pass
             reason: Reason = last["reason"]
             times = "once" if deaths == 1 else f"{deaths} times"
             shown = "no rate passed" if passed is None else f"{passed:g}/s passed"
@@ -282,22 +273,22 @@ class _Trial:
             )
         self.starts.ensure_up()
 
-    def _require_time(self, begun: float, rate: float, steps: Sequence[Step]) -> None:
+    def _require_time(self, begun: float, rate: float) -> None:
         objective = self.objective
         one_s = self._load_of(rate, objective.warm_up, objective.window).total_s
         left = self.config.timeout - (time.monotonic() - begun)
         if left < objective.attempts * objective.windows * one_s:
-            found = bracket(steps)
+            found, tried_so_far = bracket(self.steps), len(self.steps)
             raise TrialFailed(
-                f"the search needs more than the timeout of {self.config.timeout:g} s: after {len(steps)} rates, the "
+                f"the search needs more than the timeout of {self.config.timeout:g} s: after {tried_so_far} rates, the "
                 f"capacity lies between {found.highest_pass} and {found.lowest_fail}/s; raise timeout, or start closer"
             )
 
-    def _attempt(self, steps: Sequence[Step], rows: list[dict[str, Any]], rate: float, attempt: int) -> Reason | None:
-        """Return why the rate failed, by its first failed window, or None. `rows` gets a row per window."""
-        objective, number = self.objective, len(steps) + 1
+    def _attempt(self, rate: float, attempt: int) -> Reason | None:
+        """Return why the rate failed, by its first failed window, or None."""
+        objective, number = self.objective, len(self.steps) + 1
         for turn in range(1, objective.windows + 1):
-            self._ensure_up(steps, rows)
+            self._ensure_up()
             label = f"{SEARCHED}{number:02d}-attempt-{attempt}-window-{turn}"
             load = self._load_of(rate, objective.warm_up, objective.window)
             row = {"step": number, "attempt": attempt, "window": turn, "label": label, "rate_per_s": rate}
@@ -311,7 +302,7 @@ class _Trial:
             except ServerDied as error:
                 death = self._died(error, label)
                 reason = Reason(Missed.DIED, cause=death.cause, said=death.how)
-            rows.append({**row, "reason": reason})
+            self.windows.append({**row, "reason": reason})
             if reason is not None:
                 return reason
         return None
