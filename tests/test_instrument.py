@@ -83,7 +83,7 @@ EDITS = {
     "families/log_write/page/load.py": NONE,
     # Code that several families share.
     "families/shared/levels.py": {"http_concurrency", "log_write"},
-    "families/shared/under_load.py": {"http_concurrency", "load_test", "log_write"},
+    "families/shared/under_load.py": {"http_concurrency", "log_write"},
 }
 # Edits each file in turn, and prints the digests before the first edit and after each.
 EDITING = f"""

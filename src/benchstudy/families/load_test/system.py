@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from benchstudy.families.load_test.config import LoadTestConfig
 from benchstudy.families.load_test.data import ACCOUNTS_SCHEMA
-from benchstudy.families.shared.under_load import load_role
 from benchstudy.hosts import interrupts
 from benchstudy.hosts.agent import RunningService, ServiceFailed
+from benchstudy.model.clients import load_roles
 from benchstudy.model.errors import BenchstudyError, TrialFailed
 from benchstudy.model.services import PLACEHOLDER
 
@@ -68,7 +68,7 @@ def fresh_site(trial: "TrialContext[LoadTestConfig]", version: str, database: st
     config = trial.config
     monitor = config.prometheus
     assert monitor is not None
-    role = load_role(trial.roles)
+    role = load_roles(trial.roles)[0]
     _require_programs(trial, [config.database(database).service or "", config.server(version, database)])
     ports = trial.agent_call("load_site:free_ports", _METRICS_PORT, _MASTER_PORT, role=role)["ports"]
     # The load does not run yet, but Prometheus needs its address now.

@@ -24,19 +24,15 @@ def text_of(content: bytes) -> str:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """Read a JSON object. Raises ParseError if the file is missing or holds something else."""
-    found = json_in(read_text(path), path.name)
+    """Read a JSON object. NaN and Infinity are not JSON. Raises ParseError if the file is missing or is no object."""
+    text = read_text(path)
+    try:
+        found = json.loads(text, parse_constant=_refuse)
+    except (ValueError, RecursionError) as error:
+        raise ParseError(f"{path.name} is truncated or not JSON: {error}") from error
     if not isinstance(found, dict):
         raise ParseError(f"{path.name} is not a JSON object")
     return found
-
-
-def json_in(text: str, name: str) -> Any:
-    """Parse a JSON text. `name`: for errors. NaN and Infinity are not JSON. Raises ParseError."""
-    try:
-        return json.loads(text, parse_constant=_refuse)
-    except (ValueError, RecursionError) as error:
-        raise ParseError(f"{name} is truncated or not JSON: {error}") from error
 
 
 def _refuse(constant: str) -> None:

@@ -1,10 +1,9 @@
-"""Shared code of families that load servers: which host sends the load, and which process runs on which CPUs."""
+"""Shared code of families that load servers: which process runs on which CPUs."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from benchstudy.model.clients import load_roles
 from benchstudy.model.errors import TrialFailed
 
 if TYPE_CHECKING:
@@ -53,8 +52,3 @@ def cpus_for_generator(trial: "TrialContext", role: str, name: str, wanted: int 
     if wanted is not None and wanted > len(cpus):
         raise TrialFailed(f"generator {name}: cpus: {wanted}, but {trial.roles[role]} has {len(cpus)}: {cpus}")
     return cpus
-
-
-def load_role(roles: Mapping[str, str]) -> str:
-    """Return the role of the generator: the first load host, or the server's host if there is no load host."""
-    return load_roles(roles)[0]
