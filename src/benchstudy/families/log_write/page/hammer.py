@@ -24,7 +24,7 @@ class LogHammer:
 
     def boxes(self) -> Iterator[tuple[str, list[Listing]]]:
         """For each log, by name: our box, and the hammer's box if the hammer was run."""
-        groups = grouped(((sweep.subject[:-1], sweep.antispam), sweep) for sweep in self.load.sweeps)
+        groups = grouped((sweep.log, sweep) for sweep in self.load.sweeps)
         for sweeps in groups.values():
             found = self._pair(sweeps)
             if found:
@@ -154,8 +154,7 @@ class LogHammer:
         """Pairs of an open and a closed loop of the same log at the same offered rate."""
         for one in (s for s in self.load.sweeps if s.is_open):
             for other in self.load.sweeps:
-                same = (one.subject[:-1], one.antispam) == (other.subject[:-1], other.antispam)
-                for its in one.points if same and not other.is_open else ():
+                for its in one.points if one.log == other.log and not other.is_open else ():
                     for theirs in (p for p in other.points if p.rate == its.rate):
                         yield (one, its), (other, theirs)
 

@@ -71,6 +71,11 @@ class Sweep:
         return (self.target, self.backend, self.limits, self.front_ends, self.duplicates, self.clients, self.generator)
 
     @property
+    def log(self) -> tuple[str, ...]:
+        """The levels of the log itself, whatever loads it."""
+        return (*self.subject[:-1], self.antispam)
+
+    @property
     def every_point(self) -> tuple[Point, ...]:
         return (*self.points, *([self.search] if self.search else []))
 

@@ -43,7 +43,8 @@ class LogSummary:
             for sweep in sweeps:
                 if sweep.search is not None:
                     groups.setdefault(("capacity", sweep.limits), []).append(self._capacity(sweep, sweep.search))
-                elif not any(other.search for other in self._same_log(sweep)):
+                # A log has only one answer, and a search has priority.
+                elif not any(other.search for other in self.load.sweeps if other.log == sweep.log):
                     groups.setdefault(("most", sweep.limits), []).append(self._most(sweep))
         titles = {"capacity": "Highest rate that meets the objective", "most": "Highest rate of leaves (per second)"}
         resources = {sweep.limits: f", {self.load.resources(sweep)}" for sweep in self.load.sweeps}
@@ -54,10 +55,6 @@ class LogSummary:
             {"what": f"{titles[kind]}{resources[limits]}", "lines": lines, "note": notes[kind]}
             for (kind, limits), lines in groups.items()
         ]
-
-    def _same_log(self, sweep: Sweep) -> list[Sweep]:
-        """The same log under all generators: a log has only one answer, and a search has priority."""
-        return [s for s in self.load.sweeps if (s.subject[:-1], s.antispam) == (sweep.subject[:-1], sweep.antispam)]
 
     def _capacity(self, sweep: Sweep, point: Point) -> dict[str, str]:
         name = self._name(sweep)
