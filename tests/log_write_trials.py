@@ -12,6 +12,8 @@ from benchstudy.model.family import Parsed
 
 DATA = Path(__file__).parent / "data"
 TESSERA = DATA / "tessera"
+# Of logbench, where nothing took any time.
+NO_TIMES = {"count": 0, "min_s": None, "mean_s": None, "max_s": None, "quantiles": [], "bins": [], "hdr": ""}
 
 
 def unpack(root: Path) -> Path:

@@ -294,7 +294,8 @@ def test_a_rate_is_attempted_until_it_passes_or_memory_is_exhausted():
 
     often = OBJECTIVE.model_copy(update={"attempts": 3})
     out_of_memory = Reason(Missed.DIED, cause=Cause.OOM)
-    for endings, made in (([None], [1]), ([FAILED, None], [1, 2]), ([FAILED, out_of_memory], [1, 2])):
+    tries = [([None], [1]), ([FAILED, None], [1, 2]), ([FAILED, out_of_memory], [1, 2]), ([out_of_memory], [1])]
+    for endings, made in tries:
         attempts.clear()
         assert tried(100.0, often, attempt) == Step(100.0, endings[-1]) and attempts == made
 

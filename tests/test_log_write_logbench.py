@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from conftest import CHECKOUT
+from log_write_trials import NO_TIMES
 from tessera_logs import make_keys, null_log, posix_log, provisioned
 
 from benchstudy.families.log_write.logbench import Counts, Distribution, LogbenchResult, parse_logbench
@@ -416,32 +417,10 @@ def test_a_result_that_is_cut_off_is_refused():
             parse_logbench(text[:end])
 
 
-@pytest.mark.parametrize(
-    ("change", "why"),
-    [
-        (lambda r: r.update(schema=2), "schema: Input should be 1"),
-        (lambda r: r.update(tool="wrk"), "tool: Input should be 'logbench'"),
-        (lambda r: r.pop("proofs"), "proofs: Field required"),
-        (lambda r: r.update(duration_s=float("nan")), "duration_s"),
-        (lambda r: r["window"].update(sent="7500"), r"window\.sent: Input should be a valid integer"),
-        (lambda r: r["window"].update(accepted=r["window"]["accepted"] - 1), "window: .* sent, but .* outcomes"),
-        (lambda r: r["total"].update(dropped=1), "total: .* planned, .* 1 dropped"),
-        (lambda r: r.update(offered_per_s=501), "501/s offered"),
-        (lambda r: r["add_latency"]["bins"].pop(), "bins of add_latency"),
-        (lambda r: r["integrate_latency"].update(count=5), "integrate_latency of 5 leaves"),
-        (lambda r: r["add_latency"]["quantiles"].reverse(), "the values of add_latency are not in ascending order"),
-        (lambda r: r["add_latency"].update(mean_s=9.0), "the values of add_latency are not in ascending order"),
-        (lambda r: r["checkpoints"].reverse(), "a checkpoint of .* leaves at .* follows one of"),
-        (lambda r: r["checkpoints"].clear(), "it has no checkpoint"),
-        (lambda r: r["checkpoints"].__delitem__(slice(-3, None)), "none was lost, but the tree grew by"),
-        (lambda r: r["samples"].pop(), "its samples do not add up"),
-        (lambda r: r["proofs"].update(proved=101), "100 proofs asked, 101 proved"),
-    ],
-)
-def test_a_result_that_contradicts_itself_is_refused(change, why):
+def test_a_result_that_lacks_a_part_is_refused():
     result = captured("logbench-posix.json")
-    change(result)
-    with pytest.raises(ParseError, match=why):
+    del result["proofs"]
+    with pytest.raises(ParseError, match="proofs: Field required"):
         parse_logbench(json.dumps(result))
 
 
@@ -478,7 +457,6 @@ def one_leaf(**changes: Any) -> dict[str, Any]:
 
 LOST_LEAF = {"proofs.lost": [{"index": 7, "why": "gone"}], "proofs.proved": 0}
 BOTH = ("window", "total")
-NO_TIMES = {"count": 0, "min_s": None, "mean_s": None, "max_s": None, "quantiles": [], "bins": [], "hdr": ""}
 # The leaf was sent before: its only answer is the index that it has.
 DUPLICATE = {
     **{f"{counts}.{key}": 1 for counts in BOTH for key in ("duplicates", "duplicates_sent")},
@@ -627,6 +605,9 @@ def test_bins_that_are_not_those_of_the_times_are_refused(of, change):
         ({"add_latency.quantiles.0.q": 1.0}, "add_latency.quantiles.0.q: Input should be less than 1"),
         ({"add_latency.bins.0.count": 0}, "add_latency.bins.0.count: Input should be greater than or equal to 1"),
         ({"texts": [{"kind": "errors_connect", "text": "EOF", "count": 0}]}, "texts.0.count: Input should be greater"),
+        ({"schema": 2}, "schema: Input should be 1"),
+        ({"duration_s": float("nan")}, "duration_s: Input should be a finite number"),
+        ({"window.accepted": "1"}, "window.accepted: Input should be a valid integer"),
         ({"window.sent": 10**400}, "logbench's result is damaged: OverflowError"),
     ],
 )

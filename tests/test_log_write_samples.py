@@ -105,23 +105,6 @@ def test_processors_that_a_host_may_not_use_are_not_its_own(agent, tmp_path):
     assert 0.5 < found.host_cpu["samples-alpha"] < 1.1
 
 
-def test_a_load_of_several_hosts_ends_with_the_first_that_is_at_its_end(tmp_path):
-    # Made up: host a has two CPUs and its generator one, of which it uses half; host b's generator uses all of its own.
-    for host, may_use, used_s in (("a", 1, 0.5), ("b", 2, 2.0)):
-        lines = [{"cpus": 2, "may_use": {GENERATOR: may_use}, "disk": None, "pid": 1}]
-        for second in range(3):
-            one = {"cpu_s": second * used_s, "rss_bytes": 1, "write_bytes": 0, "threads": 1, "fsync": 0, "waiting": 0}
-            now = {"t": second, "wall": second, "host_cpu_s": second * used_s, "disk": None}
-            lines.append({**now, "processes": {GENERATOR: {**one, "cpu_wait_s": 0.0}}})
-        (tmp_path / f"samples-{host}").mkdir()
-        (tmp_path / f"samples-{host}" / "stdout").write_text("\n".join(json.dumps(line) for line in lines))
-    found = read_samples(tmp_path, {GENERATOR: 1}, 0.0, 2.0, 0.0)
-    assert found.processes[GENERATOR].cpu == 1.0
-    assert limited_by(found, at_its_limit=True).by is LimitedBy.GENERATOR_CPU
-    shares = {row["process"]: row["cpu_share"] for row in found.rows}
-    assert shares == {"generator on a": 0.5, "generator on b": 1.0}
-
-
 # --- made up: counters of which every difference is known ------------------------------------------------------------
 
 
@@ -210,6 +193,18 @@ def test_of_several_hosts_each_share_is_the_highest(tmp_path):
     assert found.processes == {SERVER: Shares(cpu=1.0, rss_peak=8, fsync=0.5, cpu_wait=0.25)}
     assert set(found.host_cpu) == {"samples-c", "samples-d", "samples-e"}
     assert {row["process"] for row in found.rows} == {f"server on {name}" for name in "abcde"}
+
+
+def test_a_load_of_several_hosts_ends_with_the_first_that_is_at_its_end(tmp_path):
+    """Host a has two CPUs and its generator one, of which it uses half; host b's generator uses all of its own."""
+    for host, may_use, used_s in (("a", 1, 0.5), ("b", 2, 2.0)):
+        moments = [moment(second, second * used_s, generator=process(second * used_s)) for second in range(3)]
+        keep(tmp_path, host, moments, may_use={GENERATOR: may_use})
+    found = read_samples(tmp_path, {GENERATOR: 1}, 1000.0, 1002.0, 1000.0)
+    assert found.processes[GENERATOR].cpu == 1.0
+    assert limited_by(found, at_its_limit=True).by is LimitedBy.GENERATOR_CPU
+    shares = {row["process"]: row["cpu_share"] for row in found.rows}
+    assert shares == {"generator on a": 0.5, "generator on b": 1.0}
 
 
 def test_several_starts_on_one_host_are_one_process(tmp_path):

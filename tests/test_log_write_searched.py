@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from log_write_trials import TESSERA, change, copy_of, parsed, raw, samples, unpack
+from log_write_trials import NO_TIMES, TESSERA, change, copy_of, parsed, raw, samples, unpack
 from scipy.stats import linregress
 
 from benchstudy.families.log_write.limits import LimitedBy
@@ -214,7 +214,6 @@ def test_a_window_of_a_search_has_the_numbers_of_its_result(tmp_path):
 
 
 def grow_by_nothing(result: Any) -> None:
-    none = {"count": 0, "min_s": None, "mean_s": None, "max_s": None, "quantiles": [], "bins": [], "hdr": ""}
     for counts in (result["window"], result["total"]):
         counts |= {"pushback_500": counts["sent"], "accepted": 0}
-    result |= {"add_latency": none, "integrate_latency": none, "checkpoints": result["checkpoints"][:1]}
+    result |= {"add_latency": NO_TIMES, "integrate_latency": NO_TIMES, "checkpoints": result["checkpoints"][:1]}

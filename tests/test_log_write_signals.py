@@ -10,11 +10,8 @@ from typing import Any
 import pytest
 from log_write_search import Host, Searched, block, provisioned
 
-from benchstudy.families.log_write.config import CapacitySearch
 from benchstudy.families.log_write.page.limits import told
 from benchstudy.families.log_write.parse import note_trial
-from benchstudy.families.log_write.search import Missed, Reason, Step, tried
-from benchstudy.model.causes import Cause
 
 
 @pytest.fixture(scope="module")
@@ -71,16 +68,3 @@ def test_a_server_that_hangs_before_the_next_load_begins_is_started_afresh_too(h
     assert "achieved_per_s" not in hung, "its generator left no result"
     assert again["passed"] and (again["step"], again["attempt"]) == (2, 3)
     assert {"server", "server-start-2"} <= searched.labels
-
-
-def test_an_attempt_that_is_final_is_the_last():
-    numbers: list[int] = []
-
-    killed = Reason(Missed.DIED, cause=Cause.OOM, said="OOM: killed")
-
-    def attempt(number: int) -> Reason:
-        numbers.append(number)
-        return killed
-
-    assert tried(100.0, CapacitySearch(), attempt) == Step(100.0, killed)
-    assert numbers == [1]

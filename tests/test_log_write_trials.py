@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-from log_write_trials import TESSERA, change, copy_of, parsed, raw, samples, unpack
+from log_write_trials import NO_TIMES, TESSERA, change, copy_of, parsed, raw, samples, unpack
 
 from benchstudy.families.log_write.hammer import HammerScreen, parse_box, replay
 from benchstudy.families.log_write.limits import LimitedBy
@@ -235,10 +235,9 @@ def test_a_log_that_published_nothing_in_the_window_has_no_rate(copied):
 
 def repeat(result: Any) -> None:
     """A result in which all leaves had been sent before, and got the index that they had."""
-    none = {"count": 0, "min_s": None, "mean_s": None, "max_s": None, "quantiles": [], "bins": [], "hdr": ""}
     for counts in (result["window"], result["total"]):
         counts |= dict.fromkeys(("duplicates", "duplicates_sent"), counts["accepted"])
-    result |= {"duplicate_latency": result["add_latency"], "add_latency": none, "integrate_latency": none}
+    result |= {"duplicate_latency": result["add_latency"], "add_latency": NO_TIMES, "integrate_latency": NO_TIMES}
 
 
 def test_without_new_leaves_no_share_of_them_is_known(copied):
