@@ -26,8 +26,10 @@ from benchstudy.report.results.over_targets import OverTargets
 from benchstudy.report.results.results import Results, Titled, Where
 from benchstudy.report.scrutiny import disturbed, evidence, lint_list, scrutiny
 from benchstudy.report.tables.tables import slug
-from benchstudy.report.targets import section, spread, targetpages
-from benchstudy.report.trials import triallist, trialpages
+from benchstudy.report.targets import section, spread
+from benchstudy.report.targets.targetpages import TargetPages
+from benchstudy.report.trials import trialpages
+from benchstudy.report.trials.triallist import TrialList
 from benchstudy.statistics.comparisons import Comparison, tested
 
 
@@ -44,17 +46,13 @@ class Page(PageTables, PageFigures):
         folder = self.root / (tidy or f"data/tidy/{self.study}/{family}")
         self.measured = Results(folder, study=self.study, family=family)
         self.results = over_targets.as_shown(self.measured)
-        self._indexes = sessions.family_indexes(self.root, self.study, family, self.measured.targets)
+        # The records of the family's sessions, one per target.
+        self.indexes = sessions.family_indexes(self.root, self.study, family, self.measured.targets)
 
     @property
     def declared(self) -> Mapping[str, Any]:
         """The family's block of the study at the latest measurement; empty if nothing was measured."""
-        return sessions.declared(self._indexes, self.family)
-
-    @property
-    def indexes(self) -> evidence.Indexes:
-        """The records of the family's sessions, one per target."""
-        return self._indexes
+        return sessions.declared(self.indexes, self.family)
 
     # -- choosing ----------------------------------------------------------------------------------------------------
 
@@ -84,11 +82,11 @@ class Page(PageTables, PageFigures):
 
     def overview(self) -> None:
         """Show the number of trials behind the page, and what a reader must know first."""
-        show(evidence.overview(self.measured, self._indexes))
+        show(evidence.overview(self.measured, self.indexes))
         if isinstance(self.results, OverTargets):
             self.say([section.introduction(self.results)])
         if self.measured.disturbed:
-            self.flags([f"{disturbed.sentence(self.measured)} {disturbed.remedy(self._indexes)}"])
+            self.flags([f"{disturbed.sentence(self.measured)} {disturbed.remedy(self.indexes)}"])
 
     def show_answers(self, answers: Sequence[Mapping[str, Any]]) -> None:
         """Show answers, and below them what is known of their targets if there are many."""
@@ -169,8 +167,8 @@ class Page(PageTables, PageFigures):
         self, metrics: Titled, *, where: Where | None = None, of: Results | None = None, **choice: Any
     ) -> Comparisons:
         results = of or self.results
-        made = Comparisons(results, self._indexes, metrics, where=self.without_twins(where or {}), **choice)
-        made.rows = within_noise(made.rows, results, self._indexes, self.declared)
+        made = Comparisons(results, self.indexes, metrics, where=self.without_twins(where or {}), **choice)
+        made.rows = within_noise(made.rows, results, self.indexes, self.declared)
         return made
 
     def without_twins(self, where: Where) -> Where:
@@ -181,7 +179,7 @@ class Page(PageTables, PageFigures):
 
     def calibration(self, metrics: Titled) -> None:
         """Show how often this study finds a difference where there is none, if it describes a case twice (A/A)."""
-        found, withheld = calibrations(self.results, self._indexes, metrics, self.declared)
+        found, withheld = calibrations(self.results, self.indexes, metrics, self.declared)
         again = twin_cases(self.results, self.declared) if found else []
         self.note("calibration", ", ".join(metrics), {"said": found, "withheld": withheld, "cases": again})
         if found or withheld:
@@ -205,14 +203,14 @@ class Page(PageTables, PageFigures):
 
     def method(self) -> None:
         """Show how the trials were made: order, blocks, hosts, tools and statistics."""
-        show(evidence.method(self.measured, self._indexes))
+        show(evidence.method(self.measured, self.indexes))
 
     def weaknesses(self, extra: Iterable[str] = ()) -> None:
         """Show the weaknesses of the figures, those in `extra` first, and a section with the findings of the lints."""
         weak = [
             *extra,
             *disturbed.weaknesses(self.measured),
-            *evidence.weak_points(self.measured, self._indexes),
+            *evidence.weak_points(self.measured, self.indexes),
             *scrutiny.points(self._scrutiny),
         ]
         for kind, entry in scrutiny.notes(self._scrutiny, weak, self._lints).items():
@@ -227,13 +225,13 @@ class Page(PageTables, PageFigures):
 
     @cached_property
     def _scrutiny(self) -> scrutiny.Scrutiny:
-        return scrutiny.scrutinise(self.measured, self._indexes)
+        return scrutiny.scrutinise(self.measured, self.indexes)
 
     # -- many targets ------------------------------------------------------------------------------------------------
 
     def _targets(self, results: OverTargets) -> None:
         """Show which targets differ from the others, and the evidence."""
-        found = spread.find(results, self._indexes)
+        found = spread.find(results, self.indexes)
         self.note("targets", self.family, section.noted(found))
         show(f"<h2>Targets</h2><p>{html.escape(found.said)}</p>")
         style, panels = section.figure(results, found)
@@ -250,15 +248,15 @@ class Page(PageTables, PageFigures):
         estimates = (e for metric in sorted(self.measured.metrics) for e in self.measured.estimates(metric))
         estimatefiles.write_estimates(estimates, self.output / "tables" / "estimates.csv")
         estimatefiles.write_trials(self.measured, self.output / "tables" / "trials.csv")
+        places = (self.root, self.output.parent, self._scrutiny.flagged)
+        found: TargetPages | TrialList
         if isinstance(self.results, OverTargets):
-            places = targetpages.Places(self.root, self.output, self._indexes)
-            listed = targetpages.write(self.results, metrics, places, self._scrutiny.flagged, self._lints)
+            found, folder = TargetPages(self.results, metrics, *places, self.indexes, self._lints), "targets"
         else:
-            found = triallist.TrialList(self.results, metrics, self.root, self.output.parent, self._scrutiny.flagged)
-            trialpages.write(found.pages(), self.output / "trials", self.output.parent)
-            listed = found.html()
+            found, folder = TrialList(self.results, metrics, *places), "trials"
+        trialpages.write(found.pages(), self.output / folder, self.output.parent)
         show(
             f'<p class="downloads">In base units: every estimate of every metric '
             f"{self._downloads('tables', 'estimates', ('csv',))}, every trial with its values "
-            f"{self._downloads('tables', 'trials', ('csv',))}</p>{listed}"
+            f"{self._downloads('tables', 'trials', ('csv',))}</p>{found.html()}"
         )

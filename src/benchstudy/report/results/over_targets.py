@@ -58,6 +58,11 @@ class OverTargets(Results):
         case = pl.col("case").replace_strict(of_case, default=None, return_dtype=pl.Int64)
         return pairs.with_columns(block=block, trial=pl.format("{}.{}", "target", case))
 
+    @cached_property
+    def target_of(self) -> dict[str, str]:
+        """The target that each `trial` stands for."""
+        return dict(self.names.select("trial", "target").iter_rows())
+
     def _of_targets(self) -> pl.DataFrame:
         """One row per target and case with a result."""
         counted = self.measured.counted
@@ -150,13 +155,9 @@ class OverTargets(Results):
     @cached_property
     def places(self) -> TrialPlaces:
         """Where each is listed: with its case, on its target's page."""
-        files = {trial: target_page(self.family, target) for trial, target, _ in self._named}
-        anchors = {trial: self.anchors[ALL, case] for trial, _, case in self._named}
+        files = {trial: target_page(self.family, target) for trial, target in self.target_of.items()}
+        anchors = {trial: self.anchors[ALL, case] for trial, case in self.names.select("trial", "case").iter_rows()}
         return TrialPlaces(self.family, "apart", files, anchors)
-
-    @cached_property
-    def _named(self) -> list[tuple[str, str, str]]:
-        return self.names.select("trial", "target", "case").rows()
 
     def place_in_figure(self) -> tuple[str, pl.Expr]:
         """See `Results`."""

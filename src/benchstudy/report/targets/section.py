@@ -60,7 +60,7 @@ def figure(results: OverTargets, found: Spread) -> tuple[Style, list[Panel]]:
     """Strips with one row per case, one panel per metric and one point per target."""
     by_metric: dict[str, list[Figure]] = {}
     for one in found.figures:
-        if one.low is not None and len(by_metric.setdefault(one.metric, [])) < _MOST_ROWS:
+        if one.can_tell and len(by_metric.setdefault(one.metric, [])) < _MOST_ROWS:
             by_metric[one.metric].append(one)
     drawn = {metric: figures for metric, figures in by_metric.items() if figures}
     style = Style(tuple(dict.fromkeys(_case(results, one.case) for figures in drawn.values() for one in figures)))
@@ -80,7 +80,7 @@ def figure(results: OverTargets, found: Spread) -> tuple[Style, list[Panel]]:
 def _points(results: OverTargets, one: Figure, trials: dict[tuple[str, str], str]) -> pl.DataFrame:
     ratios = [one.ratio(target) for target in one.values]
     named = [trials[target, one.case] for target in one.values]
-    assert one.low is not None and one.high is not None, "only such figures are drawn"
+    low, high = one.limits
     return pl.DataFrame(
         {
             "series": [_case(results, one.case)] * len(ratios),
@@ -88,7 +88,7 @@ def _points(results: OverTargets, one: Figure, trials: dict[tuple[str, str], str
             "y": ratios,
             "trial": named,
             "href": list(map(results.places.href, named)),
-            "stays": [not one.low <= value <= one.high for value in one.values.values()],
+            "stays": [not low <= value <= high for value in one.values.values()],
             "tip target": list(one.values),
             "tip median": [human.quantity(value, one.unit) for value in one.values.values()],
         }
@@ -96,15 +96,15 @@ def _points(results: OverTargets, one: Figure, trials: dict[tuple[str, str], str
 
 
 def _band(results: OverTargets, one: Figure) -> dict[str, Any]:
-    assert one.low is not None and one.high is not None, "only such figures are drawn"
+    low, high = one.limits
     return {
         "series": _case(results, one.case),
         "x": 1.0,
         "y": 1.0,
-        "low": one.low / one.middle,
-        "high": one.high / one.middle,
+        "low": low / one.middle,
+        "high": high / one.middle,
         "tip median of all targets": human.quantity(one.middle, one.unit),
-        "tip usual": _range(one.low, one.high, one.unit),
+        "tip usual": _range(low, high, one.unit),
     }
 
 
@@ -146,7 +146,6 @@ def _outlying_row(results: OverTargets, found: Spread, target: str) -> tuple[Cel
     sure = sum(one.is_sure for one in of_target)
     figures = sum(target in one.values for one in found.figures)
     one = far.figure
-    assert one.low is not None and one.high is not None, "it stands out"
     about = f"{results.declared(one.metric).title}, {_case(results, one.case)}"
     summary = far.estimate.summary
     all_targets = href(results, ALL, one.case)
@@ -156,7 +155,7 @@ def _outlying_row(results: OverTargets, found: Spread, target: str) -> tuple[Cel
         Cell.text(target, href=page_of(results, target)),
         Cell((f"{len(of_target)} of {figures}", f"{sure} certain")),
         Cell((human.quantity(one.values[target], one.unit), about), _href(results, target, one.case)),
-        Cell((human.quantity(one.middle, one.unit), f"limits: {_range(one.low, one.high, one.unit)}"), all_targets),
+        Cell((human.quantity(one.middle, one.unit), f"limits: {_range(*one.limits, one.unit)}"), all_targets),
         Cell((human.times(one.ratio(target)), f"{human.number(abs(far.distance))} robust deviations")),
         Cell((human.evidence(summary, one.unit), _agreement(far)), kind="text"),
         Cell(host, kind="text"),
@@ -188,7 +187,6 @@ def _lost_row(results: OverTargets, one: Lost) -> tuple[Cell, ...]:
 def _spread_row(results: OverTargets, found: Spread, one: Figure, failed: int) -> tuple[Cell, ...]:
     estimate = results.estimate(one.metric, ALL, one.case)
     assert estimate is not None, "targets gave it"
-    ordered = sorted(one.values, key=one.values.__getitem__)
     usual = Cell((_range(*one.usual[1:], one.unit), one.usual[0])) if one.usual else MISSING
     stand_out = [target for target, of in found.outlying.items() if any(o.figure is one for o in of)]
     named = (many_targets.named(stand_out),) if stand_out else ()
@@ -198,8 +196,8 @@ def _spread_row(results: OverTargets, found: Spread, one: Figure, failed: int) -
         Cell((f"{len(one.values):,}", *([f"{failed:,} without a figure"] if failed else []))),
         Cell((human.median(estimate.summary, one.unit), human.evidence(estimate.summary, one.unit))),
         usual,
-        *(_end(results, one, target) for target in (ordered[0], ordered[-1])),
-        Cell((f"{len(stand_out):,}" if one.low is not None else "–", *named)),
+        *(_end(results, one, target) for target in (one.ranked[0], one.ranked[-1])),
+        Cell((f"{len(stand_out):,}" if one.can_tell else "–", *named)),
     )
 
 

@@ -7,8 +7,9 @@ Otherwise its trials vary too much, or are too few to tell.
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from statistics import NormalDist, median
 
 import numpy as np
@@ -26,24 +27,48 @@ _TAILS = (5, 10, 25)
 
 @dataclass(frozen=True)
 class Figure:
-    """One metric of one case over all targets: `values` by target, in the unit `unit`.
-
-    `usual`: the percentiles between which most targets are, and their names ("5–95 %"), if there are enough targets.
-    `low`, `high`: the limits beyond which a target stands out; None if no outlier can be told.
-    """
+    """One metric of one case over all targets: `values` by target. `unit` is empty if they have different ones."""
 
     case: str
     metric: str
     unit: str
     values: Mapping[str, float]
-    usual: tuple[str, float, float] | None
-    low: float | None
-    high: float | None
 
-    @property
+    @cached_property
+    def ranked(self) -> list[str]:
+        """The targets, that with the lowest value first."""
+        return sorted(self.values, key=self.values.__getitem__)
+
+    @cached_property
     def middle(self) -> float:
         """The median over targets."""
         return median(self.values.values())
+
+    @cached_property
+    def deviation(self) -> float:
+        """The robust standard deviation of logarithms; infinite if no outlier can be told."""
+        numbers = [*self.values.values()]
+        return outliers.spread(numbers) if outliers.can_tell(numbers) else math.inf
+
+    @property
+    def can_tell(self) -> bool:
+        """Whether an outlier can be told."""
+        return math.isfinite(self.deviation)
+
+    @property
+    def limits(self) -> tuple[float, float]:
+        """The lowest and the highest value that do not stand out."""
+        reach = FAR * self.deviation
+        return self.middle * math.exp(-reach), self.middle * math.exp(reach)
+
+    @property
+    def usual(self) -> tuple[str, float, float] | None:
+        """The percentiles between which most targets are, and their names ("5–95 %"), if there are enough targets."""
+        tail = next((tail for tail in _TAILS if stats.supported(100 - tail, len(self.values))), None)
+        if tail is None:
+            return None
+        low, high = np.percentile([*self.values.values()], [tail, 100 - tail])
+        return f"{tail}–{100 - tail} %", float(low), float(high)
 
     def ratio(self, target: str) -> float:
         """The ratio of the target's median to the median of all targets."""
@@ -63,9 +88,8 @@ class Outlying:
     def is_sure(self) -> bool:
         """Whether its trials agree that it is beyond the limit."""
         low, high = self.estimate.summary.interval_low, self.estimate.summary.interval_high
-        if low is None or high is None or self.figure.low is None or self.figure.high is None:
-            return False
-        return low > self.figure.high or high < self.figure.low
+        lowest, highest = self.figure.limits
+        return low is not None and high is not None and (low > highest or high < lowest)
 
 
 @dataclass(frozen=True)
@@ -104,7 +128,7 @@ class Spread:
     @property
     def looked_at(self) -> int:
         """The number of values for which standing out could be told."""
-        return sum(len(figure.values) for figure in self.figures if figure.low is not None)
+        return sum(len(figure.values) for figure in self.figures if figure.can_tell)
 
     @property
     def said(self) -> str:
@@ -143,22 +167,17 @@ class Spread:
 
 def find(results: OverTargets, indexes: many_targets.Indexes) -> Spread:
     """Find the spread of the primary metrics. `indexes` are the records of the sessions."""
-    names = {trial: target for trial, target in results.names.select("trial", "target").iter_rows()}
-    figures = []
+    figures = [one for one in figures_of(results, results.primary_metrics) if one.unit]
     outlying: dict[str, list[Outlying]] = {}
-    for metric in results.primary_metrics:
-        for case in results.cases["case"]:
-            of_targets = results.by_case(metric).get((ALL, case), [])
-            values = {names[trial]: value for trial, value, _ in of_targets}
-            if not values or len({unit for *_, unit in of_targets}) > 1:
-                continue
-            figure, distances = _figure(case, metric, of_targets[0][2], values)
-            figures.append(figure)
-            for target, distance in zip(values, distances, strict=True):
-                if abs(distance) > FAR:
-                    estimate = results.measured.estimate(metric, target, case)
-                    assert estimate is not None, "it has a median"
-                    outlying.setdefault(target, []).append(Outlying(target, figure, float(distance), estimate))
+    for one in figures:
+        if not one.can_tell:
+            continue
+        distances = outliers.distances([*one.values.values()]).tolist()
+        for target, distance in zip(one.values, distances, strict=True):
+            if abs(distance) > FAR:
+                estimate = results.measured.estimate(one.metric, target, one.case)
+                assert estimate is not None, "it has a median"
+                outlying.setdefault(target, []).append(Outlying(target, one, distance, estimate))
     ranked = sorted(outlying, key=lambda target: _rank(outlying[target]))
     targets = tuple(results.measured.targets)
     problems = {index["target"]: index.get("problem") or "" for index in indexes}
@@ -173,18 +192,15 @@ def find(results: OverTargets, indexes: many_targets.Indexes) -> Spread:
     )
 
 
-def _figure(case: str, metric: str, unit: str, values: Mapping[str, float]) -> tuple[Figure, Sequence[float]]:
-    numbers = [*values.values()]
-    tail = next((tail for tail in _TAILS if stats.supported(100 - tail, len(numbers))), None)
-    usual = None
-    if tail is not None:
-        low, high = np.percentile(numbers, [tail, 100 - tail])
-        usual = (f"{tail}–{100 - tail} %", float(low), float(high))
-    if not outliers.can_tell(numbers):
-        return Figure(case, metric, unit, values, usual, None, None), [0.0] * len(numbers)
-    middle, reach = median(numbers), FAR * outliers.spread(numbers)
-    found = Figure(case, metric, unit, values, usual, middle * math.exp(-reach), middle * math.exp(reach))
-    return found, outliers.distances(numbers).tolist()
+def figures_of(results: OverTargets, metrics: Sequence[str]) -> Iterator[Figure]:
+    """Yield the figures of these metrics, case by case, that any target gave."""
+    for metric in metrics:
+        for case in results.cases["case"]:
+            given = results.by_case(metric).get((ALL, case), [])
+            if given:
+                unit, *others = {unit for *_, unit in given}
+                values = {results.target_of[trial]: value for trial, value, _ in given}
+                yield Figure(case, metric, "" if others else unit, values)
 
 
 def _rank(found: Sequence[Outlying]) -> tuple[int, int, float]:

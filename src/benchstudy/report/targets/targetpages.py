@@ -4,12 +4,12 @@ Each is one plain HTML file without a script. `trialplaces` decides which page l
 """
 
 import html
+import math
 import os
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
 import polars as pl
 
 from benchstudy.lints import Finding
@@ -20,71 +20,47 @@ from benchstudy.report import human
 from benchstudy.report.exhibits.cells import failures
 from benchstudy.report.results.over_targets import ALL, OneTarget, OverTargets, each_target
 from benchstudy.report.results.trialplaces import target_page
-from benchstudy.report.scrutiny import evidence, lint_list, many_targets, outliers
+from benchstudy.report.scrutiny import evidence, lint_list, many_targets
 from benchstudy.report.tables.tables import MISSING, Cell, Table, definition_list
-from benchstudy.report.trials import trialpages
+from benchstudy.report.targets.spread import Figure, figures_of
 from benchstudy.report.trials.triallist import TrialList, TrialPage, commands_of
 
 _ENDS = 5  # targets named at either end, lowest and highest, of a case
 
 
-@dataclass(frozen=True)
-class Places:
-    """Folders and records: `root` is the project, `output` the exports of the family's page, `indexes` its sessions."""
+class TargetPages:
+    """The trials of `results`, each on the page of its target.
 
-    root: Path
-    output: Path
-    indexes: evidence.Indexes
-
-
-def write(
-    results: OverTargets, metrics: Sequence[str], places: Places, flagged: Mapping[str, str], lints: Sequence[Finding]
-) -> str:
-    """Write the pages. Returns HTML for the family's page, with links to them.
-
-    `metrics` are those shown with each trial. `flagged` has remarks by trial; `lints` are the findings on all targets.
+    The first arguments are those of `TrialList`. `indexes` are the records of the family's sessions, and `lints` the
+    findings on all targets.
     """
-    made = _Pages(results, metrics, places, flagged, lints)
-    trialpages.write(made.pages(), places.output / "targets", places.output.parent)
-    return _section(results)
 
-
-class _Pages:
     def __init__(
-        self, results: OverTargets, metrics: Sequence[str], places: Places, flagged: Mapping[str, str],
-        lints: Sequence[Finding],
+        self, results: OverTargets, metrics: Sequence[str], root: Path, page_folder: Path, flagged: Mapping[str, str],
+        indexes: evidence.Indexes, lints: Sequence[Finding],
     ):  # fmt: skip
-        self._results, self._metrics, self._places, self._flagged = results, metrics, places, flagged
-        self._indexes = grouped((index["target"], index) for index in places.indexes)
-        self._hosts = many_targets.facts_of_hosts(places.indexes)
+        self._results, self._metrics, self._flagged = results, metrics, flagged
+        self._root, self._page_folder = root, page_folder
+        self._indexes = grouped((index["target"], index) for index in indexes)
+        self._hosts = many_targets.facts_of_hosts(indexes)
         self._unusual = many_targets.unusual(self._hosts)
         # `where` is "family: target, …".
         self._lints = grouped((finding.where.partition(": ")[2].partition(",")[0], finding) for finding in lints)
         # Primary metrics are first.
         rest = [metric for metric in results.metrics if metric not in results.primary_metrics]
         self._shown = [*results.primary_metrics, *rest]
-        self._fleet = {
-            (metric, case): np.sort([value for _, value, _ in values])
-            for metric in self._shown
-            for (_, case), values in results.by_case(metric).items()
-        }
-        self._medians = {key: float(np.median(values)) for key, values in self._fleet.items()}
-        self._spreads = {
-            key: (self._medians[key], outliers.spread(values.tolist()))
-            for key, values in self._fleet.items()
-            if outliers.can_tell(values.tolist())
-        }
+        self._fleet = {(one.metric, one.case): one for one in figures_of(results, self._shown)}
 
     def pages(self) -> Iterator[TrialPage]:
         """Yield the pages of all targets, with their further parts."""
         title = registry.get(self._results.family).title
         for own in each_target(self._results.measured):
             for path, listed in self._parts(own):
-                folder = (self._places.output.parent / path).parent
-                back = os.path.relpath(self._places.output.parent, folder) + f"/{self._results.family}.html"
+                folder = (self._page_folder / path).parent
+                back = os.path.relpath(self._page_folder, folder) + f"/{self._results.family}.html"
                 is_first = path == target_page(self._results.family, own.target)
                 head = self._head(own) if is_first else ""
-                trials = TrialList(listed, self._metrics, self._places.root, folder, self._flagged, is_open=True)
+                trials = TrialList(listed, self._metrics, self._root, folder, self._flagged, is_open=True)
                 inner = f'{head}<h2 id="trials">Trials</h2>{trials.html()}'
                 yield TrialPage(path, f"{title} on {own.target}", f"{back}#targets", inner)
 
@@ -131,79 +107,66 @@ class _Pages:
         estimate, fleet = own.estimate(metric, own.target, case), self._fleet.get((metric, case))
         if estimate is None or fleet is None:
             return None
-        way, summary, over_all = f"#{own.anchors[own.target, case]}", estimate.summary, self._medians[metric, case]
+        way, summary = f"#{own.anchors[own.target, case]}", estimate.summary
         title = Cell.text(own.declared(metric).title)
         if summary.median is None:
             lost = Cell(tuple(failures(estimate)) or (summary.note,), way, "failed")
-            return title, lost, Cell((human.quantity(over_all, self._unit(metric)),)), MISSING, MISSING
+            return title, lost, Cell((human.quantity(fleet.middle, fleet.unit),)), MISSING, MISSING
         said = [human.evidence(summary, estimate.unit), *failures(estimate)]
-        ratio = human.times(summary.median / over_all) if over_all else "–"
-        rank = int(np.searchsorted(fleet, summary.median, side="left")) + 1
-        middle = self._spreads.get((metric, case))
-        far = abs(np.log(summary.median / middle[0])) / middle[1] if middle and summary.median > 0 else 0.0
-        stands_out = [f"stands out: {human.number(float(far))} robust deviations"] if far > FAR else []
+        ratio = human.times(summary.median / fleet.middle) if fleet.middle else "–"
+        rank = bisect_left(fleet.ranked, summary.median, key=fleet.values.__getitem__) + 1
+        far = abs(math.log(summary.median / fleet.middle)) / fleet.deviation if fleet.can_tell else 0.0
+        stands_out = [f"stands out: {human.number(far)} robust deviations"] if far > FAR else []
         return (
             title,
             Cell((human.median(summary, estimate.unit), *said), way),
-            Cell((human.quantity(over_all, estimate.unit),)),
+            Cell((human.quantity(fleet.middle, estimate.unit),)),
             Cell((ratio, *stands_out), kind="number warning" if stands_out else "number"),
-            Cell((f"{rank:,} of {len(fleet):,}",)),
+            Cell((f"{rank:,} of {len(fleet.values):,}",)),
         )
 
-    def _unit(self, metric: str) -> str:
-        return next((unit for values in self._results.by_case(metric).values() for *_, unit in values), "1")
+    # -- on the family's page ------------------------------------------------------------------------------------------
 
+    def html(self) -> str:
+        """The section of the family's page: each case with its lowest and highest targets, and links to all targets."""
+        results = self._results
+        count = human.plural(len(results.measured.targets), "target")
+        said = (
+            f"Each of {count} has its own page in {results.family}/targets, beside this page, with its figures, "
+            "sessions, trials and raw files."
+        )
+        rows = dict(results.trials.partition_by("case", as_dict=True, maintain_order=True))
+        cases = "".join(self._case(case, rows.get((case,))) for case in results.cases["case"])
+        ways = " ".join(
+            f'<a href="{html.escape(target_page(results.family, target))}">{html.escape(target)}</a>'
+            for target in results.measured.targets
+        )
+        every = f'<details class="case" id="every-target"><summary>All {count}</summary><p>{ways}</p></details>'
+        return f"<p>{html.escape(said)}</p>{cases}{every}"
 
-# -- on the family's page ----------------------------------------------------------------------------------------------
+    def _case(self, case: str, rows: pl.DataFrame | None) -> str:
+        anchor, name = self._results.anchors[ALL, case], html.escape(human.level(case))
+        if rows is None:
+            counted, inner = "not measured on any target", ""
+        else:
+            failed = rows.filter(pl.col("status") != "ok").height
+            counted = human.plural(rows.height, "target") + (f", {failed:,} without a figure" if failed else "")
+            primary = (self._fleet.get((metric, case)) for metric in self._results.primary_metrics)
+            inner = "".join([*commands_of(rows.to_dicts()), *(self._ends(one) for one in primary if one)])
+        return (
+            f'<details class="case" id="{html.escape(anchor)}"><summary><code>{name}</code> '
+            f'<span class="count">{html.escape(counted)}</span></summary>{inner}</details>'
+        )
 
+    def _ends(self, one: Figure) -> str:
+        """The targets with the lowest and with the highest figures."""
+        parts = [("lowest", one.ranked[:_ENDS]), ("highest", one.ranked[_ENDS:][-_ENDS:][::-1])]
+        said = "; ".join(
+            f"{word}: {', '.join(self._end(one, target) for target in targets)}" for word, targets in parts if targets
+        )
+        return f"<p>{html.escape(self._results.declared(one.metric).title)}, {said}.</p>"
 
-def _section(results: OverTargets) -> str:
-    """Each case with its lowest and highest targets, then links to all targets."""
-    count = human.plural(len(results.measured.targets), "target")
-    said = (
-        f"Each of {count} has its own page in {results.family}/targets, beside this page, with its figures, sessions, "
-        "trials and raw files."
-    )
-    rows = dict(results.trials.partition_by("case", as_dict=True, maintain_order=True))
-    cases = "".join(_case(results, case, rows.get((case,))) for case in results.cases["case"])
-    ways = " ".join(
-        f'<a href="{html.escape(target_page(results.family, target))}">{html.escape(target)}</a>'
-        for target in results.measured.targets
-    )
-    every = f'<details class="case" id="every-target"><summary>All {count}</summary><p>{ways}</p></details>'
-    return f"<p>{html.escape(said)}</p>{cases}{every}"
-
-
-def _case(results: OverTargets, case: str, rows: pl.DataFrame | None) -> str:
-    anchor, name = results.anchors[ALL, case], html.escape(human.level(case))
-    if rows is None:
-        counted, inner = "not measured on any target", ""
-    else:
-        failed = rows.filter(pl.col("status") != "ok").height
-        counted = human.plural(rows.height, "target") + (f", {failed:,} without a figure" if failed else "")
-        commands, verified = commands_of(rows.to_dicts())
-        inner = commands + verified + "".join(_ends(results, case, metric) for metric in results.primary_metrics)
-    return (
-        f'<details class="case" id="{html.escape(anchor)}"><summary><code>{name}</code> '
-        f'<span class="count">{html.escape(counted)}</span></summary>{inner}</details>'
-    )
-
-
-def _ends(results: OverTargets, case: str, metric: str) -> str:
-    """The targets with the lowest and with the highest figures."""
-    values = sorted(results.by_case(metric).get((ALL, case), []), key=lambda one: one[1])
-    if not values:
-        return ""
-    targets = {trial: target for trial, target in results.names.select("trial", "target").iter_rows()}
-    parts = [("lowest", values[:_ENDS]), ("highest", values[_ENDS:][-_ENDS:][::-1])]
-    said = "; ".join(
-        f"{word}: {', '.join(_end(results, case, targets[trial], value, unit) for trial, value, unit in named)}"
-        for word, named in parts
-        if named
-    )
-    return f"<p>{html.escape(results.declared(metric).title)}, {said}.</p>"
-
-
-def _end(results: OverTargets, case: str, target: str, value: float, unit: str) -> str:
-    way = f"{target_page(results.family, target)}#{results.anchors[ALL, case]}"
-    return f'<a href="{html.escape(way)}">{html.escape(target)}</a> {html.escape(human.quantity(value, unit))}'
+    def _end(self, one: Figure, target: str) -> str:
+        way = f"{target_page(self._results.family, target)}#{self._results.anchors[ALL, one.case]}"
+        figure = human.quantity(one.values[target], one.unit)
+        return f'<a href="{html.escape(way)}">{html.escape(target)}</a> {html.escape(figure)}'
