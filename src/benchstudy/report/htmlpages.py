@@ -65,6 +65,7 @@ def render_notebook(
             config=config,
             template_name="report",
             extra_template_basedirs=[str(templates)],
+            extra_template_paths=[str(templates)],
             exclude_input=True,
             exclude_input_prompt=True,
             exclude_output_prompt=True,
