@@ -119,25 +119,13 @@ def from_to(base: float, new: float, unit: str) -> str:
 def median(summary: Summary, unit: str) -> str:
     """The median, rounded to the digits of its interval. The summary must have one."""
     assert summary.median is not None, "a summary without estimates has no cell"
-    to = rounding.digits(*_ends(summary, _scale_of(summary, unit)))
-    return _scale_of(summary, unit).text(summary.median, to)
+    return estimate(summary.median, summary.interval_low, summary.interval_high, unit)[0]
 
 
 def interval(summary: Summary, unit: str) -> str:
     """The 95 % interval of a summary, which must have one: "95 %: 0.52–0.71 ms"."""
-    assert summary.median is not None and summary.interval_low is not None and summary.interval_high is not None
-    found = _scale_of(summary, unit)
-    return f"95 %: {found.interval(summary.interval_low, summary.interval_high, summary.median)}"
-
-
-def _scale_of(summary: Summary, unit: str) -> Scale:
-    """One unit for the median and both ends, so that they are easy to compare."""
-    return scale(summary.median or summary.interval_high or 0.0, unit)
-
-
-def _ends(summary: Summary, found: Scale) -> tuple[float | None, float | None]:
-    low, high = summary.interval_low, summary.interval_high
-    return (None, None) if low is None or high is None else (low / found.factor, high / found.factor)
+    assert summary.median is not None and summary.interval_low is not None
+    return estimate(summary.median, summary.interval_low, summary.interval_high, unit)[1]
 
 
 def percent(share: float | None) -> str:
@@ -255,9 +243,11 @@ def number(value: float | None) -> str:
     return quantity(value, "1")
 
 
-def estimate(value: float, low: float, high: float, unit: str) -> tuple[str, str]:
-    """An estimate and its 95 % interval, rounded together: ("1,990/s", "95 %: 1,940–2,010/s")."""
-    found = scale(value or high, unit)
+def estimate(value: float, low: float | None, high: float | None, unit: str) -> tuple[str, str]:
+    """An estimate and its 95 % interval, if it has one, rounded together: ("1,990/s", "95 %: 1,940–2,010/s")."""
+    found = scale(value or high or 0.0, unit)
+    if low is None or high is None:
+        return found.text(value), ""
     to = rounding.digits(low / found.factor, high / found.factor)
     return found.text(value, to), f"95 %: {found.interval(low, high, value)}"
 

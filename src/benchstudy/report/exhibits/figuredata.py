@@ -48,19 +48,18 @@ def points(results: Results, metric: str, series: str, where: Where, x: str | No
     place, told_of_it = results.place_in_figure()
     columns: dict[str, pl.Series | pl.Expr] = {
         "series": _labels(results, found, series, x),
+        "y": pl.col("value").round_sig_figs(5),
+        "unit": pl.col("unit"),
+        "trial": pl.col("trial"),
         "tip value": pl.Series(texts, dtype=pl.String),
         f"tip {place}": told_of_it,
-        "y": pl.col("value").round_sig_figs(5),
     }
-    names = ["series", "y", "unit", "trial", "tip value", f"tip {place}"]
     if results.disturbed:
         told = {trial: disturbed.told(seen) for trial, seen in results.disturbed.items()}
         columns[NOTICED] = pl.col("trial").replace_strict(told, default=NOTHING, return_dtype=pl.String)
-        names.append(NOTICED)
     if x is not None:
         columns["x"] = pl.col(x).cast(pl.Float64)
-        names.append("x")
-    return leading(results, found.with_columns(**columns).select(names))
+    return leading(results, found.select(**columns))
 
 
 def leading(results: Results, points: pl.DataFrame) -> pl.DataFrame:

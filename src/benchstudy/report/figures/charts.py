@@ -6,7 +6,7 @@ legend is HTML, so that it wraps and never covers data; exported files have thei
 
 import html
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -56,8 +56,8 @@ class Figure:
     caption: str
     alt: str
     panels: tuple[Panel, ...]
-    style: Style | None = None
-    shown: tuple[str, ...] = field(default=())
+    style: Style
+    shown: tuple[str, ...] = ()
     legend: str = "Series"
 
     def html(self, number: str = "") -> str:
@@ -166,7 +166,7 @@ class Figure:
 
     @property
     def _heading(self) -> str:
-        return f"{self.legend}:" if self.style is not None and self.style.ordered else ""
+        return f"{self.legend}:" if self.style.ordered else ""
 
     @cached_property
     def _telling(self) -> set[str]:
@@ -179,7 +179,7 @@ class Figure:
     @cached_property
     def _entries(self) -> list[paper.Entry]:
         """The legend, also of one series if the page has others; nothing if the page has a single one."""
-        if self.style is None or len(self.style.names) < 2:
+        if len(self.style.names) < 2:
             return []
         every = zip(self.style.names, self.style.colours, self.style.shapes, self.style.dashes, strict=True)
         lines = "strokeDash" in self._telling
