@@ -100,6 +100,14 @@ def bare_project(tmp_path, monkeypatch):
     return tmp_path
 
 
+@pytest.fixture
+def displayed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The HTML of what pages show, one text per output."""
+    found: list[str] = []
+    monkeypatch.setattr("benchstudy.report.exhibits.exhibits.display", lambda made: found.append(made.data))
+    return found
+
+
 def as_project(root: Path) -> Path:
     """Make `root` count as a project; create it if it is missing."""
     (root / "workflow").mkdir(parents=True)
@@ -122,6 +130,16 @@ def pages_made_in(root: Path) -> Iterator[None]:
         patch.chdir(root)
         patch.setenv("PYTHONPATH", str(CHECKOUT / "src"))
         yield
+
+
+def executed_in(root: Path, page: str, study: str = "embedded", tidy: str = "") -> Path:
+    """The notebook of a page, executed in `root` as the workflow does it. `tidy`: if its tables are elsewhere."""
+    from benchstudy.jobs import notebooks
+
+    parameters = {"study": study, "tidy": tidy or f"data/tidy/{study}/{page}", "output": f"reports/{study}/{page}"}
+    executed = root / f"reports/{study}/notebooks/{page}.ipynb"
+    notebooks.execute(CHECKOUT / f"notebooks/{page}.ipynb", root / "trace.ipynb", executed, parameters)
+    return executed
 
 
 @pytest.fixture

@@ -444,16 +444,13 @@ def test_a_comparison_is_a_table_in_all_formats_and_a_figure(shown):
     assert ">Ratio to local<" in svg and ">(lower is better)<" in svg and "100KB · fsync" in svg
 
 
-def test_the_page_says_margin_adjustment_and_method_and_that_there_is_no_a_a(bare_project, capsys):
+def test_the_page_says_margin_adjustment_and_method_and_that_there_is_no_a_a(bare_project, capsys, displayed):
     tidy = write_file_size(bare_project, study="study")
     page = Page("file_size", study="study", tidy=tidy, output="reports/study/file_size")
-    shown = []
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("benchstudy.report.exhibits.exhibits.display", lambda content: shown.append(content.data))
-        page.compare("backends", DURATION, factor="backend", caption="Backends", where={"op": "read"})
-        page.compare("none", DURATION, factor="backend", base="tape", caption="Backends")
-        page.calibration(DURATION)
-    text = "".join(shown)
+    page.compare("backends", DURATION, factor="backend", caption="Backends", where={"op": "read"})
+    page.compare("none", DURATION, factor="backend", base="tape", caption="Backends")
+    page.calibration(DURATION)
+    text = "".join(displayed)
     assert (
         "9 comparisons: 4 worse, 5 without a verdict. The margin is 5 %, declared in the study before the measurement."
         in text

@@ -571,15 +571,13 @@ def test_the_first_page_explains_the_words_for_the_verdicts_that_it_has(facts, v
 # -- what is folded ----------------------------------------------------------------------------------------------------
 
 
-def test_what_is_folded_is_there_behind_its_summary(bare_project, capsys, monkeypatch):
-    shown = []
-    monkeypatch.setattr("benchstudy.report.exhibits.exhibits.display", lambda made: shown.append(made.data))
+def test_what_is_folded_is_there_behind_its_summary(bare_project, capsys, displayed):
     page = Exhibits(study="embedded", output="reports/embedded/fio")
     with page.folded("Bytes <per> second"):
         show("<p>one</p>")
         with page.folded("Nothing"):
             pass
-    assert shown == ['<details class="fold"><summary>Bytes &lt;per&gt; second</summary><p>one</p></details>']
+    assert displayed == ['<details class="fold"><summary>Bytes &lt;per&gt; second</summary><p>one</p></details>']
 
 
 def test_a_table_without_any_verdict_is_folded_and_one_with_a_verdict_is_not():

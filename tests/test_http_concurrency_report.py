@@ -219,16 +219,14 @@ def test_open_loops_answer_if_there_is_no_closed_one(tmp_path):
     ("fields", "said"),
     [({}, "No trial gave a figure for a short answer."), ({"status": "failed"}, "No trial gave a result.")],
 )
-def test_a_page_without_an_answer_says_whether_trials_gave_results(bare_project: Path, monkeypatch, fields, said):
-    shown: list[str] = []
-    monkeypatch.setattr("benchstudy.report.exhibits.exhibits.display", lambda made: shown.append(made.data))
+def test_a_page_without_an_answer_says_whether_trials_gave_results(bare_project: Path, displayed, fields, said):
     tables = HttpTables(bare_project)
     tables.closed(FILES, 1, 6000.0, **fields)
     page = Page("http_concurrency", study="embedded", tidy=tables.write(), output="reports/embedded/http_concurrency")
     page.verdicts({"Which server?": {"factor": "server"}}, ["throughput"])
-    assert not shown, "a single server is compared with none"
+    assert not displayed, "a single server is compared with none"
     page.show_answers([])
-    assert said in "".join(shown)
+    assert said in "".join(displayed)
 
 
 def test_ceilings_that_break_littles_law_are_marked_and_counted(tmp_path):
@@ -398,19 +396,17 @@ def test_a_closed_loop_whose_trials_had_other_rates_is_not_near(tmp_path):
 
 
 @pytest.mark.parametrize(("rate", "is_near"), [(100.0, False), (5900.0, True)])
-def test_open_loops_without_a_closed_loop_near_them_are_folded(bare_project: Path, monkeypatch, rate, is_near):
-    shown: list[str] = []
-    monkeypatch.setattr("benchstudy.report.exhibits.exhibits.display", lambda made: shown.append(made.data))
+def test_open_loops_without_a_closed_loop_near_them_are_folded(bare_project: Path, displayed, rate, is_near):
     tables = HttpTables(bare_project)
     tables.closed(FILES, 1, 6000.0)
     tables.opened(levels_of("files", "1-core", "list", "k6", rate=f"{rate:.0f}/s"), 1, rate, 0.003)
     page = Page("http_concurrency", study="embedded", tidy=tables.write(), output="reports/embedded/http_concurrency")
-    shown.clear()
+    displayed.clear()
     OpenAgainstClosed(HttpLoad(page.results)).show(page)
     reason = "No closed loop has a throughput within 25 % of an open loop's, so their latencies cannot be compared"
-    assert ["figure-open-closed" in part for part in shown] == ([True, False] if is_near else [True])
-    assert shown[0].startswith(f'<details class="fold"><summary>{html.escape(reason)}') != is_near
-    assert "table-open-closed" in shown[-1]
+    assert ["figure-open-closed" in part for part in displayed] == ([True, False] if is_near else [True])
+    assert displayed[0].startswith(f'<details class="fold"><summary>{html.escape(reason)}') != is_near
+    assert "table-open-closed" in displayed[-1]
 
 
 @pytest.mark.parametrize(

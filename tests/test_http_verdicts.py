@@ -4,11 +4,10 @@ import json
 import re
 
 import pytest
-from conftest import CHECKOUT, pages_made_in
+from conftest import executed_in, pages_made_in
 from http_fixture import HttpTables, levels_of
 
 from benchstudy.families.http_concurrency.page.load import HttpLoad
-from benchstudy.jobs import notebooks
 from benchstudy.report.comparisons.comparison import Comparisons
 from benchstudy.report.results.results import Results
 
@@ -37,13 +36,7 @@ def exports(tmp_path_factory):
     tables.closed(levels, 1, 10.0)
     tables.write()
     with pages_made_in(root):
-        parameters = {
-            "study": "embedded",
-            "tidy": "data/tidy/embedded/http_concurrency",
-            "output": "reports/embedded/http_concurrency",
-        }
-        executed = root / "executed.ipynb"
-        notebooks.execute(CHECKOUT / "notebooks/http_concurrency.ipynb", root / "trace.ipynb", executed, parameters)
+        executed = executed_in(root, "http_concurrency")
     return root / "reports/embedded/http_concurrency", executed.read_text(encoding="utf-8")
 
 

@@ -15,10 +15,9 @@ import first_pages
 import numpy as np
 import polars as pl
 import pytest
-from conftest import CHECKOUT, pages_made_in
+from conftest import CHECKOUT, executed_in, pages_made_in
 from tidy_fixture import HOSTILE, Tables, write_file_size
 
-from benchstudy.jobs import notebooks
 from benchstudy.model.study import load_study
 from benchstudy.report import htmlpages
 from benchstudy.report.figures import thinning
@@ -37,11 +36,7 @@ def reports(tmp_path_factory):
     tidy = write_file_size(root, blocks=TRIALS // 40)
     with pages_made_in(root):
         folder = root / "reports" / "embedded"
-        executed = folder / "notebooks" / "file_size.ipynb"
-        parameters = {"study": "embedded", "tidy": str(tidy.relative_to(root)), "output": "reports/embedded/file_size"}
-        notebook = CHECKOUT / "notebooks" / "file_size.ipynb"
-        notebooks.execute(notebook, root / "trace.ipynb", executed, parameters)
-        htmlpages.render_notebook(executed, folder / "file_size.html", title="Large")
+        htmlpages.render_notebook(executed_in(root, "file_size"), folder / "file_size.html", title="Large")
         first_pages.build(
             load_study(CHECKOUT / "config" / "config.yaml"),
             tidy={"file_size": tidy},

@@ -11,10 +11,9 @@ from pathlib import Path
 import first_pages
 import polars as pl
 import pytest
-from conftest import CHECKOUT, pages_made_in
+from conftest import CHECKOUT, executed_in, pages_made_in
 from tidy_fixture import DEAD, LAME, NOISY, SLOW, write_fleet
 
-from benchstudy.jobs import notebooks
 from benchstudy.model.criteria import MANY_TARGETS
 from benchstudy.model.study import load_study
 from benchstudy.report import htmlpages
@@ -33,13 +32,8 @@ def root(tmp_path_factory):
     tidy = write_fleet(root, TARGETS)
     with pages_made_in(root):
         folder = root / "reports" / "embedded"
-        executed = folder / "notebooks" / "file_size.ipynb"
-        parameters = {"study": "embedded", "tidy": str(tidy.relative_to(root)), "output": "reports/embedded/file_size"}
-        notebooks.execute(CHECKOUT / "notebooks" / "file_size.ipynb", root / "trace.ipynb", executed, parameters)
-        htmlpages.render_notebook(executed, folder / "file_size.html", title="Fleet")
-        parameters |= {"tidy": "data/tidy/embedded", "output": "reports/embedded/published"}
-        published = folder / "notebooks" / "published.ipynb"
-        notebooks.execute(CHECKOUT / "notebooks" / "published.ipynb", root / "trace.ipynb", published, parameters)
+        htmlpages.render_notebook(executed_in(root, "file_size"), folder / "file_size.html", title="Fleet")
+        published = executed_in(root, "published", tidy="data/tidy/embedded")
         htmlpages.render_notebook(published, folder / "published.html", title="Published")
         first_pages.build(
             load_study(CHECKOUT / "config" / "config.yaml"),

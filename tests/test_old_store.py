@@ -8,10 +8,9 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from conftest import CHECKOUT, pages_made_in
+from conftest import CHECKOUT, executed_in, pages_made_in
 
 from benchstudy.families.log_write.page import reasons
-from benchstudy.jobs import notebooks
 from benchstudy.jobs.tidy import tidy_family
 from benchstudy.measuring.raw import TrialRecord, load_trial
 from benchstudy.model.causes import Cause
@@ -115,9 +114,7 @@ def test_a_load_s_old_counts_lack_the_calls_that_were_told_as_not_counted(store)
 @pytest.mark.parametrize("family", ["http_concurrency", "log_write"])
 def test_pages_are_made_of_the_old_trials(store, family):
     study = load_study(store / "study.yaml").study
-    parameters = {"study": study, "tidy": f"tidy-now/{study}/{family}", "output": f"reports/{study}/{family}"}
-    output = store / f"reports/{study}/notebooks/{family}.ipynb"
-    notebooks.execute(CHECKOUT / "notebooks" / f"{family}.ipynb", store / "trace.ipynb", output, parameters)
+    executed_in(store, family, study=study, tidy=f"tidy-now/{study}/{family}")
     assert (store / f"reports/{study}/{family}/tables/trials.csv").is_file()
 
 

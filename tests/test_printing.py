@@ -8,7 +8,7 @@ from pathlib import Path
 import browser
 import first_pages
 import pytest
-from conftest import pages_made_in
+from conftest import executed_in, pages_made_in
 from tidy_fixture import HOSTILE, write_fio
 
 from benchstudy.commands import printing
@@ -22,14 +22,10 @@ from benchstudy.report.tables.listings import Listing
 from benchstudy.report.tables.tables import Cell, Table
 from benchstudy.report.texts import fold
 
-CHECKOUT_NOTEBOOK = Path(__file__).parents[1] / "notebooks" / "fio.ipynb"
-
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Study]]:
     """A project with the reports of one family, and its study."""
-    from benchstudy.jobs import notebooks
-
     root = tmp_path_factory.mktemp("project")
     tidy = write_fio(root)
     declared = {
@@ -42,10 +38,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Study
     study = parse_study(declared)
     folder = root / "reports" / "embedded"
     with pages_made_in(root), chdir(root):
-        parameters = {"study": "embedded", "tidy": str(tidy.relative_to(root)), "output": "reports/embedded/fio"}
-        executed = folder / "notebooks" / "fio.ipynb"
-        notebooks.execute(CHECKOUT_NOTEBOOK, root / "trace.ipynb", executed, parameters)
-        htmlpages.render_notebook(executed, folder / "fio.html", title=f"Random I/O – {study.title}")
+        htmlpages.render_notebook(executed_in(root, "fio"), folder / "fio.html", title=f"Random I/O – {study.title}")
         sessions = list((root / "data" / "raw").rglob("session.json"))
         first_pages.build(study, tidy={"fio": tidy}, sessions=sessions, reports=root / "reports")
         yield root, study

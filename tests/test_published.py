@@ -9,13 +9,12 @@ from pathlib import Path
 import nbformat
 import polars as pl
 import pytest
-from conftest import CHECKOUT, pages_made_in
+from conftest import executed_in, pages_made_in
 
 from benchstudy.families.fio.family import Fio
 from benchstudy.families.fio.fio_result import observe
 from benchstudy.families.fio.fio_text import parse_fio_text
 from benchstudy.families.fio.page.small_files import limits
-from benchstudy.jobs import notebooks
 from benchstudy.model import registry
 from benchstudy.model.units import Size
 from benchstudy.report import htmlpages
@@ -250,9 +249,7 @@ def sixth(tmp_path, monkeypatch):
 
 def published_page(root: Path) -> str:
     """What the page of a study that measured nothing shows."""
-    parameters = {"study": "none", "tidy": "data/tidy/none", "output": "reports/none/published"}
-    executed = root / "published.ipynb"
-    notebooks.execute(CHECKOUT / "notebooks" / "published.ipynb", root / "trace.ipynb", executed, parameters)
+    executed = executed_in(root, "published", study="none", tidy="data/tidy/none")
     outputs = [o for cell in nbformat.read(executed, as_version=4).cells for o in cell.get("outputs", ())]
     return "\n".join(o["data"].get("text/html") or o["data"]["text/markdown"] for o in outputs)
 

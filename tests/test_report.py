@@ -295,17 +295,15 @@ def test_a_notebook_that_names_nothing_shows_the_projects_own_study(bare_project
 
 @pytest.mark.long
 @pytest.mark.parametrize(("op", "missing"), [("write", "reads"), ("read", "writes")])
-def test_the_page_of_files_needs_neither_reads_nor_writes(bare_project, monkeypatch, op, missing):
+def test_the_page_of_files_needs_neither_reads_nor_writes(bare_project, displayed, op, missing):
     shutil.copytree(PROJECT / "data" / "published", bare_project / "data" / "published")
-    shown: list[str] = []
-    monkeypatch.setattr("benchstudy.report.exhibits.exhibits.display", lambda content: shown.append(content.data))
     parameters, *cells_of_page = code_of(PROJECT / "notebooks" / "file_size.ipynb")
     assert "parameters" in parameters.metadata["tags"]
     names = {"study": "study", "tidy": write_file_size(bare_project, study="study", blocks=3, hostile=False, ops=[op])}
     names["output"] = "reports/study/file_size"
     for cell in cells_of_page:
         exec(cell.source, names)
-    page = "".join(shown)
+    page = "".join(displayed)
     assert f"The study measures no {missing}." in page
     assert f"Time of one file: {op.capitalize()}, " in page
     state = {"write": "without fsync", "read": "with a cold cache"}[op]
@@ -319,9 +317,7 @@ def page_of(tables):
     return Page("file_size", study="study", tidy=tables.write(), output="reports/study/file_size")
 
 
-def test_a_figure_names_the_cases_that_it_cannot_draw_because_every_trial_failed(bare_project, tables, monkeypatch):
-    shown: list[str] = []
-    monkeypatch.setattr("benchstudy.report.exhibits.exhibits.display", lambda content: shown.append(content.data))
+def test_a_figure_names_the_cases_that_it_cannot_draw_because_every_trial_failed(bare_project, tables, displayed):
     full = {"status": "failed", "cause": "no space left on the host"}
     add(tables, 0.001, 0.002, 0.003)
     add(tables, 0.001, levels=LEVELS | {"backend": "sometimes"})
@@ -333,36 +329,33 @@ def test_a_figure_names_the_cases_that_it_cannot_draw_because_every_trial_failed
     page.strip("s", ["duration"], where={}, value_title="Time", **drawn)
     page.trend("t", "duration", x="size_bytes", x_title="Size", views={"All": {}}, **drawn)
     why = "every trial failed: never · write · 1MB · fsync: failed: no space left on the host (2 of 2)."
-    figures = [text for text in shown if "<figcaption>" in text]
+    figures = [text for text in displayed if "<figcaption>" in text]
     assert len(figures) == 2 and all(f"Not drawn, because {why}</figcaption>" in text for text in figures)
     assert ["both axes logarithmic." in text for text in figures] == [False, True]
     page.strip("s", ["duration"], where={}, value_title="Time", log=True, **drawn)
-    assert "; logarithmic axis. Not drawn" in shown[-1]
-    shown.clear()
+    assert "; logarithmic axis. Not drawn" in displayed[-1]
+    displayed.clear()
     page.strip("n", ["duration"], where={"backend": "never"}, value_title="Time", **drawn)
     page.metrics_table("m", ["duration"], rows=["backend"], caption="All", where={"backend": "never"})
     page.metrics_table("m", ["throughput"], rows=["backend"], caption="None", where={"backend": "sometimes"})
-    assert f"Times. Not drawn, because {why}" in "".join(shown[:-1]) and "gave a figure" not in "".join(shown[:-1])
-    assert "failed: no space left on the host" in shown[-2] and "None: no trial gave a figure." in shown[-1]
+    before = "".join(displayed[:-1])
+    assert f"Times. Not drawn, because {why}" in before and "gave a figure" not in before
+    assert "failed: no space left on the host" in displayed[-2] and "None: no trial gave a figure." in displayed[-1]
 
 
-def test_clients_of_a_storage_are_drawn_beside_ideal_scaling_from_the_fewest(bare_project, tables, monkeypatch):
-    shown: list[str] = []
-    monkeypatch.setattr("benchstudy.report.exhibits.exhibits.display", lambda content: shown.append(content.data))
+def test_clients_of_a_storage_are_drawn_beside_ideal_scaling_from_the_fewest(bare_project, tables, displayed):
     for clients, bytes_per_s in ((2, 3000.0), (4, 5000.0)):
         for block in (1, 2, 3):
             numbers = {"clients_n": clients, "size_bytes": 1_000_000}
             tables.add(LEVELS | {"clients": str(clients)}, block, {"throughput": (bytes_per_s, "B/s")}, numbers=numbers)
     show_clients(page_of(tables), ["throughput"], series="backend", each=["throughput"])
-    specification = re.search(r"<script[^>]*>(.*?)</script>", "".join(shown))
+    specification = re.search(r"<script[^>]*>(.*?)</script>", "".join(displayed))
     drawn = [rows for rows in json.loads(specification[1])["datasets"].values() if rows and "low" in rows[0]]
     assert [(row["drawn_x"], row["y"]) for row in drawn[0]] == [(2, 3000), (4, 6000)], "twice as many, twice as much"
-    assert "with ideal scaling (dashed)" in "".join(shown)
+    assert "with ideal scaling (dashed)" in "".join(displayed)
 
 
-def test_a_level_of_zero_has_a_place_on_the_axis_of_levels(bare_project, tables, monkeypatch):
-    shown: list[str] = []
-    monkeypatch.setattr("benchstudy.report.exhibits.exhibits.display", lambda content: shown.append(content.data))
+def test_a_level_of_zero_has_a_place_on_the_axis_of_levels(bare_project, tables, displayed):
     for size in (0, 1_000):
         for block in (1, 2, 3):
             levels = LEVELS | {"size": str(size)}
@@ -372,7 +365,7 @@ def test_a_level_of_zero_has_a_place_on_the_axis_of_levels(bare_project, tables,
     assert (bare_project / "reports/study/file_size/figures/t.svg").read_text().count(
         '<path transform="translate('
     ) >= 6
-    assert "; vertical axis logarithmic." in shown[-1]
+    assert "; vertical axis logarithmic." in displayed[-1]
 
 
 def test_a_study_of_two_targets_has_a_column_for_each(bare_project, tables):
@@ -449,23 +442,19 @@ def test_a_command_that_is_hardly_longer_than_nothing_has_the_limit_beside_its_t
 @pytest.mark.parametrize(
     ("trials", "said"), [(2, "agree to the last digit, 2 of 2 trials of the case"), (6, "need no test")]
 )
-def test_a_few_trials_that_agree_are_not_called_exact(bare_project, monkeypatch, trials, said):
-    shown = []
-    monkeypatch.setattr("benchstudy.report.exhibits.exhibits.display", lambda made: shown.append(made.data))
+def test_a_few_trials_that_agree_are_not_called_exact(bare_project, displayed, trials, said):
     tables = Tables(bare_project, "embedded", "command")
     for command, seconds in {"a": 0.5, "b": 0.75}.items():
         for block in range(1, trials + 1):
             tables.add({"command": command}, block, {"wall_time": (seconds, "s")})
     page = Page("command", study="embedded", tidy=tables.write(), output="reports/embedded/command")
     layout.comparisons(page, layout.Layout(page))
-    text = "".join(shown)
+    text = "".join(displayed)
     assert said in text and ("need no test" in text) == (trials == 6)
     assert ("n too small: 2 against 2" in text) == (trials == 2), "the comparison says why it gives no interval"
 
 
-def test_two_builds_of_a_program_that_a_study_compares_get_a_verdict(bare_project, monkeypatch):
-    shown = []
-    monkeypatch.setattr("benchstudy.report.exhibits.exhibits.display", lambda made: shown.append(made.data))
+def test_two_builds_of_a_program_that_a_study_compares_get_a_verdict(bare_project, displayed):
     tables = Tables(bare_project, "embedded", "command")
     for build, seconds in {"v1": 0.5, "v2": 0.75}.items():
         for block in range(1, 7):
@@ -474,7 +463,7 @@ def test_two_builds_of_a_program_that_a_study_compares_get_a_verdict(bare_projec
             tables.add(levels, block, {"wall_time": wall}, tool="prog", tool_sha256=build * 32)
     page = Page("command", study="embedded", tidy=tables.write(), output="reports/embedded/command")
     layout.comparisons(page, layout.Layout(page))
-    text = "".join(shown)
+    text = "".join(displayed)
     assert "1 worse" in text and "different builds" not in text
 
 

@@ -298,14 +298,12 @@ def test_a_sentence_counts_ratios_cases_and_what_excludes_a_ratio_of_1(project):
     assert told.startswith("6 ratios of 3 cases that both measured; 2 of 4 intervals")
 
 
-def test_studies_without_a_case_in_common_name_their_own_but_no_endless_list(project, monkeypatch):
+def test_studies_without_a_case_in_common_name_their_own_but_no_endless_list(project, displayed):
     study(project, "before", BEFORE, {f"b{number}": 0.2 for number in range(42)})
     study(project, "after", AFTER, {f"a{number}": 0.2 for number in range(40)})
-    shown = []
-    monkeypatch.setattr("benchstudy.report.exhibits.exhibits.display", lambda content: shown.append(content.data))
     page = TwoStudies(base="before", other="after", tidy="data/tidy", output="reports/x")
     page.ratios()
-    text = "".join(shown)
+    text = "".join(displayed)
     assert "No case was measured in both studies." in text
     assert re.search(r"Only before has: b0 · [^.]*; b39 · write · 1MB · fsync; and 2 more\.", text)
     assert re.search(r"Only after has: a0 · [^.]*; a39 · write · 1MB · fsync\.", text)
