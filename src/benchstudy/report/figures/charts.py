@@ -154,10 +154,10 @@ class Figure:
         for width, suffix, sheets in ((paper.PAGE_MM, "", page), (paper.COLUMN_MM, f"-{paper.COLUMN_MM}mm", column)):
             for number, sheet in enumerate(sheets, start=1):
                 stem = f"{self.name}{suffix}" + (f"-{number}" if number > 1 else "")
-                (folder / f"{stem}.svg").write_text(sheet, encoding="utf-8")
-                (folder / f"{stem}.pdf").write_bytes(vega.pdf(paper.in_points(sheet)))
+                (folder / f"{stem}.svg").write_text(sheet.file, encoding="utf-8")
+                (folder / f"{stem}.pdf").write_bytes(vega.pdf(sheet.converter))
                 if not suffix:
-                    (folder / f"{stem}.png").write_bytes(vega.png(paper.in_points(sheet)))
+                    (folder / f"{stem}.png").write_bytes(vega.png(sheet.converter))
                 stems[width].append(stem)
         return stems
 

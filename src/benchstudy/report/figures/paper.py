@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
+from typing import NamedTuple
 
 from benchstudy.report.figures.styles import INK
 
@@ -16,7 +17,7 @@ COLUMN_MM, PAGE_MM = 85, 170
 _MOST_HIGH_MM = 235  # leaves room for a caption on A4
 # Type in a chart has a size of 12 units. A unit is two thirds of a point, so that makes 8 pt.
 _TYPE, _UNITS_OF_MM = 12, 72 / 25.4 * 1.5
-POINTS_OF_UNIT = 2 / 3
+_POINTS_OF_UNIT = 2 / 3
 _BESIDE_ROWS = 150  # units that legend, title and axis of a panel of rows take of a page
 GAP = 24.0  # units between panels, and below a legend
 _LINE = 17.0  # height of a line of type
@@ -63,16 +64,23 @@ class Drawn:
     svg: str
 
     @property
-    def size(self) -> tuple[float, float]:
-        """Width and height in units of the chart."""
-        found = re.search(r'<svg[^>]*? viewBox="0 0 ([\d.]+) ([\d.]+)"', self.svg)
+    def height(self) -> float:
+        """The height in units of the chart."""
+        found = re.search(r'<svg[^>]*? viewBox="0 0 [\d.]+ ([\d.]+)"', self.svg)
         assert found, "Vega's SVG has a view box"
-        return float(found[1]), float(found[2])
+        return float(found[1])
+
+
+class Sheet(NamedTuple):
+    """One SVG for the `file`, and the same for the `converter`, which takes a pixel for a point and has the font."""
+
+    file: str
+    converter: str
 
 
 def sheets(
     panels: Sequence[Drawn], legend: Sequence[Entry], width_mm: float, columns: int, heading: str = ""
-) -> list[str]:  # fmt: skip
+) -> list[Sheet]:  # fmt: skip
     """SVGs `width_mm` wide and not higher than a page, with the panels in so many columns below the legend.
 
     The background is white, and links are removed. If the panels do not fit on a page, the rest is on a second sheet
@@ -91,18 +99,19 @@ def sheets(
 def _row(panels: Sequence[Drawn], width: float, columns: int) -> tuple[str, float]:
     """Panels side by side as SVG, and their height in units."""
     pitch = (width + GAP) / columns
-    titled = [_titled(panel, pitch - GAP) for panel in panels]
+    titles = [textwrap.wrap(panel.title, int((pitch - GAP) / _SIGN)) for panel in panels]
     # A title of several lines moves all plots of the row down.
-    top = max(lines for lines, *_ in titled) * _LINE
-    body = "".join(
-        f'<g transform="translate({column * pitch:.2f} 0)">{titles}'
-        f'<g transform="translate(0 {top:.2f})">{panel}</g></g>'
-        for column, (_, titles, panel, _) in enumerate(titled)
-    )
-    return body, top + max(height for *_, height in titled)
+    top = max(map(len, titles)) * _LINE
+    body = ""
+    for column, (panel, lines) in enumerate(zip(panels, titles, strict=True)):
+        title = "".join(_text(0, _TYPE + n * _LINE, line) for n, line in enumerate(lines))
+        plot = panel.svg[panel.svg.index("<svg") :]
+        body += f'<g transform="translate({column * pitch:.2f} 0)">{title}'
+        body += f'<g transform="translate(0 {top:.2f})">{plot}</g></g>'
+    return body, top + max(panel.height for panel in panels)
 
 
-def _sheet(head: str, top: float, rows: Sequence[tuple[str, float]], width_mm: float) -> str:
+def _sheet(head: str, top: float, rows: Sequence[tuple[str, float]], width_mm: float) -> Sheet:
     body, y = head, top
     for row, height in rows:
         body += f'<g transform="translate(0 {y:.2f})">{row}</g>'
@@ -111,28 +120,12 @@ def _sheet(head: str, top: float, rows: Sequence[tuple[str, float]], width_mm: f
     # Links would be dead in a file, and type of 11 units on a page becomes 12, like all other type.
     body = re.sub(r"</?a\b[^>]*>", "", body)
     body = re.sub(r'font-size="(?:11|13)px"', f'font-size="{_TYPE}px"', body).replace(' font-family="sans-serif"', "")
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width_mm:g}mm" height="{height / _UNITS_OF_MM:.2f}mm" '
-        f'viewBox="0 0 {width:.2f} {height:.2f}" font-family="{_FONTS}">{_font_face()}'
-        f'<rect width="100%" height="100%" fill="white"/>{body}</svg>'
-    )
-
-
-def in_points(drawn: str) -> str:
-    """An SVG of `sheets` in the size that the converter needs, which takes a pixel for a point."""
-    found = re.search(r'viewBox="0 0 ([\d.]+) ([\d.]+)"', drawn)
-    assert found, "made by `sheet`"
-    width, height = (float(side) * POINTS_OF_UNIT for side in found.groups())
-    drawn = re.sub(r"<style>.*?</style>", "", drawn, count=1, flags=re.DOTALL)
-    return re.sub(r'width="[\d.]+mm" height="[\d.]+mm"', f'width="{width:.2f}" height="{height:.2f}"', drawn, count=1)
-
-
-def _titled(panel: Drawn, width: float) -> tuple[int, str, str, float]:
-    """The number of lines of the title, the title, the panel, and the panel's height."""
-    lines = textwrap.wrap(panel.title, int(width / _SIGN)) if panel.title else []
-    titles = "".join(_text(0, _TYPE + n * _LINE, line) for n, line in enumerate(lines))
-    _, height = panel.size
-    return len(lines), titles, re.sub(r"^.*?(?=<svg)", "", panel.svg, flags=re.DOTALL), height
+    in_mm = f'width="{width_mm:g}mm" height="{height / _UNITS_OF_MM:.2f}mm"'
+    in_points = f'width="{round(width, 2) * _POINTS_OF_UNIT:.2f}" height="{round(height, 2) * _POINTS_OF_UNIT:.2f}"'
+    inner = f'<rect width="100%" height="100%" fill="white"/>{body}</svg>'
+    start = '<svg xmlns="http://www.w3.org/2000/svg"'
+    end = f'viewBox="0 0 {width:.2f} {height:.2f}" font-family="{_FONTS}">'
+    return Sheet(f"{start} {in_mm} {end}{_font_face()}{inner}", f"{start} {in_points} {end}{inner}")
 
 
 def _legend(entries: Sequence[Entry], width: float, heading: str) -> tuple[str, float]:
