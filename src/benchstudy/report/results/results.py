@@ -62,14 +62,9 @@ class Estimate:
     causes: tuple[tuple[Reason, int], ...]
 
     @property
-    def cause(self) -> str:
-        """The most frequent cause of a failure; empty if there is none."""
-        return self.causes[0][0].words if self.causes else ""
-
-    @property
     def failure(self) -> str:
-        """For the reader: "failed: no space left on the host (2 of 6)"; empty if no trial failed."""
-        return f"failed: {self.cause} ({self.failed} of {self.results})" if self.failed else ""
+        """The most frequent cause for the reader: "failed: disk full (2 of 6)"; empty if no trial failed."""
+        return f"failed: {self.causes[0][0].words} ({self.failed} of {self.results})" if self.causes else ""
 
 
 class Results:

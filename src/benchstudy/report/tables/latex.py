@@ -202,7 +202,7 @@ def _breakable(parts: Sequence[str]) -> str:
 def _parts(line: str) -> list[str]:
     """`line` split where it may break. A space belongs to the part before it."""
     parts: list[str] = []
-    for word in _kept(line).split(" "):
+    for word in unbroken(line).replace("\N{WORD JOINER}", "").split(" "):
         cuts = re.split(r"(?<=[/_=,:.+-])(?=\w)", word) if len(word) > _BREAKABLE_WORD else [word]
         parts += [cut[at : at + _LONGEST_PART] for cut in cuts for at in range(0, max(len(cut), 1), _LONGEST_PART)]
         parts[-1] += " "
@@ -229,10 +229,6 @@ def _dealt(columns: Sequence[str], rows: Sequence[Sequence[Lines]]) -> list[_Lay
 
 
 # -- texts ----------------------------------------------------------------------
-
-
-def _kept(line: str) -> str:
-    return unbroken(line).replace("\N{WORD JOINER}", "")
 
 
 def _width(text: str, size: str) -> float:
