@@ -5,7 +5,6 @@ import html
 import json
 import os
 import re
-from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from urllib.parse import unquote
@@ -16,6 +15,7 @@ import numpy as np
 import polars as pl
 import pytest
 from conftest import CHECKOUT, executed_in, pages_made_in
+from page_links import followed, without_scripts
 from tidy_fixture import HOSTILE, Tables, write_file_size
 
 from benchstudy.model.study import load_study
@@ -63,11 +63,6 @@ def trial_pages(texts):
     return {path: text for path, text in texts.items() if path.parent.name == "trials"}
 
 
-@cache
-def markup(text):
-    return re.sub(r"<(script|style)\b.*?</\1>", "", text, flags=re.DOTALL)
-
-
 def test_every_page_stays_below_three_megabytes(texts, table):
     assert table.height >= TRIALS
     sizes = {path.name: len(text.encode()) for path, text in texts.items()}
@@ -79,7 +74,7 @@ def test_every_trial_is_in_one_page_with_its_files_and_their_hashes(texts, table
     """Its id, the link to its folder and to each non-empty file, and the SHA-256 of each of these."""
     found = {}
     for path, text in texts.items():
-        for row in re.findall(r'<tr id="trial-.*?</tr>', markup(text), re.DOTALL):
+        for row in re.findall(r'<tr id="trial-.*?</tr>', without_scripts(text), re.DOTALL):
             trial = re.match(r'<tr id="trial-(\w+)"', row)[1]
             assert trial not in found, "in one page only"
             found[trial] = (path, row)
@@ -94,25 +89,12 @@ def test_every_trial_is_in_one_page_with_its_files_and_their_hashes(texts, table
 
 
 def test_every_link_between_the_pages_leads_to_an_id(texts):
-    ids = {path: set(re.findall(r'\bid="([^"]*)"', markup(text))) for path, text in texts.items()}
-    followed = 0
-    for path, text in texts.items():
-        # Elements that scripts draw link there, too: points have their links as data.
-        found = [*re.findall(r'<a[^>]*href="([^"]*)"', markup(text)), *re.findall(r'"href":"(file_[^"]*)"', text)]
-        for href in set(found):
-            target, _, fragment = html.unescape(href).partition("#")
-            other = Path(os.path.normpath(path.parent / unquote(target))) if target else path
-            if other.suffix == ".html" and other in texts:
-                assert not fragment or fragment in ids[other], (path, href)
-                followed += bool(fragment)
-            else:
-                assert "data/raw/" in target or other.is_file(), (path, href)
-    assert followed > 1_000
+    assert len(followed(texts)) > 1_000
 
 
 def test_from_a_cell_to_its_trials_and_back(texts, reports):
     """A cell links to its case, which shows the command and links to its trials, which link back."""
-    page = markup(texts[reports / "embedded" / "file_size.html"])
+    page = without_scripts(texts[reports / "embedded" / "file_size.html"])
     case = re.search(r'<td class="number"[^>]*><a href="#(case-[^"]+)"', page)[1]
     section = re.search(rf'<details class="case" id="{re.escape(case)}">.*?</details>', page, re.DOTALL)[0]
     assert "file-size" in re.search(r"<pre>(.*?)</pre>", section)[1]
@@ -151,7 +133,7 @@ def test_a_click_on_a_point_opens_its_trial(reports, texts):
 
 def test_failures_on_the_first_page_lead_to_their_trials(texts, reports):
     for index in (reports / "index.html", reports / "embedded" / "index.html"):
-        page = markup(texts[index])
+        page = without_scripts(texts[index])
         row = re.search(r'<a href="([^"#]*)#trial-\w+">backend=sshfs.*?</tr>', page, re.DOTALL)
         assert "No space left on device" in row[0]
         assert (index.parent / html.unescape(row[1])).resolve() in trial_pages(texts)

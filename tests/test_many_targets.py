@@ -4,7 +4,6 @@ import copy
 import csv
 import html
 import json
-import os
 import re
 from pathlib import Path
 
@@ -12,6 +11,7 @@ import first_pages
 import polars as pl
 import pytest
 from conftest import CHECKOUT, executed_in, pages_made_in
+from page_links import followed
 from tidy_fixture import DEAD, LAME, NOISY, SLOW, write_fleet
 
 from benchstudy.model.criteria import MANY_TARGETS
@@ -129,21 +129,8 @@ def test_no_number_is_out_of_reach(folder, measured):
 def test_every_link_between_the_pages_leads_to_an_id(root, folder):
     pages = [folder / f"{name}.html" for name in ("file_size", "published", "index")]
     pages += (folder / "file_size" / "targets").glob("*.html")
-    texts = {path: path.read_text() for path in pages}
-    ids = {path: set(re.findall(r'\bid="([^"]*)"', text)) for path, text in texts.items()}
-    followed = set()
-    for path, text in texts.items():
-        found = {*re.findall(r'<a[^>]*href="([^"]*)"', text), *re.findall(r'"href":"(file_[^"]*)"', text)}
-        for href in found:
-            target, _, fragment = html.unescape(href).partition("#")
-            other = Path(os.path.normpath(path.parent / target)) if target else path
-            if other in texts and fragment:
-                assert fragment in ids[other], (path, href)
-                followed.add(other)
-            else:
-                assert "data/raw/" in target or other.exists() or other.suffix == ".zip", (path, href)
     # Every target is reached from a point or a cell, except one that gave no figure.
-    assert {path.stem for path in followed} >= {"file_size", SLOW, NOISY}
+    assert {path.stem for path in followed({path: path.read_text() for path in pages})} >= {"file_size", SLOW, NOISY}
 
 
 def test_published_figures_are_beside_one_figure_of_all_targets(folder, measured):
