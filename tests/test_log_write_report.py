@@ -602,7 +602,7 @@ def test_a_real_session_says_what_disturbed_it(captured):
 def test_a_rate_at_which_nothing_was_integrated_is_named_and_not_drawn(captured):
     figures = {caption: panels for _, caption, panels, _, _ in LogFigures(captured).saturation()}
     panel = next(panels[0] for caption, panels in figures.items() if caption.startswith("MariaDB"))
-    assert [str(one) for one in panel.lacks] == [
+    assert [str(one) for one in panel.off_axis] == [
         "1 point of no dedup at 16,000/s (0/s)", "the median of no dedup at 16,000/s (0/s)",
     ]  # fmt: skip
     achieved = panel.spec(400)

@@ -77,7 +77,7 @@ class Figure:
         """The caption, and which trials are drawn in these panels if not all are."""
         points, trials = (sum(getattr(panel, name) for panel in panels) for name in ("points", "trials"))
         several = len(panels) > 1
-        more = off_axis.told((panel.title if several else "", panel.lacks, panel.cut) for panel in panels)
+        more = off_axis.told((panel.title if several else "", panel.off_axis) for panel in panels)
         if points != trials:
             more = (
                 f"{points:,} of {trials:,} points are drawn: the lowest and the highest of each case, and others in "

@@ -86,4 +86,4 @@ def forest_panel(
         ),
     ]
     height = 40 + len(rows) * _row_px(max(1, len(names)))
-    return Panel(title, layered(*layers), height, finding=told, lacks=tuple(lacks), cut=tuple(cut))
+    return Panel(title, layered(*layers), height, finding=told, off_axis=(*lacks, *cut))

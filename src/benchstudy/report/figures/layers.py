@@ -38,8 +38,7 @@ class Panel:
     # A sentence on what it shows, for readers who do not see it.
     finding: str = ""
     # Marks that it lacks because the axis has no place for them, and intervals that end at an edge of the axis.
-    lacks: tuple[OffAxis, ...] = ()
-    cut: tuple[OffAxis, ...] = ()
+    off_axis: Sequence[OffAxis] = ()
     # The only trials that it draws, if a caption must speak of these and not of all trials of the page.
     drawn: frozenset[str] = frozenset()
 

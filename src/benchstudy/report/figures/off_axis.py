@@ -8,22 +8,25 @@ from typing import Any
 import altair as alt
 import polars as pl
 
+from benchstudy.model.grouping import grouped
 from benchstudy.report import human
 from benchstudy.report.figures.axes import Axis
 
 _MOST_NAMED = 4  # in a caption; the tables have all
+_NOT_DRAWN, _CUT_OFF = "Not drawn, because the axis has no place for such values", "Cut off at the edge of the axis"
 
 Named = Callable[[tuple[Any, ...]], str]
 
 
 @dataclass(frozen=True)
 class OffAxis:
-    """The marks of one series at one place that an axis cannot draw. `values`: the lowest and the highest."""
+    """Marks of one series at one place that an axis cannot draw as they are. `values`: the lowest and the highest."""
 
     of: str
     mark: str  # "point", "median", "interval", …
     count: int
     values: tuple[str, ...] = ()
+    why: str = _NOT_DRAWN
 
     def __str__(self) -> str:
         values = f" ({', '.join(self.values)})" if self.values else ""
@@ -64,7 +67,8 @@ def cut_off(
     low, high = scale.to_dict().get("domain", unbounded)
     visible = (pl.col("high") > low) & (pl.col("low") < high) if axis.log else pl.lit(True)
     beyond = frame.filter(visible & ((pl.col("low") < low) | (pl.col("high") > high)))
-    cut = [OffAxis(named(key), "interval", rows.height) for key, rows in beyond.group_by(by, maintain_order=True)]
+    groups = beyond.group_by(by, maintain_order=True)
+    cut = [OffAxis(named(key), "interval", rows.height, why=_CUT_OFF) for key, rows in groups]
     return frame.with_columns(pl.when(visible).then(pl.col("low", "high").clip(low, high))), cut
 
 
@@ -73,15 +77,7 @@ def sentence(why: str, named: Sequence[str]) -> str:
     return f"{why}: {human.listed(named, _MOST_NAMED, '; ')}." if named else ""
 
 
-def told(panels: Iterable[tuple[str, Sequence[OffAxis], Sequence[OffAxis]]]) -> str:
-    """Sentences on the marks that panels lack, and on intervals that end at an edge. `panels`: title, lacking, cut."""
-    lacking, cut = [], []
-    for title, of_panel, cut_in_panel in panels:
-        start = f"{title}: " if title else ""
-        lacking += [f"{start}{one}" for one in of_panel]
-        cut += [f"{start}{one}" for one in cut_in_panel]
-    sentences = (
-        sentence("Not drawn, because the axis has no place for such values", lacking),
-        sentence("Cut off at the edge of the axis", cut),
-    )
-    return " ".join(filter(None, sentences))
+def told(panels: Iterable[tuple[str, Sequence[OffAxis]]]) -> str:
+    """Sentences on the marks that panels lack, and on intervals that end at an edge. `panels`: title, marks."""
+    found = grouped((one.why, f"{title}: {one}" if title else str(one)) for title, marks in panels for one in marks)
+    return " ".join(sentence(why, found[why]) for why in (_NOT_DRAWN, _CUT_OFF) if why in found)

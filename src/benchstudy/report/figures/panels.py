@@ -103,7 +103,7 @@ def trend_panel(
         *strokes(points, base_x, alt.Y("y:Q", **y_encoding)),
     ]
     told = findings.along(medians_of, x.unit, y.unit)
-    return Panel(title, layered(*layers), 250, None, every.height, points.height, told, (*lacks, *more), tuple(cut))
+    return Panel(title, layered(*layers), 250, None, every.height, points.height, told, (*lacks, *more, *cut))
 
 
 def _on_axis(
@@ -216,8 +216,8 @@ def strip_panel(
     ]
     height = max(70, _row_px(dense=not dense.is_empty()) * len(rows.names) + 24)
     told = findings.beside(medians_of, value.unit)
-    off = (*lacks, *without)
-    return Panel(title, layered(*layers), height, None, every.height, points.height, told, off, tuple(cut))
+    off = (*lacks, *without, *cut)
+    return Panel(title, layered(*layers), height, None, every.height, points.height, told, off)
 
 
 @dataclass(frozen=True)
@@ -286,8 +286,8 @@ def cdf_panel(title: str, steps: pl.DataFrame, x: Axis, style: Style) -> Panel:
             strokeDash=style.dash(),
         )
     )
-    lacks = tuple(off_axis(steps, "step", x, "x"))
-    return Panel(title, layered(visible(lines)), finding=findings.shares(steps), lacks=lacks)
+    off = off_axis(steps, "step", x, "x")
+    return Panel(title, layered(visible(lines)), finding=findings.shares(steps), off_axis=off)
 
 
 def _places(points: pl.DataFrame, style: Style) -> dict[str, float]:

@@ -93,7 +93,7 @@ def time_panel(
     # The cross-hair is only on the page: a printed figure has no pointer.
     live = _crosshair(frame, base_x, y.unit)
     told = findings.over_time(lines, y.unit)
-    return Panel(title, layered(*layers), height, live, finding=told, lacks=tuple(lacks), cut=tuple(cut))
+    return Panel(title, layered(*layers), height, live, finding=told, off_axis=(*lacks, *cut))
 
 
 def _without_gaps(bands: pl.DataFrame | None) -> pl.DataFrame:
