@@ -4,7 +4,6 @@ import csv
 import json
 from dataclasses import replace
 
-import polars as pl
 import pytest
 from test_overview import facts_of
 from tidy_fixture import Tables
@@ -103,9 +102,9 @@ def test_a_column_of_one_case_has_its_mark_once_in_the_heading(results):
 
 
 def test_its_points_are_struck_through_in_figures(results):
-    points = figuredata.points(results, "duration", "backend", {}).with_columns(x=pl.col("y"))
+    points = figuredata.points(results, "duration", "backend", {})
     assert points[layers.NOTICED].to_list().count(TOLD) == 2
-    estimates = figuredata.estimates(results, "duration", "backend", {}).with_columns(x=pl.col("y"))
+    estimates = figuredata.estimates(results, "duration", "backend", {})
     panel = strip_panel("Times", points, estimates, Axis("Time", "s"), figuredata.style(results, "backend"))
     drawn = panel.spec(300)
     (struck,) = [layer for layer in drawn["layer"] if layer["mark"].get("shape") == "stroke"]
@@ -114,8 +113,8 @@ def test_its_points_are_struck_through_in_figures(results):
 
 def test_a_figure_of_chosen_trials_tells_which_of_these_were_disturbed(bare_project, results):
     undisturbed = next(trial for trial in results.trials["trial"] if trial not in results.disturbed)
-    points = figuredata.points(results, "duration", "backend", {}).with_columns(x=pl.col("y"))
-    estimates = figuredata.estimates(results, "duration", "backend", {}).with_columns(x=pl.col("y"))
+    points = figuredata.points(results, "duration", "backend", {})
+    estimates = figuredata.estimates(results, "duration", "backend", {})
     style = figuredata.style(results, "backend")
     panel = replace(strip_panel("Times", points, estimates, Axis("Time", "s"), style), trials=0)
     for chosen, told in (

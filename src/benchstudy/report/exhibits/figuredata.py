@@ -41,7 +41,7 @@ def style(
 
 
 def points(results: Results, metric: str, series: str, where: Where, x: str | None = None) -> pl.DataFrame:
-    """One row per trial: series, y, unit, trial, tooltips, and x if the case's numeric column `x` is named."""
+    """One row per trial: series, y, unit, trial, tooltips, and x: the case's numeric column `x`, or the value again."""
     results.require_factors([] if x is None else [x])
     found = results.with_level(results.points(metric, where), series)
     texts = [human.quantity(value, unit) for value, unit in found.select("value", "unit").iter_rows()]
@@ -57,8 +57,7 @@ def points(results: Results, metric: str, series: str, where: Where, x: str | No
     if results.disturbed:
         told = {trial: disturbed.told(seen) for trial, seen in results.disturbed.items()}
         columns[NOTICED] = pl.col("trial").replace_strict(told, default=NOTHING, return_dtype=pl.String)
-    if x is not None:
-        columns["x"] = pl.col(x).cast(pl.Float64)
+    columns["x"] = columns["y"] if x is None else pl.col(x).cast(pl.Float64)
     return leading(results, found.select(**columns))
 
 
@@ -88,18 +87,17 @@ def median_of(summary: Summary, unit: str, column: str = "y") -> dict[str, Any]:
 
 
 def estimates(results: Results, metric: str, series: str, where: Where, x: str | None = None) -> pl.DataFrame:
-    """One row per case with a median: series, y (median), low, high, tooltips, and x if a column `x` is named."""
+    """One row per case with a median: series, y (median), low, high, tooltips, and x as in `points`."""
     rows = [
         {
             "series": label(results, estimate.levels, series, x),
             **median_of(estimate.summary, estimate.unit),
-            **({"x": float(estimate.levels[x])} if x is not None else {}),
+            "x": estimate.summary.median if x is None else float(estimate.levels[x]),
         }
         for estimate in results.estimates(metric, where)
         if estimate.summary.median is not None and estimate.levels.get(series) is not None
     ]
-    schema = {"series": pl.String, "y": pl.Float64, **OF_MEDIANS}
-    return pl.DataFrame(rows, schema=schema | ({"x": pl.Float64} if x is not None else {}))
+    return pl.DataFrame(rows, schema={"series": pl.String, "y": pl.Float64, **OF_MEDIANS, "x": pl.Float64})
 
 
 def latencies(results: Results, kind: str) -> pl.DataFrame | None:

@@ -87,8 +87,7 @@ class PageFigures(Exhibits):
             frame = figuredata.points(self.results, metric, series, where)
             if frame.is_empty():
                 continue
-            frame = frame.with_columns(x=pl.col("y"))
-            estimates = figuredata.estimates(self.results, metric, series, where).with_columns(x=pl.col("y"))
+            estimates = figuredata.estimates(self.results, metric, series, where)
             axis = Axis(value_title, frame["unit"][0], log=log)
             drawn.append(frame)
             panels += strip_panels(title, frame, estimates, axis, style, (references or {}).get(metric, ()))

@@ -130,10 +130,10 @@ def _strips(layout: Layout, metric: str, views: Mapping[str, Where]) -> Iterator
         points = figuredata.points(layout.results, metric, layout.series, where)
         if points.is_empty():
             continue
-        estimates = figuredata.estimates(layout.results, metric, layout.series, where).with_columns(x=pl.col("y"))
+        estimates = figuredata.estimates(layout.results, metric, layout.series, where)
         axis = Axis(layout.title(metric), points["unit"][0], log=False, from_zero=False)
         title = view or layout.title(metric)
-        yield from strip_panels(title, points.with_columns(x=pl.col("y")), estimates, axis, style)
+        yield from strip_panels(title, points, estimates, axis, style)
 
 
 def pairs(page: Page, layout: Layout) -> None:
@@ -144,7 +144,7 @@ def pairs(page: Page, layout: Layout) -> None:
     style = figuredata.style(results, layout.series)
     for first, other in ((layout.primary[0], other) for other in layout.primary[1:]):
         across = results.points(other).select("trial", x="value", x_unit="unit")
-        points = figuredata.points(results, first, layout.series, {}).join(across, on="trial")
+        points = figuredata.points(results, first, layout.series, {}).drop("x").join(across, on="trial")
         if points.is_empty():
             continue
         x = Axis(layout.title_of_axis(other), points["x_unit"][0], shared=points["x"].to_list())

@@ -1,7 +1,5 @@
 """The family's own table and figure: every single nap."""
 
-import polars as pl
-
 from benchstudy.report import human
 from benchstudy.report.exhibits import cells, figuredata
 from benchstudy.report.figures.panels import Axis, Panel, Style, strip_panel
@@ -29,8 +27,8 @@ def figure(results: Results) -> tuple[str, str, list[Panel], Style, list[str]]:
     panels = []
     for length in results.levels("nap"):
         where = {"nap": length}
-        points = figuredata.points(results, "overslept", "way", where).with_columns(x=pl.col("y"))
-        estimates = figuredata.estimates(results, "overslept", "way", where).with_columns(x=pl.col("y"))
+        points = figuredata.points(results, "overslept", "way", where)
+        estimates = figuredata.estimates(results, "overslept", "way", where)
         axis = Axis(results.declared("overslept").title, "s")
         panels.append(strip_panel(f"Naps of {length}", points, estimates, axis, style))
     return "naps-by-way", "What naps lasted beyond what was asked for.", panels, style, list(style.names)
