@@ -191,7 +191,7 @@ class Study:
         indexes = [json.loads(path.read_text()) for path in (self.root / "data" / "raw").rglob("session.json")]
         reports = self.root / "reports"
         tidy = {family: self.tidy(family) for family in SHOWS}
-        facts = StudyFacts(study, tidy=tidy, indexes=indexes, reports=reports, page_folder=reports)
+        facts = StudyFacts(study, tidy=tidy, indexes=indexes, reports=reports)
         return dict(checklist.answered(facts))
 
 
@@ -412,8 +412,10 @@ def test_a_rate_without_a_window_of_its_own_is_as_long_as_its_longest_phase_that
     tables.series["phases"] = rows
     found = StudyFacts(
         parse_study(yaml.safe_load((CHECKOUT / "config" / "config.yaml").read_text(encoding="utf-8"))),
-        tidy={"log_write": tables.write()}, indexes=[], reports=bare_project, page_folder=bare_project,
-    )  # fmt: skip
+        tidy={"log_write": tables.write()},
+        indexes=[],
+        reports=bare_project,
+    )
     asked = {question.title: question.answer(found) for question in checklist.asked()[:12]}
     assert asked["Enough duration"].status == status and "log_write" in asked["Enough duration"].text
     assert asked["Warm-up tagged"].status == "satisfied"

@@ -95,7 +95,7 @@ def test_a_sentence_of_a_study_of_several_targets_says_on_which_one(tmp_path):
         tables.add({"backend": "local"}, 1, {"duration": (0.1, "s")}, target=target)
     results = Results(tables.write(), study="embedded", family="file_size")
     notes = {"findings": {"x": {"aside": False, "found": [found(target="server")]}}}
-    made = headline(FamilyFacts("file_size", results, notes, "file_size.html", tmp_path))
+    made = headline(FamilyFacts("file_size", results, notes, tmp_path))
     assert made.after.startswith(" as long as local to write 100 MB on server (time of one file; ")
 
 
@@ -304,7 +304,7 @@ def test_a_capacity_that_is_only_a_lower_bound_says_so_beside_its_number_of_tria
         ends = {1: None, 2: (500.0, None)}.get(block, (500.0, 550.0))
         tables.opened(levels_of("posix", "no", "open", "search"), block, 500.0, 900.0, search=ends)
     results = Results(tables.write(), study="embedded", family="log_write")
-    rows, _ = primarytable.rows([FamilyFacts("log_write", results, {}, "log_write.html", tmp_path)])
+    rows, _ = primarytable.rows([FamilyFacts("log_write", results, {}, tmp_path)])
     told = {row.metric: (row.n, row.failed) for row in rows}
     assert told["Capacity"] == (5, "no capacity found (1 of 6); nothing failed above it (1 of 6)")
     assert told["QPS"] == (6, "")

@@ -5,6 +5,7 @@ import json
 import math
 import re
 from functools import partial
+from posixpath import normpath
 
 import first_pages
 import numpy as np
@@ -75,7 +76,7 @@ def show_others(page):
     page.weaknesses()
 
 
-def facts_of(bare_project, shows, study=None, folder=None):
+def facts_of(bare_project, shows, study=None):
     """The facts of a study whose pages were shown: {family: what its notebook calls}."""
     study = study or declared(shows)
     tidy = {family: bare_project / "data" / "tidy" / "embedded" / family for family in shows}
@@ -85,7 +86,7 @@ def facts_of(bare_project, shows, study=None, folder=None):
     indexes = [
         json.loads(path.read_text()) | {"file": path} for path in (bare_project / "data" / "raw").rglob("session.json")
     ]
-    return StudyFacts(study, tidy=tidy, indexes=indexes, reports=reports, page_folder=folder or reports)
+    return StudyFacts(study, tidy=tidy, indexes=indexes, reports=reports)
 
 
 def answers(facts):
@@ -287,15 +288,24 @@ def index(bare_project):
     return re.sub(r"<style>.*?</style>", "", (bare_project / "reports" / "index.html").read_text(), flags=re.DOTALL)
 
 
+def linked(page, folder):
+    """Where the links of a page in a folder of reports lead."""
+    return [normpath(f"{folder}/{href}") for href in re.findall(r'href="([^":#][^":]*)"', page)]
+
+
 def test_both_first_pages_link_from_their_own_place_and_tables_are_read_once(bare_project, monkeypatch):
     read = []
     monkeypatch.setattr(Results, "_read", lambda self, name, of=Results._read: read.append(name) or of(self, name))
     tidy, reports = {"file_size": write_file_size(bare_project)}, bare_project / "reports"
-    first_pages.build(declared(("file_size",)), tidy=tidy, sessions=[], reports=reports)
+    sessions = list((bare_project / "data" / "raw").rglob("session.json"))
+    first_pages.build(declared(("file_size",)), tidy=tidy, sessions=sessions, reports=reports)
     assert sorted(read) == ["cases", "observations", "trials"]
-    own = (reports / "embedded" / "index.html").read_text()
+    own, above = (path.read_text() for path in (reports / "embedded" / "index.html", reports / "index.html"))
     assert 'href="./file_size.html' in own and 'href="./embedded/' not in own
-    assert 'href="./embedded/file_size.html' in (reports / "index.html").read_text()
+    assert 'href="./embedded/file_size.html' in above and 'href="../data/raw/' in above
+    archive = '<a href="./embedded.zip" download>'
+    assert archive in above and "embedded.zip" not in own, "the packed page would have a dead link"
+    assert linked(own, "embedded") == [href for href in linked(above, ".") if href != "embedded.zip"]
 
 
 def test_the_first_page_answers_before_it_lists(index):
@@ -312,16 +322,6 @@ def test_the_first_page_answers_before_it_lists(index):
     )
     assert [index.index(text) for text in order] == sorted(index.index(text) for text in order)
     assert len(re.findall(r'<td class="answer ', index)) == 30
-
-
-def test_answers_that_another_first_page_has_asked_for_lead_to_the_same_places(bare_project):
-    write_file_size(bare_project)
-    reports = bare_project / "reports"
-    facts = facts_of(bare_project, {"file_size": show_file_size}, folder=reports / "embedded")
-    found = checklist.answered(facts)
-    for folder in (reports / "embedded", reports):
-        here = facts.for_page_in(folder)
-        assert StudyIndex(here, found).context()["checklist"] == StudyIndex(here).context()["checklist"]
 
 
 def test_the_table_of_all_metrics_says_once_what_all_cases_share(bare_project):

@@ -2,8 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -36,18 +35,15 @@ _REPEATED = ~_DISCARDED & (pl.col("set_aside").is_not_null() | (pl.col("status")
 
 
 class StudyIndex:
-    """One study's facts, with links relative to the page that shows them.
+    """One study's facts, with links relative to its folder of reports."""
 
-    `answers`: those of the checklist, if they are known, with links relative to the study's folder of reports.
-    """
-
-    def __init__(self, facts: StudyFacts, answers: Sequence[tuple[str, Answer]] = ()):
-        self._facts, self._study, self._indexes, self._answers = facts, facts.study, facts.indexes, answers
-        self._folder, self._page_folder, self._link = facts.folder, facts.page_folder, facts.link
+    def __init__(self, facts: StudyFacts):
+        self._facts, self._study, self._indexes = facts, facts.study, facts.indexes
+        self._folder, self._link = facts.folder, facts.link
         self._results = {family.name: family.results for family in facts.families}
 
     def context(self) -> dict[str, Any]:
-        """The values of the template."""
+        """The values of the template, without a link to the archive of all reports."""
         checklist = [
             {"number": number, "title": title, "status": a.status, "text": a.text, "href": a.href, "reason": a.reason}
             for number, (title, a) in enumerate(self._answered, start=1)
@@ -61,7 +57,7 @@ class StudyIndex:
             "authors": ", ".join(author.name for author in self._study.authors),
             "licence": self._study.license,
             "badges": evidence.count_badges(self._total()),
-            "archive": self._archive(),
+            "archive": None,
             "multiplicity": self._multiplicity(),
             "headlines": self.headlines,
             "details": {family.name: self._detail(family) for family in self._facts.families},
@@ -115,9 +111,7 @@ class StudyIndex:
 
     @cached_property
     def _answered(self) -> list[tuple[str, Answer]]:
-        to = self._link(self._folder)
-        known = [(q, replace(a, href=to + a.href[1:]) if a.href.startswith(".") else a) for q, a in self._answers]
-        return known or answered(self._facts)
+        return answered(self._facts)
 
     def _total(self) -> dict[str, int]:
         counts = [results.counts() for results in self._results.values()]
@@ -259,13 +253,6 @@ class StudyIndex:
             for folder, formats in ((exports / "tables", TABLE_FORMATS), (exports / "figures", FIGURE_FORMATS))
             for stem in sorted({path.stem for suffix in formats for path in folder.glob(f"*.{suffix}")})
         ]
-
-    def _archive(self) -> dict[str, str] | None:
-        """The archive for upload. Only a page beside it links to it: the link in a packed page would be dead."""
-        path = self._folder.with_name(f"{self._folder.name}.zip")
-        if path.parent != self._page_folder or not path.is_file():
-            return None
-        return {"name": path.name, "href": self._link(path), "size": human.quantity(path.stat().st_size, "B")}
 
     def _pages(self) -> list[dict[str, Any]]:
         """Those of the study's own pages that exist."""

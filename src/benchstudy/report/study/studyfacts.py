@@ -3,7 +3,6 @@
 import json
 import os
 from collections.abc import Mapping, Sequence
-from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -28,8 +27,12 @@ class FamilyFacts:
     name: str
     results: Results
     notes: Mapping[str, Mapping[str, Any]]
-    page: str
     exports: Path
+
+    @property
+    def page(self) -> str:
+        """The link to the family's page."""
+        return f"./{self.name}.html"
 
     @cached_property
     def shown(self) -> Results:
@@ -96,42 +99,29 @@ class FamilyFacts:
         """The page's figure for the overview, as HTML with links to that page; empty without one."""
         path = self.exports / HEADLINE
         text = path.read_text(encoding="utf-8") if path.is_file() else ""
-        beside = self.page.removesuffix(f"{self.name}.html")
         text = text.replace('href="#trial-', f'href="{self.page}#trial-')
         for folder in ("trials", "targets"):
-            text = text.replace(f'href="{self.name}/{folder}/', f'href="{beside}{self.name}/{folder}/')
+            text = text.replace(f'href="{self.name}/{folder}/', f'href="./{self.name}/{folder}/')
         return text
 
 
 class StudyFacts:
-    """The facts of one study, with links relative to `page_folder`. `reports` is the folder of all reports."""
+    """The facts of one study. Links are relative to its `folder` below `reports`, the folder of all reports."""
 
-    def __init__(
-        self, study: Study, *, tidy: Mapping[str, Path], indexes: Sequence[Mapping[str, Any]], reports: Path,
-        page_folder: Path,
-    ):  # fmt: skip
-        self.study, self.indexes, self.page_folder = study, indexes, page_folder
-        self.folder = reports / study.study
+    def __init__(self, study: Study, *, tidy: Mapping[str, Path], indexes: Sequence[Mapping[str, Any]], reports: Path):
+        self.study, self.indexes, self.folder = study, indexes, reports / study.study
         self.families = [
             self._family(name, Results(path, study=study.study, family=name)) for name, path in tidy.items()
         ]
 
-    def for_page_in(self, folder: Path) -> "StudyFacts":
-        """The same facts, with links relative to `folder`."""
-        facts = copy(self)
-        facts.page_folder = folder
-        facts.families = [facts._family(family.name, family.results) for family in self.families]
-        return facts
-
     def _family(self, name: str, results: Results) -> FamilyFacts:
         exports = self.folder / name
         path = exports / NOTES
-        notes = read(path, name) if path.is_file() else {}
-        return FamilyFacts(name, results, notes, self.link(self.folder / f"{name}.html"), exports)
+        return FamilyFacts(name, results, read(path, name) if path.is_file() else {}, exports)
 
     def link(self, path: Path) -> str:
-        """The link to a file, relative to the page."""
-        return link(os.path.relpath(path, self.page_folder))
+        """The link to a file."""
+        return link(os.path.relpath(path, self.folder))
 
     @property
     def sessions(self) -> list[tuple[Mapping[str, Any], Mapping[str, Any]]]:
