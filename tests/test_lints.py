@@ -3,7 +3,6 @@
 import csv
 from functools import cache
 from pathlib import Path
-from types import SimpleNamespace
 
 import polars as pl
 import pytest
@@ -13,6 +12,7 @@ from benchstudy import lints
 from benchstudy.lints import Finding
 from benchstudy.lints.acknowledge import fits
 from benchstudy.lints.load import plateau
+from benchstudy.model.declared import Acknowledgement
 from benchstudy.model.errors import BenchstudyError, StudyError
 from benchstudy.model.study import load_study, parse_study
 from benchstudy.report.results import ceilings, material
@@ -239,7 +239,8 @@ def test_findings_come_in_one_order(results: Results):
 
 
 def test_an_acknowledged_finding_stays_with_its_reason(results: Results):
-    entries = [SimpleNamespace(lint="single-outlier", where="file_size: store*", reason="the first one opens the link")]
+    told = {"lint": "single-outlier", "where": "file_size: store*", "reason": "the first one opens the link"}
+    entries = [Acknowledgement(**told)]
     by_name = {f.lint: f.acknowledged for f in lints.lint(material.read(results), entries)}
     assert by_name == {"single-outlier": "the first one opens the link", "failed-without-reason": ""}
 

@@ -9,9 +9,10 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from benchstudy.lints import ceilings, clients, comparisons, load, neighbours, published, reporting, summaries
-from benchstudy.lints.acknowledge import Acknowledged, acknowledge
-from benchstudy.lints.model import Ceiling, Figure, Finding, Group, Material, Rule, registered
+from benchstudy.lints.acknowledge import acknowledge
+from benchstudy.lints.model import RULES, Ceiling, Figure, Finding, Group, Material, Rule
 from benchstudy.model import registry
+from benchstudy.model.declared import Acknowledgement
 
 __all__ = ["Ceiling", "Figure", "Finding", "Group", "Material", "Rule", "lint", "published", "rules"]
 
@@ -23,10 +24,10 @@ def rules() -> Mapping[str, Rule]:
     """All rules by name, in order of definition: the general ones, then those of families."""
     for family in registry.names():
         registry.part(family, "lints")
-    return registered()
+    return RULES
 
 
-def lint(subject: Material | str | Path, acknowledged: Iterable[Acknowledged] = ()) -> list[Finding]:
+def lint(subject: Material | str | Path, acknowledged: Iterable[Acknowledgement] = ()) -> list[Finding]:
     """Every finding of every rule, most severe first, then in the order of the rules and of the material.
 
     `subject`: a Material, or the path of a published table or of a folder of them. `acknowledged`: the study's

@@ -3,29 +3,18 @@
 from collections.abc import Iterable
 from dataclasses import replace
 from fnmatch import fnmatchcase
-from typing import Protocol
 
 from benchstudy.lints.model import Finding
+from benchstudy.model.declared import Acknowledgement
 
 
-class Acknowledged(Protocol):
-    """An entry of a study's `acknowledge`."""
-
-    @property
-    def lint(self) -> str | None: ...
-    @property
-    def where(self) -> str: ...
-    @property
-    def reason(self) -> str: ...
-
-
-def acknowledge(found: Iterable[Finding], entries: Iterable[Acknowledged]) -> list[Finding]:
+def acknowledge(found: Iterable[Finding], entries: Iterable[Acknowledgement]) -> list[Finding]:
     """The findings. One that an entry matches carries that entry's reason; the first match counts."""
     listed = list(entries)
     return [replace(finding, acknowledged=_reason(finding, listed)) for finding in found]
 
 
-def _reason(finding: Finding, entries: Iterable[Acknowledged]) -> str:
+def _reason(finding: Finding, entries: Iterable[Acknowledgement]) -> str:
     fitting = (e.reason for e in entries if e.lint == finding.lint and fits(e.where, finding.where))
     return next(fitting, "")
 

@@ -74,7 +74,7 @@ def client_limited(material: Material) -> Found:
             yield group.where, f"the generator used {rounding.percent(busy)} of its CPUs"
     # Grouped by everything but the limits, each of which has its own section in a published table.
     flat: dict[tuple[tuple[str, str], ...], dict[str, float]] = {}
-    for group, _, values in _plateaus(material):
+    for group, _, _, values in _plateaus(material):
         if "limits" in group.levels:
             middle = sorted(values)[len(values) // 2]
             flat.setdefault(group.but("limits", "concurrency"), {})[group.levels["limits"]] = middle
@@ -96,8 +96,7 @@ def client_limited(material: Material) -> Found:
     action="Begin below saturation, or offer rates in an open loop. Above saturation read latency, not throughput.",
 )
 def saturated_from_the_start(material: Material) -> Found:
-    for group, start, values in _plateaus(material):
-        levels = _sweep_levels(material, group)
+    for group, levels, start, values in _plateaus(material):
         if start in levels[:2]:
             what = (
                 f"from {start} connections on, {'the first' if start == levels[0] else 'the second'} of "
@@ -122,12 +121,14 @@ def declared_against_used(material: Material) -> Found:
                 yield group.where, f"{what}: the command says {asked.printed}, the report says {used.printed}"
 
 
-def _sweeps(material: Material) -> Iterator[tuple[Group, list[tuple[int, float]]]]:
-    """The first group of each sweep over concurrency, and its throughput by concurrency."""
+def _plateaus(material: Material) -> Iterator[tuple[Group, list[int], int, list[float]]]:
+    """Sweeps over concurrency with a plateau: the first group, all levels, the plateau's lowest one and its values."""
     for _, groups in material.by(lambda group: (group.section, group.but("concurrency"))):
         points = [(int(g.levels["concurrency"]), g.value("throughput")) for g in groups if _is_point(g)]
-        if points:
-            yield groups[0], sorted((n, value) for n, value in points if value)
+        sweep = sorted((n, value) for n, value in points if value)
+        start = plateau(sweep)
+        if start is not None:
+            yield groups[0], sorted(n for n, _ in points), start, [value for n, value in sweep if n >= start]
 
 
 def _is_null(group: Group) -> bool:
@@ -137,17 +138,3 @@ def _is_null(group: Group) -> bool:
 
 def _is_point(group: Group) -> bool:
     return not _is_null(group) and group.levels.get("concurrency", "").isdigit() and "throughput" in group.figures
-
-
-def _sweep_levels(material: Material, first: Group) -> list[int]:
-    alike = (
-        g for g in material.groups if g.section == first.section and g.but("concurrency") == first.but("concurrency")
-    )
-    return sorted(int(g.levels["concurrency"]) for g in alike if _is_point(g))
-
-
-def _plateaus(material: Material) -> Iterator[tuple[Group, int, list[float]]]:
-    for group, sweep in _sweeps(material):
-        start = plateau(sweep)
-        if start is not None:
-            yield group, start, [value for n, value in sweep if n >= start]

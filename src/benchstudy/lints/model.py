@@ -136,20 +136,16 @@ class Rule:
     find: Callable[[Material], Found]
 
 
-_RULES: dict[str, Rule] = {}
+# The rules of all imported modules; `lints.rules` imports them first.
+RULES: dict[str, Rule] = {}
 
 
 def rule(name: str, severity: Severity, *, why: str, action: str) -> Callable[[Callable[[Material], Found]], Rule]:
     """Turns a function that takes a material and yields (where, what) into a rule."""
 
     def register(find: Callable[[Material], Found]) -> Rule:
-        assert name not in _RULES, f"two lints are called {name}"
-        _RULES[name] = Rule(name, severity, why, action, find)
-        return _RULES[name]
+        assert name not in RULES, f"two lints are called {name}"
+        RULES[name] = Rule(name, severity, why, action, find)
+        return RULES[name]
 
     return register
-
-
-def registered() -> Mapping[str, Rule]:
-    """The rules of all imported modules; `lints.rules` imports them first."""
-    return _RULES
