@@ -20,8 +20,10 @@ from tidy_fixture import _STARTED, Tables
 
 from benchstudy.families.load_test.page.load import LoadTest
 from benchstudy.families.load_test.page.mix import LoadMix
+from benchstudy.model.questions import TITLES
 from benchstudy.model.study import parse_study
 from benchstudy.report.checklist import checklist
+from benchstudy.report.checklist.model import QUESTIONS
 from benchstudy.report.page import Page
 from benchstudy.report.study.studyfacts import StudyFacts
 
@@ -356,7 +358,7 @@ def test_a_study_that_lacks_nothing_satisfies_all(whole, monkeypatch):
     assert {title: a.text for title, a in whole.answers().items() if a.status != "satisfied"} == {}
 
 
-@pytest.mark.parametrize("title", [question.title for question in checklist.asked()])
+@pytest.mark.parametrize("title", TITLES)
 def test_what_one_case_lacks_is_not_satisfied_and_the_case_is_named(own, title):
     take, named = LACKING[title]
     take(own)
@@ -416,7 +418,7 @@ def test_a_rate_without_a_window_of_its_own_is_as_long_as_its_longest_phase_that
         indexes=[],
         reports=bare_project,
     )
-    asked = {question.title: question.answer(found) for question in checklist.asked()[:12]}
+    asked = {title: QUESTIONS[title](found) for title in TITLES[:12]}
     assert asked["Enough duration"].status == status and "log_write" in asked["Enough duration"].text
     assert asked["Warm-up tagged"].status == "satisfied"
 

@@ -2,16 +2,18 @@
 
 from dataclasses import replace
 
+from benchstudy.model.questions import TITLES
+
 # These modules are imported only for the questions that they define.
 from benchstudy.report.checklist import claims, method, numbers  # noqa: F401
-from benchstudy.report.checklist.model import Answer, asked
+from benchstudy.report.checklist.model import QUESTIONS, Answer
 from benchstudy.report.study.studyfacts import StudyFacts
 
 
 def answered(facts: StudyFacts) -> list[tuple[str, Answer]]:
     """Answer every question from the study's data. Returns pairs (title of the question, answer)."""
     reasons = {entry.question: entry.reason for entry in facts.study.acknowledge if entry.question is not None}
-    return [(q.title, _acknowledged(q.answer(facts), reasons.get(q.title, ""))) for q in asked()]
+    return [(title, _acknowledged(QUESTIONS[title](facts), reasons.get(title, ""))) for title in TITLES]
 
 
 def _acknowledged(answer: Answer, reason: str) -> Answer:

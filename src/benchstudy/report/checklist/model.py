@@ -28,15 +28,8 @@ class Answer:
     reason: str = ""
 
 
-@dataclass(frozen=True)
-class Question:
-    """A question: its short `title`, and the function that answers it from a study's data."""
-
-    title: str
-    answer: Callable[[StudyFacts], Answer]
-
-
-_QUESTIONS: dict[str, Question] = {}
+# By the title of a question, the function that answers it from a study's data: those of all imported modules.
+QUESTIONS: dict[str, Callable[[StudyFacts], Answer]] = {}
 
 
 def question(title: str) -> Callable[[Callable[[StudyFacts], Answer]], Callable[[StudyFacts], Answer]]:
@@ -44,7 +37,7 @@ def question(title: str) -> Callable[[Callable[[StudyFacts], Answer]], Callable[
 
     def register(answer: Callable[[StudyFacts], Answer]) -> Callable[[StudyFacts], Answer]:
         assert title in questions.TITLES, f"{title} is not on the list"
-        _QUESTIONS[title] = Question(title, answer)
+        QUESTIONS[title] = answer
         return answer
 
     return register
@@ -53,8 +46,3 @@ def question(title: str) -> Callable[[Callable[[StudyFacts], Answer]], Callable[
 def does_not_apply(text: str) -> Answer:
     """The answer "does not apply", with the reason as `text`."""
     return Answer("does not apply", text)
-
-
-def asked() -> list[Question]:
-    """The questions of all imported modules, in the order of `questions.TITLES`."""
-    return [_QUESTIONS[title] for title in questions.TITLES if title in _QUESTIONS]
