@@ -205,11 +205,6 @@ def compare(base: Arm, other: Arm, *, margin: float, better: Better) -> Comparis
     return _estimated(made, ranked, student)
 
 
-def refused(base: Arm, other: Arm, refusal: Refusal, why: str, *, margin: float, better: Better) -> Comparison:
-    """A comparison that must not be made, such as one between different sessions. `why`: the reason in words."""
-    return Comparison(base, other, margin, better, why=why, refusal=refusal)
-
-
 def judge(family: Sequence[Comparison]) -> list[Comparison]:
     """The comparisons with their verdicts. They form one declared family: p values are adjusted over all of them.
 

@@ -12,7 +12,7 @@ from benchstudy.report.results import sessions
 from benchstudy.report.results.results import Results
 from benchstudy.report.scrutiny import disturbed
 from benchstudy.report.scrutiny.cachestate import bytes_of_storage
-from benchstudy.statistics.comparisons import Arm, Comparison, Refusal, compare, refused
+from benchstudy.statistics.comparisons import Arm, Comparison, Refusal, compare
 
 IMPORTED = "imported: the time and the host of the measurement are unknown"
 Indexes = Sequence[Mapping[str, Any]]
@@ -88,12 +88,12 @@ class Comparability:
         if not all(sides):
             return compare(base, other, margin=margin, better=better)
         if unfit:
-            return refused(base, other, Refusal.UNFIT, unfit, margin=margin, better=better)
+            return Comparison(base, other, margin, better, unfit, Refusal.UNFIT)
         if settled:
-            return refused(base, other, Refusal.SET, settled, margin=margin, better=better)
+            return Comparison(base, other, margin, better, settled, Refusal.SET)
         kept = self.kept(sides[0], sides[1], names)
         if kept.refusal:
-            return refused(base, other, kept.refusal, kept.why, margin=margin, better=better)
+            return Comparison(base, other, margin, better, kept.why, kept.refusal)
         made = compare(*arms(kept.base, kept.other), margin=margin, better=better)
         return replace(made, warnings=(*made.warnings, kept.why)) if kept.why else made
 

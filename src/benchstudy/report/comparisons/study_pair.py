@@ -19,7 +19,7 @@ from benchstudy.report.results.results import Estimate, Results
 from benchstudy.report.scrutiny import disturbed
 from benchstudy.report.scrutiny.cachestate import bytes_of_storage
 from benchstudy.report.tables.tables import Cell, Table
-from benchstudy.statistics.comparisons import Arm, Refusal, Verdict, compare, judge, refused
+from benchstudy.statistics.comparisons import Arm, Comparison, Refusal, Verdict, compare, judge
 
 _SESSION = "session"
 
@@ -127,10 +127,11 @@ class FamilyPair:
         declared = self.base.results.declared(metric)
         arms = self._arm(self.base, base), self._arm(self.other, other)
         better = declared.better or "higher"
-        made = compare(*arms, margin=margin, better=better)
         withheld = self._withheld(metric, (base, other))
         if withheld:
-            made = refused(*arms, *withheld, margin=margin, better=better)
+            made = Comparison(*arms, margin, better, why=withheld[1], refusal=withheld[0])
+        else:
+            made = compare(*arms, margin=margin, better=better)
         if made.ratio is not None and apart:
             refusal, words = apart
             why = "; ".join(filter(None, (made.why, words)))

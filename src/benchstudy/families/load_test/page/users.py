@@ -26,7 +26,7 @@ from benchstudy.report.figures.layers import drawn_only
 from benchstudy.report.figures.panels import Axis, time_panel
 from benchstudy.report.tables.tables import MISSING, MOST_OF_TRIALS, Cell, Table, slug
 from benchstudy.statistics import within_trial
-from benchstudy.statistics.comparisons import Comparison, Refusal, judge, refused
+from benchstudy.statistics.comparisons import Comparison, Refusal, judge
 
 METRIC = "supported_users"
 # 1 in a trial that stayed at the rule's maximum number of users without an alert.
@@ -102,9 +102,7 @@ class LoadUsers:
         """Without a ratio if a number is only a lower bound: it would leave out the trials with the highest ones."""
         made = self.load.compared(contrast, METRIC)
         why = "; ".join(f"{version}: {text}" for version, text in self.bounded(contrast).items())
-        if not why:
-            return made
-        return refused(made.base, made.other, Refusal.UNFIT, why, margin=made.margin, better=made.better)
+        return Comparison(made.base, made.other, made.margin, made.better, why, Refusal.UNFIT) if why else made
 
     def searched(self, measured: Contrast | Single) -> bool:
         """Whether this load searches for the number of users instead of keeping a fixed one."""
