@@ -383,34 +383,20 @@ def _verdict(made: Comparison, p_beyond: float, p_within: float, tests: int) -> 
     edge = 1 + made.margin
     up, down = made.low > edge, made.high < 1 / edge
     margin = f"{rounding.shown(made.margin * 100, trim=True)} %"
+    beyond, within = (p_beyond, f"they differ by at most {margin}"), (p_within, f"they differ by {margin} or more")
     if (up or down) and p_beyond <= ALPHA:
-        verdict = Verdict.BETTER if up == (made.better == "higher") else Verdict.WORSE
-        return replace(
-            made,
-            verdict=verdict,
-            adjusted=p_beyond,
-            against=f"they differ by at most {margin}",
-            tests=tests,
-            why=_least(made.low, made.high),
-        )
-    if p_within <= ALPHA:
-        return replace(
-            made,
-            verdict=Verdict.EQUIVALENT,
-            adjusted=p_within,
-            against=f"they differ by {margin} or more",
-            tests=tests,
-            why=f"they differ by less than {margin}",
-        )
-    if up or down:
-        why = f"beyond {margin} if judged alone, not among {tests} comparisons"
-    elif not made.low <= 1 <= made.high:
-        alone = " if judged alone" if tests > 1 else ""  # its interval is not adjusted
-        why = f"a difference{alone}, but perhaps of less than {margin}"
+        verdict, rejected = (Verdict.BETTER if up == (made.better == "higher") else Verdict.WORSE), beyond
+        why = _least(made.low, made.high)
+    elif p_within <= ALPHA:
+        verdict, rejected, why = Verdict.EQUIVALENT, within, f"they differ by less than {margin}"
     else:
-        why = f"neither more nor less than {margin} is shown"
-    # Neither hypothesis is rejected: give the p value against the one that is closer to rejection.
-    adjusted, against = min(
-        (p_beyond, f"they differ by at most {margin}"), (p_within, f"they differ by {margin} or more")
-    )
-    return replace(made, verdict=Verdict.INCONCLUSIVE, adjusted=adjusted, against=against, tests=tests, why=why)
+        # Neither hypothesis is rejected: give the p value against the one that is closer to rejection.
+        verdict, rejected = Verdict.INCONCLUSIVE, min(beyond, within)
+        if up or down:
+            why = f"beyond {margin} if judged alone, not among {tests} comparisons"
+        elif not made.low <= 1 <= made.high:
+            alone = " if judged alone" if tests > 1 else ""  # its interval is not adjusted
+            why = f"a difference{alone}, but perhaps of less than {margin}"
+        else:
+            why = f"neither more nor less than {margin} is shown"
+    return replace(made, verdict=verdict, adjusted=rejected[0], against=rejected[1], tests=tests, why=why)

@@ -131,7 +131,8 @@ class Shift:
             mix = (new_share * (new.mean - middle) if new else 0.0) - (
                 base_share * (base.mean - middle) if base else 0.0
             )
-        without = self._change_without({label})
+        rest = self.without([label])
+        without = rest.change if rest is not None else None
         influence = self.change - without if without is not None else self.change
         return Part(label, state, few, base, new, base_share, new_share, within, mix, without, influence)
 
@@ -145,10 +146,6 @@ class Shift:
         if new_rate < ALL_BUT_GONE * base_rate:
             return "left", True
         return ("entered", True) if base_rate < ALL_BUT_GONE * new_rate else ("both", False)
-
-    def _change_without(self, labels: set[str]) -> float | None:
-        sides = [{k: v for k, v in side.items() if k not in labels} for side in (self._base, self._new)]
-        return _mean(sides[1]) - _mean(sides[0]) if all(sides) else None
 
     def without(self, labels: Sequence[str]) -> "Shift | None":
         """The change if nobody called these labels; None if a side would have no calls left."""
