@@ -240,11 +240,8 @@ class Comparisons:
         """A forest plot per metric, or several of very many rows. Ratios without an interval are only in the table."""
         found: list[Panel] = []
         for rows in by_metric(self.rows).values():
-            frame = forest_frame(rows)
-            if not frame.is_empty():
-                made = rows[0].outcome
-                title = f"Ratio to {self.base_name} ({made.better} is better)"
-                found += forest_panels(rows[0].title, frame, title, style, made.margin)
+            made = rows[0].outcome
+            found += ratio_panels(rows, f"Ratio to {self.base_name} ({made.better} is better)", style)
         return found
 
     def summary(self) -> str:
@@ -273,8 +270,8 @@ def by_metric(rows: Sequence[Row]) -> dict[str, list[Row]]:
     return grouped((row.metric, row) for row in rows)
 
 
-def forest_frame(rows: Sequence[Row]) -> pl.DataFrame:
-    """Ratios that have an interval, with the columns of `forest_panel`."""
+def ratio_panels(rows: Sequence[Row], title: str, style: Style) -> list[Panel]:
+    """Forest plots of one metric's ratios that have an interval; none if no ratio has one."""
     texts = dict.fromkeys(("series", "row", "tip ratio", "tip verdict"), pl.String)
     numbers = dict.fromkeys(("x", "low", "high"), pl.Float64)
     drawn = [
@@ -291,7 +288,8 @@ def forest_frame(rows: Sequence[Row]) -> pl.DataFrame:
         for row in rows
         if row.outcome.low is not None
     ]
-    return pl.DataFrame(drawn, schema=texts | numbers | {"decided": pl.Boolean})
+    frame = pl.DataFrame(drawn, schema=texts | numbers | {"decided": pl.Boolean})
+    return forest_panels(rows[0].title, frame, title, style, rows[0].outcome.margin) if drawn else []
 
 
 def calibrations(results: Results, indexes: Indexes, metrics: Titled, declared: Any) -> tuple[list[str], list[str]]:

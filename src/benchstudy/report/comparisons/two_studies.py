@@ -14,14 +14,13 @@ from benchstudy.model import hints, paths, registry
 from benchstudy.model.differences import Difference
 from benchstudy.model.errors import BenchstudyError
 from benchstudy.report import human
-from benchstudy.report.comparisons.comparison import by_metric, forest_frame, ratio_lines
+from benchstudy.report.comparisons.comparison import by_metric, ratio_lines, ratio_panels
 from benchstudy.report.comparisons.study_differences import conditions, declarations
 from benchstudy.report.comparisons.study_differences import facts as facts_of_hosts
 from benchstudy.report.comparisons.study_pair import FamilyPair, Side
 from benchstudy.report.exhibits.exhibits import Exhibits
 from benchstudy.report.exhibits.figuredata import OF_MEDIANS, median_of
 from benchstudy.report.figures.axes import Axis
-from benchstudy.report.figures.forest import forest_panels
 from benchstudy.report.figures.panels import Panel, strip_panels
 from benchstudy.report.figures.styles import Style
 from benchstudy.report.results import sessions
@@ -124,10 +123,7 @@ class TwoStudies(Exhibits):
         style = Style((self.other,))
         panels: list[Panel] = []
         for rows in by_metric(pair.rows).values():
-            frame = forest_frame(rows[:_MOST_DRAWN])
-            if not frame.is_empty():
-                title = f"Ratio to {self.base}"
-                panels += forest_panels(rows[0].title, frame, title, style, rows[0].outcome.margin)
+            panels += ratio_panels(rows[:_MOST_DRAWN], f"Ratio to {self.base}", style)
         if panels:
             told = (
                 f"{self.other} over {self.base}. Bars: 95 % intervals of trials within the sessions; band: the margin."
