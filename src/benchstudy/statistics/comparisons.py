@@ -326,13 +326,12 @@ def _method(pairs: int, n: int, m: int) -> Method | None:
 def _estimated(made: Comparison, shift: shifts.Ranked | shifts.Student, student: shifts.Student) -> Comparison:
     """`made` with the ratio, interval and p values of `shift`, and what the error of `student` can detect."""
     edge = math.log1p(made.margin)
-    interval = shift.interval(LEVEL)
-    assert interval is not None, "the methods are chosen so that it exists"
+    low, high = shift.interval(LEVEL)
     return replace(
         made,
         ratio=_ratio(shift.estimate),
-        low=_ratio(interval[0]),
-        high=_ratio(interval[1]),
+        low=_ratio(low),
+        high=_ratio(high),
         # Beyond the upper or the lower edge, only one of which can be an error: doubled for the two sides.
         p_beyond=min(1.0, 2 * min(shift.p_above(edge), shift.p_below(-edge))),
         p_within=max(shift.p_above(-edge), shift.p_below(edge)),

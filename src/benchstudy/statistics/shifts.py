@@ -77,10 +77,11 @@ class Ranked:
         """Hodges-Lehmann: the median of the differences, or of the pairs' means."""
         return float(np.median(self.values))
 
-    def interval(self, level: float) -> tuple[float, float] | None:
-        """The shifts that the two-sided test does not reject; None if the samples are too small for `level`."""
+    def interval(self, level: float) -> tuple[float, float]:
+        """The shifts that the two-sided test does not reject. The samples must be large enough for `level`."""
         cut = self._quantile((1 - level) / 2)
-        return (float(self.values[cut - 1]), float(self.values[-cut])) if cut else None
+        assert cut, "the methods are chosen so that there is one"
+        return float(self.values[cut - 1]), float(self.values[-cut])
 
     def p_above(self, shift: float) -> float:
         """One-sided p value against "the true difference is at most `shift`"; ties count against it."""
