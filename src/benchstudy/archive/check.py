@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import IO, cast
 
 from benchstudy.archive.bucket import Bucket, DamagedObject, side_by_side
-from benchstudy.archive.manifests import SESSIONS, Entry, packs_of, read_all
+from benchstudy.archive.manifests import SESSIONS, Entry, read_all
 from benchstudy.archive.push import Advance
 
 
@@ -36,8 +36,8 @@ def verify_archive(bucket: Bucket, advance: Advance, *, read: bool = False) -> V
     """`read`: fetch and hash everything. Raises ArchiveError, also for a damaged manifest."""
     bucket.require()
     told = Verified(bucket.url, read)
-    manifests = dict(read_all(bucket, bucket.objects(SESSIONS)))
-    packs = packs_of(manifests.values())
+    manifests = read_all(bucket, bucket.objects(SESSIONS))
+    packs = {entry.object: entry for manifest in manifests.values() for entry in manifest.sealed.values()}
     told.manifests, told.objects = len(manifests), len(packs)
     told.bytes = sum(entry.size for entry in packs.values())
 

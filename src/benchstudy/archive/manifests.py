@@ -5,7 +5,6 @@ manifests of a session count together, because raw files are append-only: no pus
 import hashlib
 import io
 import json
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
@@ -126,18 +125,18 @@ class History:
 def history_of(bucket: Bucket, plan: SessionPlan) -> History:
     """Raises ArchiveError for a manifest that cannot be read, or belongs to another session."""
     folder = _folder(plan.study.study, plan.target, plan.family_name)
-    found = dict(read_all(bucket, bucket.objects(folder)))
+    found = read_all(bucket, bucket.objects(folder))
     for name, manifest in found.items():
         if not manifest.object.startswith(folder):
             raise ArchiveError(f"{bucket.url}/{name}: belongs to another session")
     return History(found)
 
 
-def read_all(bucket: Bucket, listed: dict[str, Stored]) -> Iterator[tuple[str, Manifest]]:
-    """Manifests with their names, oldest first. Raises ArchiveError."""
+def read_all(bucket: Bucket, listed: dict[str, Stored]) -> dict[str, Manifest]:
+    """Manifests by their names, oldest first. Raises ArchiveError."""
     names = [name for name, _ in sorted(listed.items(), key=lambda item: (item[1].when, item[0]))]
     found = dict(side_by_side(lambda name: (name, _read(bucket, name, listed[name].size)), names))
-    yield from ((name, found[name]) for name in names)
+    return {name: found[name] for name in names}
 
 
 def _read(bucket: Bucket, name: str, size: int) -> Manifest:
@@ -157,11 +156,6 @@ def _read(bucket: Bucket, name: str, size: int) -> Manifest:
         raise ArchiveError(
             f"{bucket.url}/{name}: not a manifest that this version of benchstudy can read ({fields})"
         ) from None
-
-
-def packs_of(manifests: Iterable[Manifest]) -> dict[str, Entry]:
-    """Objects that these manifests list."""
-    return {entry.object: entry for manifest in manifests for entry in manifest.sealed.values()}
 
 
 def _folder(study: str, target: str, family: str) -> str:

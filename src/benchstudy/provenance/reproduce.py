@@ -72,13 +72,12 @@ def reproduce(path: Path, root: Path, into: Path | None = None, cores: int = 2) 
 
 def _study(crate: Crate) -> Study:
     try:
-        study = parse_study(json_of(crate.read(STUDY_FILE)), stored=True)
+        return parse_study(json_of(crate.read(STUDY_FILE)), stored=True)
     except (BenchstudyError, ValueError) as error:
         raise BenchstudyError(
             f"{crate.path}: this version of benchstudy cannot read its study ({error}); the crate holds the version "
             "that can: unpack it, and run `make reproduce CRATE=…` there"
         ) from error
-    return study
 
 
 def _prepare(into: Path) -> None:

@@ -7,10 +7,10 @@ import polars as pl
 
 from benchstudy.report import human
 from benchstudy.report.checklist.model import Answer
+from benchstudy.report.scrutiny.drift import Key
 from benchstudy.report.study.studyfacts import FamilyFacts
 
 _MOST_NAMED = 3
-Key = tuple[str, str]  # target, case
 
 
 @dataclass(frozen=True)

@@ -135,14 +135,12 @@ def offered(facts: StudyFacts) -> Answer:
         return does_not_apply("No family offers load at a given rate (open loop).")
     lacking = []
     for family in asked:
-        achieved = having(family, [metric for metric in family.results.primary_metrics if _is_rate(family, metric)][:1])
+        results = family.results
+        rates = [metric for metric in results.primary_metrics if results.declared(metric).unit == "1/s"]
+        achieved = having(family, rates[:1])
         lacking += in_trials(family, is_open[family.name], family.told("offered").keys() & achieved)
     text = f"{names(asked)}: both rates are shown side by side."
     return unless_lacking(lacking, text, "The offered or the achieved rate is missing in", first_page(asked))
-
-
-def _is_rate(family: FamilyFacts, metric: str) -> bool:
-    return family.results.declared(metric).unit == "1/s"
 
 
 @question("Mix shift")

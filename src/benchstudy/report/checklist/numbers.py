@@ -13,10 +13,11 @@ from benchstudy.model.criteria import CACHED, NOT_CACHED
 from benchstudy.model.family import Family
 from benchstudy.model.grouping import grouped
 from benchstudy.report import human
-from benchstudy.report.checklist.lacking import Key, Lack, in_cases, in_trials, unless_lacking
+from benchstudy.report.checklist.lacking import Lack, in_cases, in_trials, unless_lacking
 from benchstudy.report.checklist.model import Answer, does_not_apply, question
 from benchstudy.report.results.results import raw_files
 from benchstudy.report.scrutiny import drift
+from benchstudy.report.scrutiny.drift import Key
 from benchstudy.report.study.studyfacts import FamilyFacts, StudyFacts
 from benchstudy.statistics import stats, steady
 
@@ -40,14 +41,6 @@ def first_page(families: list[FamilyFacts], fragment: str = "") -> str:
 def silent(facts: StudyFacts, kind: str) -> list[FamilyFacts]:
     """Families whose page noted nothing of this kind in `overview.json`."""
     return [family for family in facts.families if family.noted(kind) is None]
-
-
-def _successes(facts: StudyFacts) -> list[int]:
-    """The number of successful trials of each case that has a trial."""
-    found = []
-    for family in facts.families:
-        found += [outcomes.count(None) for outcomes in family.results.outcomes.values()]
-    return found
 
 
 def _have(number: int) -> str:
@@ -74,7 +67,8 @@ def raw_samples(facts: StudyFacts) -> Answer:
 
 @question("n in each cell")
 def n_in_each_cell(facts: StudyFacts) -> Answer:
-    counts = _successes(facts)
+    # The number of successful trials of each case that has a trial.
+    counts = [found.count(None) for family in facts.families for found in family.results.outcomes.values()]
     if not counts:
         return Answer("not satisfied", "There is no case with a trial.")
     lacking = []

@@ -1,9 +1,9 @@
 """What two trials must have in common to be compared, and why two cases without it get no verdict."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from statistics import median, mode
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from benchstudy.model.criteria import PAGE_OF_MEMORY, SAME_PROOF
 from benchstudy.model.metrics import Better
@@ -12,10 +12,10 @@ from benchstudy.report.results import sessions
 from benchstudy.report.results.results import Results
 from benchstudy.report.scrutiny import disturbed
 from benchstudy.report.scrutiny.cachestate import bytes_of_storage
+from benchstudy.report.scrutiny.many_targets import Indexes
 from benchstudy.statistics.comparisons import Arm, Comparison, Refusal, compare
 
 IMPORTED = "imported: the time and the host of the measurement are unknown"
-Indexes = Sequence[Mapping[str, Any]]
 # A trial in a comparison: block, trial, value, unit.
 Measured = tuple[int, str, float, str]
 

@@ -1,7 +1,7 @@
 """All primary metrics of all cases and families of a study, as the rows of one table."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from benchstudy.model.grouping import grouped
@@ -31,8 +31,8 @@ class Row:
     n: int
     failed: str
     href: str
-    ratio: float | None = None
-    compared: Sequence[Mapping[str, str]] = field(default=())
+    ratio: float | None
+    compared: Sequence[Mapping[str, str]]
 
 
 def rows(families: Sequence[FamilyFacts]) -> tuple[list[Row], int]:

@@ -324,20 +324,19 @@ class StudyIndex:
 
     def _not_counted(self, which: pl.Expr) -> list[dict[str, Any]]:
         """Rows of trials that are kept but do not count, of all families."""
-        return [row for name, results in self._results.items() for row in self._rows_of(name, results, which)]
-
-    def _rows_of(self, name: str, results: Results, which: pl.Expr) -> list[dict[str, Any]]:
-        rows = [
-            {
-                "trial": row["trial"],
-                "case": human.level(row["case"]),
-                "what": _why_aside(row),
-                "href": self._trial_link(results, row["trial"]),
-            }
-            for row in results.trials.filter(which).iter_rows(named=True)
-        ]
-        page = self._link(self._folder / f"{name}.html")
-        return fleet.set_aside(rows, page) if results.has_many_targets else rows
+        found: list[dict[str, Any]] = []
+        for family in self._facts.families:
+            rows = [
+                {
+                    "trial": row["trial"],
+                    "case": human.level(row["case"]),
+                    "what": _why_aside(row),
+                    "href": self._trial_link(family.results, row["trial"]),
+                }
+                for row in family.results.trials.filter(which).iter_rows(named=True)
+            ]
+            found += fleet.set_aside(rows, family.page) if family.results.has_many_targets else rows
+        return found
 
     def _repeated_counts(self) -> str:
         """How many trials were measured again because others disturbed them, and how many were aborted."""

@@ -97,8 +97,8 @@ class PublishedPage(Exhibits):
         self.heading("What is wrong with the published figures")
         figures = [_all(self.folder / file, title) for file, title in section.files.items()]
         with self.side_by_side():
-            for file in section.files:
-                self._findings(file)
+            for file, title in section.files.items():
+                self._findings(file, title)
             self.show_tables(figures, "Nothing is published.", folded=True)
 
     def show_own(self) -> None:
@@ -107,7 +107,7 @@ class PublishedPage(Exhibits):
             # Not as Markdown, in which a table's own words could be links and scripts.
             show(f"<h2>{html.escape(title)}</h2><p>From <code>data/published/{html.escape(file)}</code>.</p>")
             self.show_table(_all(self.folder / file, title))
-            self._findings(file)
+            self._findings(file, file)
 
     def _table_html(self, table: Table) -> str:
         return super()._table_html(_elsewhere(table, self._family))
@@ -119,18 +119,13 @@ class PublishedPage(Exhibits):
         study = lint_list.declared(self.root, self.study)
         return lints.lint(self.folder, study.acknowledge if study else ())
 
-    def _findings(self, file: str) -> None:
+    def _findings(self, file: str, title: str) -> None:
         own = [f for f in self._found if f.where.startswith(f"{file}:")]
         nearer = [replace(f, where=f.where.removeprefix(f"{file}: ")) for f in own]
         rules = human.plural(len({f.lint for f in own if not f.acknowledged}), "rule")
         found = human.plural(sum(not f.acknowledged for f in own), "finding")
-        with self.folded(f"{self._titles.get(file, file)}: {found} by {rules}"):
+        with self.folded(f"{title}: {found} by {rules}"):
             show(lint_list.section(nearer, level=4))
-
-    @property
-    def _titles(self) -> dict[str, str]:
-        """The title of the page of each file."""
-        return {file: title for section in self.sections.values() for file, title in section.files.items()}
 
 
 def _all(path: Path, title: str) -> Table:

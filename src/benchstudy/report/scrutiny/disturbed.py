@@ -13,9 +13,9 @@ from benchstudy.model.interference import Disturbance
 from benchstudy.report import human
 from benchstudy.report.results import sessions
 from benchstudy.report.results.results import Results
+from benchstudy.report.scrutiny.drift import Key
 from benchstudy.report.tables.tables import Cell, Table
 
-Key = tuple[str, str]  # target, case
 _MOST_NAMED = 3
 _SAME_CASE = 3  # figures of one case in a column: from then on, its heading says that the case was disturbed
 _CAME_AND_WENT = 1.5  # times the mean of the window: above it, the text says when the peak was

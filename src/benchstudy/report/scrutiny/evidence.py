@@ -13,11 +13,10 @@ from benchstudy.report import human
 from benchstudy.report.results import sessions
 from benchstudy.report.results.results import Results
 from benchstudy.report.scrutiny import disturbed, episodes, many_targets, programs, stopping
+from benchstudy.report.scrutiny.many_targets import Indexes
 from benchstudy.report.tables.tables import definition_list
 from benchstudy.report.texts import as_html, unbroken
 from benchstudy.statistics import stats
-
-Indexes = Sequence[Mapping[str, Any]]
 
 # A cause may name a port or an id, so each trial may have a different one.
 _MOST_CAUSES = 40

@@ -32,7 +32,7 @@ class Outlier:
     value: str
     times: float
     events: tuple[str, ...]
-    imported: bool = False
+    imported: bool
 
     @property
     def text(self) -> str:

@@ -69,15 +69,12 @@ def points(found: Scrutiny) -> list[str]:
         )
     if found.dependent:
         cases = human.plural(len(found.dependent), "case")
+        named = [found.results.case_name(*key) for key in found.dependent]
         said.append(
             f"Trials of {cases} resemble the previous one ({drift.DEPENDENCE_RULE}), so the intervals of their medians "
-            f"are too narrow: {_named(found.results, found.dependent)}."
+            f"are too narrow: {human.listed(named, _MOST_NAMED)}."
         )
     return said
-
-
-def _named(results: Results, keys: Sequence[Key]) -> str:
-    return human.listed([results.case_name(*key) for key in keys], _MOST_NAMED)
 
 
 def notes(found: Scrutiny, weak: Sequence[str], lints: Iterable[Finding]) -> dict[str, Any]:
