@@ -261,9 +261,7 @@ def test_a_flipped_byte_on_the_server_comes_into_no_clone(origin, clone, archive
 
 @pytest.mark.server
 @pytest.mark.build
-def test_an_object_that_sends_more_than_it_should_is_damaged_and_not_kept(archive, monkeypatch):
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", ACCESS)
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
+def test_an_object_that_sends_more_than_it_should_is_damaged_and_not_kept(archive):
     bucket = Bucket(archive.words[0], archive.server.url)
     content = os.urandom(5_000_000)
     sha256 = hashlib.sha256(content).hexdigest()

@@ -345,7 +345,7 @@ LACKING: dict[str, tuple[Callable[[Study], None], str]] = {
     "Smallest detectable effect": (partial(lacking_comparison, what="detectable"), READ_NAME),
     "Plausibility against declared ceilings": (not_all_bounded, READ_NAME),
     "Baseline of the same session": (partial(of_another_session, shown=True), "read · 1MB · cold, Time"),
-    "Numbers in prose generated from results": (typed, "cell the-cell of http_concurrency"),
+    "Numbers in prose generated from results": (typed, "cell the-cell of http_concurrency: “… The disk writes at 230"),
     "Capacity rule defined": (without("load_test", SEARCH, "users_high"), f"{NEW} · unbounded"),
     "Archived, licensed, checksummed": (put("http_concurrency", "raw_files", _NO_SUM, CLOSED), CLOSED_NAME),
     "Summaries consistent": (impossible, "two, ab, 20"),

@@ -265,16 +265,6 @@ def test_a_ceiling_that_its_cases_did_not_measure_is_not_satisfied(bare_project)
     assert found.status == "satisfied" and re.search(r"reads at most \S+ .B/s \(fio\)", found.text)
 
 
-def test_a_number_typed_into_an_executed_notebook_is_named(bare_project):
-    notebooks = bare_project / "reports" / "embedded" / "notebooks"
-    notebooks.mkdir(parents=True)
-    cell = {"cell_type": "markdown", "id": "the-cell", "metadata": {}, "source": ["The disk writes at 230 MB/s."]}
-    (notebooks / "file_size.ipynb").write_text(json.dumps({"cells": [cell]}))
-    found = one_family(bare_project, add=six)["prose"]
-    assert found.status == "not satisfied"
-    assert "cell the-cell of file_size" in found.text and "230 MB/s" in found.text
-
-
 # -- the page ----------------------------------------------------------------------
 
 
