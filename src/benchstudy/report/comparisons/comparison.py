@@ -91,7 +91,7 @@ class Comparisons:
     def __init__(
         self, results: Results, indexes: Indexes, metrics: Titled, *, factor: str, base: str | None = None,
         where: Where | None = None, counterparts: Counterparts | None = None, across_tools: bool = False,
-        unfit: Unfit | None = None, settled: Settled | None = None,
+        unfit: Unfit = lambda *_: "", settled: Settled = lambda *_: "",
     ):  # fmt: skip
         self.results, self.factor, self._wanted, self._unfit, self._settled = results, factor, base, unfit, settled
         self._counterparts = counterparts or {}
@@ -166,15 +166,13 @@ class Comparisons:
         margin = self.margins.thresholds.margin_of(self.results.family, metric)
         sides = [values.get((e.target, e.case), []) for e in (base, other)]
         names = [self.name(str(e.levels[self.factor])) for e in (base, other)]
-        unfit = [f"{name}: {why}" for name, e in zip(names, (base, other), strict=True) if (why := self._why_not(e))]
-        settled = self._settled(metric, *((e.target, e.case) for e in (base, other))) if self._settled else ""
+        whys = [self._unfit(metric, e.target, e.case) for e in (base, other)]
+        unfit = [f"{name}: {why}" for name, why in zip(names, whys, strict=True) if why]
+        settled = self._settled(metric, (base.target, base.case), (other.target, other.case))
         failed = (base.failed, other.failed)
         return self._comparability.compared(
             names, sides, failed, margin=margin, better=better, unfit="; ".join(unfit), settled=settled
         )
-
-    def _why_not(self, estimate: Estimate) -> str:
-        return self._unfit(estimate.metric, estimate.target, estimate.case) if self._unfit else ""
 
     # -- how it is shown ---------------------------------------------------------------------------------------------
 
