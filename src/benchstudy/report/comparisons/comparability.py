@@ -23,8 +23,7 @@ Measured = tuple[int, str, float, str]
 class Kept(NamedTuple):
     """The trials of both sides that may be compared. `why`: what was left out, or why there are none."""
 
-    base: list[Measured]
-    other: list[Measured]
+    sides: Sequence[Sequence[Measured]]
     why: str = ""
     refusal: Refusal | None = None  # if there are none
 
@@ -91,64 +90,62 @@ class Comparability:
             return Comparison(base, other, margin, better, unfit, Refusal.UNFIT)
         if settled:
             return Comparison(base, other, margin, better, settled, Refusal.SET)
-        kept = self.kept(sides[0], sides[1], names)
+        kept = self.kept(sides, names)
         if kept.refusal:
             return Comparison(base, other, margin, better, kept.why, kept.refusal)
-        made = compare(*arms(kept.base, kept.other), margin=margin, better=better)
+        made = compare(*arms(*kept.sides), margin=margin, better=better)
         return replace(made, warnings=(*made.warnings, kept.why)) if kept.why else made
 
-    def kept(self, base: Sequence[Measured], other: Sequence[Measured], names: Sequence[str]) -> Kept:
+    def kept(self, given: Sequence[Sequence[Measured]], names: Sequence[str]) -> Kept:
         """The trials of both sides that may be compared.
 
         Trials are kept if the other side was measured under the same conditions. If there are several such conditions,
         such as two sessions of one study, only blocks are kept that both sides have under the same one. Otherwise a
         session with more trials of one side would shift the ratio. `names` are the names of the sides for the reader.
         """
-        of = [[self._of[trial[1]] for trial in side] for side in (base, other)]
+        of = [[self._of[trial[1]] for trial in side] for side in given]
         shared = {c for c in {*of[0]} & {*of[1]} if c.session is not None and not c.imported}
         if not shared:
             refusal = self._refusal(*of)
-            return Kept([], [], *refusal) if refusal else self._other_proof(base, other)
-        unlike = self._unlike_sessions(shared, base, other)
+            return Kept([], *refusal) if refusal else self._other_proof(given)
+        unlike = self._unlike_sessions(shared, given)
         shared = {c for c in shared if c.session not in unlike}
         if not shared:
-            return self._other_proof(base, other)
-        sides = [[trial for trial in side if self._of[trial[1]] in shared] for side in (base, other)]
+            return self._other_proof(given)
+        sides = [[trial for trial in side if self._of[trial[1]] in shared] for side in given]
         if len(shared) > 1:
             places = [{(self._of[trial[1]], trial[0]) for trial in side} for side in sides]
             both = places[0] & places[1]
             sides = [[trial for trial in side if (self._of[trial[1]], trial[0]) in both] for side in sides]
             if not both:
-                return Kept([], [], "no block has both cases in the same session", Refusal.SESSIONS)
+                return Kept([], "no block has both cases in the same session", Refusal.SESSIONS)
         if self._unit == "target":  # one disturbed target must not withhold the verdict on all others
             lost_blocks = {trial[0] for side in sides for trial in side if trial[1] in self._disturbed}
             sides = [[trial for trial in side if trial[0] not in lost_blocks] for side in sides]
         met = [[trial[1] for trial in side if trial[1] in self._disturbed] for side in sides]
         disturbance = disturbed.compared(names, met, [len(side) for side in sides])
         if disturbance:
-            return Kept([], [], disturbance, Refusal.DISTURBED)
-        lost = len(base) + len(other) - sum(map(len, sides))
+            return Kept([], disturbance, Refusal.DISTURBED)
+        lost = sum(map(len, given)) - sum(map(len, sides))
         why = (
             f"{human.plural(lost, self._unit)} left out: session, tool or verified cache state differ from the "
             f"counterpart's{', or it was disturbed' if self._unit == 'target' else ''}"
         )
-        return Kept(sides[0], sides[1], why if lost else "")
+        return Kept(sides, why if lost else "")
 
-    def _other_proof(self, base: Sequence[Measured], other: Sequence[Measured]) -> Kept:
-        return Kept([], [], other_proof(self._given_to(base), self._given_to(other)), Refusal.CONDITIONS)
+    def _other_proof(self, sides: Sequence[Sequence[Measured]]) -> Kept:
+        return Kept([], other_proof(*map(self._given_to, sides)), Refusal.CONDITIONS)
 
     def _given_to(self, trials: Sequence[Measured]) -> list[float | None]:
         return [self._given.get(trial[1]) for trial in trials]
 
-    def _unlike_sessions(
-        self, shared: Collection[Conditions], base: Sequence[Measured], other: Sequence[Measured]
-    ) -> set[str | None]:
+    def _unlike_sessions(self, shared: Collection[Conditions], sides: Sequence[Sequence[Measured]]) -> set[str | None]:
         """Sessions in which the verified cache states differ. Another session cannot verify the state in these."""
         found = set()
         for session in {c.session for c in shared}:
             of_it = {c for c in shared if c.session == session}
-            sides = [[trial for trial in side if self._of[trial[1]] in of_it] for side in (base, other)]
-            if not is_one_proof(*map(self._given_to, sides)):
+            own = [[trial for trial in side if self._of[trial[1]] in of_it] for side in sides]
+            if not is_one_proof(*map(self._given_to, own)):
                 found.add(session)
         return found
 
