@@ -31,7 +31,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 os.environ.setdefault("BENCHSTUDY_TOOL_STORE", str(Path(__file__).resolve().parents[1] / ".benchstudy" / "tools"))
 
 from load_test_study import FAMILY, study_of
-from mattermost_small import NEWER_SERVER, SERVER, block_of, load_site, provisioned
+from mattermost_small import NEWER_SERVER, SERVER, block_of, provisioned
 
 from benchstudy.families.load_test.system import fresh_site, wait_for_targets
 from benchstudy.families.load_test.users.config import Behaviour, Load
@@ -139,7 +139,6 @@ def server(state, folder, release, users):
 
 def ours(trial, up, url, options):
     over = threading.Event()
-    site = load_site(trial, up, over)
     seen = {}
 
     def watch():
@@ -151,8 +150,9 @@ def ours(trial, up, url, options):
     threading.Thread(target=watch, daemon=True).start()
     # A login takes a tenth of a second of the server's processor.
     load = Load(name="bounded", users=options.users, ramp=options.users / 2, duration=options.seconds + 600)
+    behaviour = Behaviour(think_time={"least": "1s", "mean": options.think}, seed=options.seed)
     try:
-        run_load(trial, load, Behaviour(think_time={"least": "1s", "mean": options.think}, seed=options.seed), site)
+        run_load(trial, load, behaviour, up, over)
     except TrialFailed:
         if not seen:  # otherwise it ended as planned
             raise

@@ -2,7 +2,6 @@
 
 import os
 import re
-import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,8 +13,6 @@ from conftest import CHECKOUT
 from load_test_study import FAMILY, study_of
 from sshd_hosts import SshdHost
 
-from benchstudy.families.load_test.users.run import Site
-from benchstudy.measuring.trial import TrialContext
 from benchstudy.model.study import with_systems
 from benchstudy.provisioning.target import provision_target
 
@@ -60,16 +57,3 @@ def provisioned(root: Path, block: Mapping[str, Any]) -> Iterator[dict[str, Any]
             here.chdir(CHECKOUT)
             provision_target(study_of(block, host), "bench", root / "facts.json")
         yield host
-
-
-def load_site(trial: TrialContext, up: Any, cancelled: threading.Event) -> Site:
-    """Where a load reaches the system that is `up` for this trial."""
-    return Site(
-        url=up.url,
-        prometheus_url=up.prometheus_url,
-        accounts=up.accounts.content,
-        address=trial.address("sut"),
-        port=up.load_ports["master"],
-        metrics_port=up.load_ports["metrics"],
-        cancelled=cancelled,
-    )

@@ -18,14 +18,15 @@ from typing import Any
 
 import pytest
 from load_test_study import FAMILY, study_of
-from mattermost_small import SERVER, block_of, load_site, provisioned
+from mattermost_small import SERVER, block_of, provisioned
 from waiting import runs, until
 
 from benchstudy.families.load_test.locust import LoadResult, parse_load
 from benchstudy.families.load_test.system import fresh_site, wait_for_targets
 from benchstudy.families.load_test.users.config import ORIGINAL_ACTIONS, Behaviour, Load, Rule
 from benchstudy.families.load_test.users.on_host.feedback import AT_MAXIMUM, AT_MINIMUM, SETTLED
-from benchstudy.families.load_test.users.run import Loaded, Site, run_load
+from benchstudy.families.load_test.users.run import Loaded, run_load
+from benchstudy.families.load_test.users.site import Site
 from benchstudy.hosts.agent import HostAgent
 from benchstudy.hosts.remote import Remote
 from benchstudy.measuring.state import HostConnection, SessionState
@@ -69,12 +70,14 @@ class Place:
     site: Site
     metrics_url: str
 
-    def load(self, load: Load, behaviour: Behaviour = QUICK, **changes: Any) -> tuple[Loaded, Path]:
-        """(the load's own record, its trial's folder)"""
+    def load(
+        self, level: Load, behaviour: Behaviour = QUICK, cancelled: threading.Event | None = None, **changes: Any
+    ) -> tuple[Loaded, Path]:
+        """(the load's own record, its trial's folder). `changes`: of the site."""
         folder = self.root / uuid.uuid4().hex[:8]
         folder.mkdir()
-        site = replace(self.site, **{"cancelled": threading.Event(), **changes})
-        return run_load(TrialContext(self.state, "trial", folder, 1), load, behaviour, site), folder
+        trial = TrialContext(self.state, "trial", folder, 1)
+        return run_load(trial, level, behaviour, replace(self.site, **changes), cancelled or threading.Event()), folder
 
     def ask(self, query: str) -> float:
         """The first value that Prometheus has now; 0 if it has none."""
@@ -118,8 +121,7 @@ def _place(root: Path, study: Any, connection: HostConnection) -> Iterator[Place
     try:
         with fresh_site(trial, "one", "postgres", SMALL["users"]) as up:
             wait_for_targets(trial, up)
-            site = load_site(trial, up, threading.Event())
-            yield Place(state, root, site, f"http://{up.server.address}:{up.server.ports['metrics']}/metrics")
+            yield Place(state, root, up, f"http://{up.server.address}:{up.server.ports['metrics']}/metrics")
     finally:
         state.close()
 
@@ -177,7 +179,7 @@ def good(place: Place) -> tuple[Loaded, Path, float]:
 
 
 def test_a_posted_link_is_not_looked_up_in_the_internet(place):
-    accounts = json.loads(place.site.accounts)
+    accounts = json.loads(place.site.accounts.content)
     who = {"login_id": accounts["users"][0]["username"], "password": accounts["password"]}
     login = urllib.request.Request(f"{place.site.url}/api/v4/users/login", json.dumps(who).encode())
     with urllib.request.urlopen(login, timeout=20) as answer:
@@ -319,11 +321,12 @@ def failure(place: Place, *arguments: Any, **changes: Any) -> str:
 
 
 def test_users_who_cannot_log_in_are_said_with_the_servers_words(place: Place):
-    accounts = json.loads(place.site.accounts)
+    accounts = json.loads(place.site.accounts.content)
     for user in accounts["users"]:
         user["password"] = "not-the-one"
     behaviour = QUICK.model_copy(update={"arrival": 3.0})
-    said = failure(place, bounded(2), behaviour, accounts=json.dumps(accounts).encode())
+    changed = replace(place.site.accounts, content=json.dumps(accounts).encode())
+    said = failure(place, bounded(2), behaviour, accounts=changed)
     assert said.startswith("only 0 of 2 users could log in")
     assert "log_in/log_in: 4xx" in said and "401" in said
 
@@ -333,11 +336,12 @@ def test_too_few_accounts_are_refused_before_anything_starts(place: Place):
     assert f"the data set has {SMALL['users']}" in said
 
 
-@pytest.mark.parametrize("port", ["port", "metrics_port"])
+@pytest.mark.parametrize("port", ["master", "metrics"])
 def test_a_port_that_is_taken_fails_the_load_with_its_number(place: Place, port: str):
     with socket.create_server(("127.0.0.1", 0)) as other:
         number = other.getsockname()[1]
-        assert f"127.0.0.1:{number}" in failure(place, bounded(1), **{port: number})
+        load = replace(place.site.load, ports={**place.site.load.ports, port: number})
+        assert f"127.0.0.1:{number}" in failure(place, bounded(1), load=load)
 
 
 def test_a_silent_prometheus_ends_the_rule(place: Place):

@@ -8,12 +8,13 @@ from benchstudy.families.load_test.config import LoadLevel, LoadTestConfig
 from benchstudy.families.load_test.facts import rate_window_s, write_facts
 from benchstudy.families.load_test.fetch import Server, Span, fetch
 from benchstudy.families.load_test.scraped import problems_of
-from benchstudy.families.load_test.system import Site, Watch, fresh_site, said_version, wait_for_targets, watched
+from benchstudy.families.load_test.system import Watch, fresh_site, said_version, wait_for_targets, watched
+from benchstudy.families.load_test.users.run import Loaded, run_load
+from benchstudy.families.load_test.users.site import Site
 from benchstudy.model.errors import TrialFailed
 from benchstudy.model.family import Case
 
 if TYPE_CHECKING:
-    from benchstudy.families.load_test.users.run import Loaded
     from benchstudy.measuring.trial import TrialContext
 
 SYSTEM, HOSTS = '{job="server"}', '{job="node"}'
@@ -73,22 +74,10 @@ def _interval_s(config: LoadTestConfig) -> float:
     return config.prometheus.scrape_interval
 
 
-def _loaded(trial: "TrialContext[LoadTestConfig]", load: LoadLevel, site: Site, watch: Watch) -> "Loaded":
+def _loaded(trial: "TrialContext[LoadTestConfig]", load: LoadLevel, site: Site, watch: Watch) -> Loaded:
     """Run the load. Raises TrialFailed; if a service died, with that cause instead of the users' errors."""
-    from benchstudy.families.load_test.users.run import Site as LoadSite
-    from benchstudy.families.load_test.users.run import run_load
-
-    wanted = LoadSite(
-        url=site.url,
-        prometheus_url=site.prometheus_url,
-        accounts=site.accounts.content,
-        address=trial.address(site.load_role),
-        metrics_port=site.load_ports["metrics"],
-        port=site.load_ports["master"],
-        cancelled=watch.died,
-    )
     try:
-        loaded = run_load(trial, load, trial.config.behaviour, wanted)
+        loaded = run_load(trial, load, trial.config.behaviour, site, watch.died)
     except TrialFailed:
         watch.check()
         raise

@@ -4,12 +4,12 @@ import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from threading import Event, Thread
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from benchstudy.families.load_test.config import LoadTestConfig
 from benchstudy.families.load_test.data import ACCOUNTS_SCHEMA
+from benchstudy.families.load_test.users.site import Accounts, Site
 from benchstudy.hosts import interrupts
 from benchstudy.hosts.agent import RunningService, ServiceFailed
 from benchstudy.model.clients import load_roles
@@ -26,40 +26,6 @@ _TARGETS_S = 60.0  # Prometheus looks for what it is to scrape every five second
 _LOOK_EVERY_S = 0.25
 _WATCH_EVERY_S = 2.0
 _BUILT = "{{tools}}/"
-_METRICS_PORT, _MASTER_PORT = "metrics", "master"
-
-
-@dataclass(frozen=True)
-class Accounts:
-    """The users of the data set: the file's content, and the counts that it states.
-
-    `sha256`: hash of the import file, else of this file. `database`: the database server's own name, if known.
-    """
-
-    content: bytes
-    sha256: str
-    counts: Mapping[str, Any]
-    database: str | None = None
-
-
-@dataclass(frozen=True)
-class Site:
-    """A running system. `load_ports`: free ports `metrics` and `master` of the load's host."""
-
-    server: RunningService
-    database: RunningService
-    prometheus: RunningService
-    others: Sequence[RunningService]
-    accounts: Accounts
-    url: str
-    prometheus_url: str
-    prometheus_role: str
-    load_role: str
-    load_ports: Mapping[str, int]
-
-    @property
-    def services(self) -> list[RunningService]:
-        return [self.database, self.server, *self.others, self.prometheus]
 
 
 @contextmanager
@@ -70,7 +36,7 @@ def fresh_site(trial: "TrialContext[LoadTestConfig]", version: str, database: st
     assert monitor is not None
     role = load_roles(trial.roles)[0]
     _require_programs(trial, [config.database(database).service or "", config.server(version, database)])
-    ports = trial.agent_call("load_site:free_ports", _METRICS_PORT, _MASTER_PORT, role=role)["ports"]
+    ports = trial.agent_call("load_site:free_ports", "metrics", "master", role=role)["ports"]
     # The load does not run yet, but Prometheus needs its address now.
     load = RunningService(LOAD, "", "", "", ports, {}, host=trial.roles[role], bind=trial.address(role))
     open_files = _FILES_OF_A_USER * most_users + _SPARE_FILES
@@ -99,7 +65,7 @@ def fresh_site(trial: "TrialContext[LoadTestConfig]", version: str, database: st
             prometheus_url=f"http://{prometheus.address}:{prometheus.ports[monitor.port]}",
             prometheus_role=config.services[monitor.service].role,
             load_role=role,
-            load_ports=ports,
+            load=load,
         )
 
 

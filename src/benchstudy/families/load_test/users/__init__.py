@@ -1,7 +1,7 @@
 """Load of the family load_test: users simulated by Locust, a fixed number or one that a feedback rule finds.
 
-`config` describes the study's keys. `command` and `run` start Locust on the load hosts. `on_host` runs there and is the
-same for all systems. The actions of Mattermost's users are in envs/mattermost/users.
+`config` describes the study's keys, `site` what is loaded. `command` and `run` start Locust on the load hosts.
+`on_host` runs there and is the same for all systems. The actions of Mattermost's users are in envs/mattermost/users.
 """
 
 from pathlib import Path

@@ -9,6 +9,7 @@ from typing import Any
 from benchstudy.families.load_test.system_files import SYSTEM
 from benchstudy.families.load_test.users import LOCUSTFILE
 from benchstudy.families.load_test.users.config import Behaviour, Load, Rule
+from benchstudy.families.load_test.users.site import Site
 from benchstudy.hosts.agent import Command
 from benchstudy.model.criteria import USERS_SWING
 
@@ -26,18 +27,14 @@ _ENVIRONMENT = {"HOME": "/nonexistent", "LC_ALL": "C.UTF-8"}
 class Started:
     """The parameters of one load. `accounts`: (username, password). `hosts`: number of hosts for workers.
 
-    `address`: where the master listens, on `port` for workers and on `metrics_port` for Prometheus.
+    The master listens at `site.load`, on the port `master` for workers and on `metrics` for Prometheus.
     """
 
     load: Load
     behaviour: Behaviour
-    url: str
-    prometheus_url: str
+    site: Site = field(repr=False)
     accounts: Sequence[tuple[str, str]] = field(repr=False)
     hosts: int
-    address: str
-    port: int
-    metrics_port: int
     seed: str
     timeout_s: float
 
@@ -55,8 +52,8 @@ class Started:
         argv = [
             *_common(program, folder),
             "--master",
-            f"--master-bind-host={self.address}",
-            f"--master-bind-port={self.port}",
+            f"--master-bind-host={self.site.load.address}",
+            f"--master-bind-port={self.site.load.ports['master']}",
             f"--expect-workers={self.workers}",
             "--csv=locust",
         ]
@@ -68,8 +65,8 @@ class Started:
             *_common(program, folder),
             "--worker",
             f"--processes={self.behaviour.workers}",
-            f"--master-host={self.address}",
-            f"--master-port={self.port}",
+            f"--master-host={self.site.load.address}",
+            f"--master-port={self.site.load.ports['master']}",
         ]
         files = -(-self.load.most_users // self.workers) * _FILES_FOR_A_USER + _SPARE_FILES
         return self._command(argv, f"{WORKER}-{number}", stop_when, files)
@@ -90,7 +87,7 @@ class Started:
         load, behaviour = self.load, self.behaviour
         return {
             "system": SYSTEM,
-            "url": self.url,
+            "url": self.site.url,
             "accounts": [list(pair) for pair in self.accounts],
             "actions": {action: rate for action, rate in behaviour.actions.items() if rate > 0},
             "think_least_s": behaviour.think_time.least,
@@ -108,9 +105,9 @@ class Started:
             "ramp_s": load.ramp if load.is_bounded else 0.0,
             "duration_s": load.duration or 0.0,
             "rule": load.rule and _rule(load.rule),
-            "prometheus_url": self.prometheus_url,
-            "address": self.address,
-            "metrics_port": self.metrics_port,
+            "prometheus_url": self.site.prometheus_url,
+            "address": self.site.load.address,
+            "metrics_port": self.site.load.ports["metrics"],
             "interval_s": _INTERVALS_S[load.longest_s > _SHORT_S],
         }
 

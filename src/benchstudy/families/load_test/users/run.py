@@ -3,7 +3,7 @@
 import json
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +11,7 @@ from benchstudy.families.load_test.users import LIBRARY
 from benchstudy.families.load_test.users.command import MASTER, TOOL, WORKER, Started
 from benchstudy.families.load_test.users.config import Behaviour, Load
 from benchstudy.families.load_test.users.on_host.master import RESULT
+from benchstudy.families.load_test.users.site import Site
 from benchstudy.families.shared.files import read_json
 from benchstudy.model.clients import load_roles
 from benchstudy.model.errors import BenchstudyError, TrialFailed
@@ -23,23 +24,6 @@ _COME_AND_GO_S = 600.0  # for users to log in, and for Locust to start and end
 _WORKERS_END_S = 60.0  # after the master tells them to
 _MASTER_ENDS_S = 30.0  # after its workers end
 _LOOK_S = 0.2
-
-
-@dataclass(frozen=True)
-class Site:
-    """The site to load, and the addresses of the load. `accounts`: the content of accounts.json from the data set.
-
-    `address`: where the load host listens and is reached; `port` (Locust's master) and `metrics_port` (Prometheus text)
-    are free ports of it. `cancelled`: if set, the load ends soon, and so does the trial.
-    """
-
-    url: str
-    prometheus_url: str
-    accounts: bytes = field(repr=False)
-    address: str
-    port: int
-    metrics_port: int
-    cancelled: threading.Event
 
 
 @dataclass(frozen=True)
@@ -56,23 +40,19 @@ class Loaded:
     result: Mapping[str, Any]
 
 
-def run_load(trial: "TrialContext", load: Load, behaviour: Behaviour, site: Site) -> Loaded:
+def run_load(trial: "TrialContext", load: Load, behaviour: Behaviour, site: Site, cancelled: threading.Event) -> Loaded:
     """Load the site. The files are written to `<trial>/load/` (master) and `<trial>/load-worker-N/`.
 
-    Raises TrialFailed with the cause: too few accounts, a port in use, users that cannot log in, a rule without data,
-    a worker that ended.
+    `cancelled`: if set, the load ends soon, and so does the trial. Raises TrialFailed with the cause: too few accounts,
+    a port in use, users that cannot log in, a rule without data, a worker that ended.
     """
     roles = load_roles(trial.roles)
     started = Started(
         load=load,
         behaviour=behaviour,
-        url=site.url,
-        prometheus_url=site.prometheus_url,
-        accounts=accounts_of(site.accounts),
+        site=site,
+        accounts=accounts_of(site.accounts.content),
         hosts=len(roles),
-        address=site.address,
-        port=site.port,
-        metrics_port=site.metrics_port,
         seed=f"{behaviour.seed}-{trial.block}",
         timeout_s=load.longest_s + behaviour.arrival + behaviour.request_timeout + _COME_AND_GO_S,
     )
@@ -81,7 +61,7 @@ def run_load(trial: "TrialContext", load: Load, behaviour: Behaviour, site: Site
             f"load {load.name}: {load.most_users} users on {started.workers} workers need {started.accounts_needed} "
             f"accounts, and the data set has {len(started.accounts)}: make it with more users"
         )
-    return _Run(trial, started, roles, site.cancelled).to_its_end()
+    return _Run(trial, started, roles, cancelled).to_its_end()
 
 
 def accounts_of(content: bytes) -> list[tuple[str, str]]:
