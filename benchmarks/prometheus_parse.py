@@ -19,7 +19,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 os.environ.setdefault("BENCHSTUDY_TOOL_STORE", str(Path(__file__).resolve().parents[1] / ".benchstudy" / "tools"))
 
 from prometheus_history import Calls, Instance, lines
-from prometheus_server import agent, backfill, prometheus
+from prometheus_server import backfill, prometheus
+from prometheus_trial import fetch, write_facts
 
 HANDLERS = [
     Calls("mattermost_api_time", "handler", f"handler{n}", 1 + n / 5, 0.02 * (1 + n % 5), {"status_code": "200"})
@@ -63,16 +64,11 @@ def measure(minutes: int, folder: Path) -> dict[str, float]:
     backfill(folder, lines([SERVER], start_s - 60, 60 * minutes + 60))
     trial = folder / "trial"
     files = trial / "metrics" / "files"
-    files.mkdir(parents=True)
     with prometheus(folder) as server:
         begun = time.perf_counter()
-        spec = {"url": server.url, "start_s": start_s, "end_s": end_s, "margin_s": 60, "scrape_interval_s": 1}
-        fetched = json.loads(agent("prometheus:fetch", spec=spec, cwd=files).stdout)
+        fetched = fetch(server, files, start_s, end_s)
         fetch_s = time.perf_counter() - begun
-    span = {"start_s": start_s, "end_s": end_s}
-    facts = {"schema": 1, "window": span, "steady": span, "phases": [{"name": "steady", **span}]}
-    facts |= {"scrape_interval_s": 1, "rate_window_s": 60}
-    (trial / "load_test.json").write_text(json.dumps(facts))
+    write_facts(trial, (start_s, end_s), (start_s, end_s), width_s=60.0, interval_s=1.0)
     argv = [
         "taskset",
         "-c",

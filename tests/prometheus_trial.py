@@ -7,14 +7,18 @@ from typing import Any
 
 from prometheus_server import Prometheus, agent
 
+from benchstudy.families.load_test.metric_names import NODE, Names
 from benchstudy.families.load_test.parse import FACTS, METRICS, parse_trial
 from benchstudy.model.family import Parsed
+
+WANTED = {"system": Names().fetched, "host": NODE}
 
 
 def fetch(server: Prometheus | str, folder: Path, start_s: float, end_s: float, **changes: Any) -> dict[str, Any]:
     """The agent's summary; the file is in `folder`."""
     url = server if isinstance(server, str) else server.url
-    spec = {"url": url, "start_s": start_s, "end_s": end_s, "margin_s": 60.0, "scrape_interval_s": 1.0} | changes
+    spec = {"url": url, "start_s": start_s, "end_s": end_s, "margin_s": 60.0, "scrape_interval_s": 1.0}
+    spec |= {"metrics": WANTED, **changes}
     folder.mkdir(parents=True, exist_ok=True)
     done = agent("prometheus:fetch", spec=spec, cwd=folder)
     assert done.returncode == 0, done.stderr

@@ -26,7 +26,7 @@ from prometheus_server import (
     prometheus,
     proxy,
 )
-from prometheus_trial import fetch, parsed, write_facts
+from prometheus_trial import WANTED, fetch, parsed, write_facts
 from waiting import until
 
 from benchstudy.families.load_test.parse import METRICS
@@ -98,7 +98,8 @@ def samples(path: Path) -> set[tuple]:
 
 
 def spec_of(url: str, window: tuple[float, float], **changes: object) -> dict:
-    return {"url": url, "start_s": window[0], "end_s": window[1], "scrape_interval_s": 1.0, **changes}
+    spec = {"url": url, "start_s": window[0], "end_s": window[1], "scrape_interval_s": 1.0}
+    return {**spec, "metrics": WANTED, **changes}
 
 
 def refused(cwd: Path, spec: dict, **secrets: str) -> str:

@@ -379,7 +379,7 @@ def test_a_live_program_its_restart_and_a_label_of_one_release_only(tmp_path):
             with exporter(port) as second:
                 until(lambda: scraped(server) > restarted[1])
                 new = drive(server, second, 3, roles=False, sockets=5)
-                shifted = {"interval_s": 0.25, "width_s": 1.25, "metrics": None}
+                shifted = {"interval_s": 0.25, "width_s": 1.25}
                 folders = {
                     name: trial(server, tmp_path / name, window, **shifted)
                     for name, window in (("base", base), ("new", new), ("both", (restarted[0], new[1])))

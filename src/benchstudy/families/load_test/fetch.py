@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from benchstudy.families.load_test.config import Source
-from benchstudy.families.load_test.metric_names import Names
+from benchstudy.families.load_test.metric_names import NODE, Names
 from benchstudy.hosts.agent import Command
 from benchstudy.model.errors import TrialFailed
 
@@ -92,7 +92,7 @@ def spec_of(server: Server, span: Span) -> dict[str, Any]:
         "scrape_interval_s": span.scrape_interval_s,
         "select": span.select or None,
         "select_host": span.select_hosts or None,
-        "metrics": {"system": metrics_of(span.names)} if span.names else None,
+        "metrics": {"system": Names(**span.names).fetched, "host": NODE},
         "credentials": server.credentials,
         "ca_file": server.ca_file,
         "into": FILE,
@@ -107,15 +107,6 @@ def server_of(source: Source, secret: Callable[[str], str]) -> Server:
     elif source.password_env is not None:
         credentials, secrets = "basic", {USER: source.user or "", PASSWORD: secret(source.password_env)}
     return Server(source.url or "", source.role, credentials, secrets, source.ca_file)
-
-
-def metrics_of(names: Mapping[str, str]) -> list[str]:
-    """Names of all metrics to fetch from a system with some names of its own."""
-    known = Names(**names)
-    histograms = [f"{name}_{part}" for name in (known.api, known.store) for part in ("bucket", "sum", "count")]
-    counters = [known.requests, known.errors, known.cpu]
-    gauges = [known.devices, known.started, known.goroutines, known.heap, known.stack]
-    return [*histograms, *counters, *gauges, "up"]
 
 
 def _answer(done: "TrialExecution") -> dict[str, Any]:

@@ -12,7 +12,7 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from benchstudy.families.load_test.metric_names import DEFAULT_NAMES, Names
+from benchstudy.families.load_test.metric_names import DEFAULT_NAMES, NODE_CPU, NODE_MEMORY, NODE_TCP, Names
 from benchstudy.families.load_test.prometheus_faults import LATE, Changes, Scrapes
 from benchstudy.families.load_test.prometheus_rates import (
     GroupOf,
@@ -158,8 +158,8 @@ class _Reader:
         self._requests, self._errors = self._counter(names.requests), self._totals(names.errors)
         self._cpu = self._counter(names.cpu)
         self._gauges = {name: self._gauge(getattr(names, name)) for name in _GAUGES}
-        self._node = {name: self._totals(name) for name in (_NODE_CPU, *_TCP)}
-        self._memory = {name: self._add(name, self._levels(window.instants_ms)) for name in _MEMORY}
+        self._node = {name: self._totals(name) for name in (NODE_CPU, *NODE_TCP)}
+        self._memory = {name: self._add(name, self._levels(window.instants_ms)) for name in NODE_MEMORY}
         times = window.start_ms, window.end_ms, window.interval_ms
         self._up = self._add("up", Scrapes(*times, lambda values: values == 1))
         self._seen = self._add(names.goroutines, Scrapes(*times, lambda values: ~np.isnan(values)))
@@ -326,14 +326,14 @@ class _Reader:
         return _share(float(self._errors.increase.sum()), float(self._requests.totals.increase.sum()))
 
     def _of_host(self, found: LoadMetrics) -> None:
-        cpu = self._node[_NODE_CPU]
+        cpu = self._node[NODE_CPU]
         modes = [labels.get("mode", "") for labels in cpu.labels]
         idle = float(cpu.increase[[mode in _IDLE for mode in modes]].sum())
         # The kernel counts the time of guests as user time, too.
         everything = float(cpu.increase[[not mode.startswith("guest") for mode in modes]].sum())
-        sent, again = (float(self._node[name].increase.sum()) for name in _TCP)
+        sent, again = (float(self._node[name].increase.sum()) for name in NODE_TCP)
         with np.errstate(divide="ignore", invalid="ignore"):
-            total, available = (_one(self._memory[name].sums, self._window.instants_ms) for name in _MEMORY)
+            total, available = (_one(self._memory[name].sums, self._window.instants_ms) for name in NODE_MEMORY)
             memory = 1 - available / total
         shares = {
             "node_cpu": _share(everything - idle, everything),
@@ -380,10 +380,7 @@ class _Reader:
 
 _GAUGES = ("goroutines", "heap", "stack", "devices")
 _AVERAGED = ("heap", "stack")  # over instances; the others are summed, as on the published dashboard
-_NODE_CPU = "node_cpu_seconds_total"
 _IDLE = ("idle", "iowait")
-_MEMORY = ("node_memory_MemTotal_bytes", "node_memory_MemAvailable_bytes")
-_TCP = ("node_netstat_Tcp_OutSegs", "node_netstat_Tcp_RetransSegs")
 
 
 class _Counter(NamedTuple):

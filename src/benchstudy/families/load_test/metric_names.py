@@ -2,6 +2,12 @@
 
 from dataclasses import dataclass
 
+# Of the hosts that the system runs on.
+NODE_CPU = "node_cpu_seconds_total"
+NODE_MEMORY = ("node_memory_MemTotal_bytes", "node_memory_MemAvailable_bytes")
+NODE_TCP = ("node_netstat_Tcp_OutSegs", "node_netstat_Tcp_RetransSegs")
+NODE = (NODE_CPU, *NODE_MEMORY, *NODE_TCP)
+
 
 @dataclass(frozen=True)
 class Names:
@@ -24,6 +30,13 @@ class Names:
     def of_group(self, group: str) -> tuple[str, str]:
         """(histogram, label) of "api" or "store"."""
         return getattr(self, group), getattr(self, f"{group}_label")
+
+    @property
+    def fetched(self) -> list[str]:
+        """All metrics of the system under test."""
+        histograms = [f"{name}_{part}" for name in (self.api, self.store) for part in ("bucket", "sum", "count")]
+        counters_and_gauges = [self.requests, self.errors, self.devices, self.cpu, self.started]
+        return [*histograms, *counters_and_gauges, self.goroutines, self.heap, self.stack, "up"]
 
 
 DEFAULT_NAMES = Names()

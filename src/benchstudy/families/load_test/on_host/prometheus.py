@@ -17,26 +17,6 @@ import wire
 from prometheus_client import Client, TooMuch
 from prometheus_spool import Spool
 
-# Metrics of the published panels and tables: of the system under test, and of the hosts that it runs on.
-SYSTEM = (
-    *(f"mattermost_{name}_time_{part}" for name in ("api", "db_store") for part in ("bucket", "sum", "count")),
-    "mattermost_http_requests_total",
-    "mattermost_http_errors_total",
-    "mattermost_http_websockets_total",
-    "mattermost_process_cpu_seconds_total",
-    "mattermost_process_start_time_seconds",
-    "go_goroutines",
-    "go_memstats_heap_inuse_bytes",
-    "go_memstats_stack_inuse_bytes",
-    "up",
-)
-HOST = (
-    "node_cpu_seconds_total",
-    "node_memory_MemTotal_bytes",
-    "node_memory_MemAvailable_bytes",
-    "node_netstat_Tcp_OutSegs",
-    "node_netstat_Tcp_RetransSegs",
-)
 _SCHEMA = 1
 _MOST_ANSWER_BYTES = 16 << 20  # per page, so that the memory of a reader does not depend on the number of series
 _LEAST_INTERVALS = 10  # shorter pages would read the same blocks again and again, so fewer series are asked for instead
@@ -49,7 +29,7 @@ _SELECTOR = re.compile(r"\s*\{(.*?),?\s*\}\s*", re.DOTALL)
 def fetch(arguments: list[str]) -> int:
     """`prometheus-fetch`: first stdin line {"url", "start_s", "end_s": Unix s on the server's clock, "margin_s": before
     the start, "scrape_interval_s", "select": "{…}" or null, "select_host": of node_*, null: as `select`,
-    "metrics": {"system": […], "host": […]}: other names than SYSTEM and HOST, "credentials": "bearer", "basic" or null,
+    "metrics": {"system": […], "host": […]}, "credentials": "bearer", "basic" or null,
     "into": a file, "partial": where it grows; a run that finds its own there goes on, "page_s",
     "most_answer_bytes": of a page, "patience_s", "ca_file"}.
 
@@ -125,12 +105,10 @@ def _fetch(spec: dict) -> dict:
 
 def _wanted(spec: dict) -> dict[str, list[str]]:
     """Metric names by kind, each once: a metric that is fetched twice would be counted twice."""
-    usual = {"system": SYSTEM, "host": HOST}
-    given = {**usual, **(spec.get("metrics") or {})}
     wanted: dict[str, list[str]] = {"system": [], "host": []}
     known: set[str] = set()
     for kind, names in wanted.items():
-        for name in given.get(kind) or ():
+        for name in spec["metrics"][kind]:
             if not _METRIC.fullmatch(name):
                 raise wire.AgentError(f"metrics: {name!r} is not a name of a metric")
             if name not in known:
