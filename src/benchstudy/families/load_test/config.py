@@ -314,6 +314,12 @@ class LoadTestConfig(FamilyConfig):
         """Whether someone else ran the load."""
         return bool(self.windows)
 
+    @property
+    def monitor(self) -> Monitor:
+        """`prometheus`, which every study has that runs its loads."""
+        assert self.prometheus is not None, "only windows are read without it"
+        return self.prometheus
+
     # --- run -----------------------------------------------------------------------------------------------------
 
     def _check_run(self) -> None:
@@ -357,17 +363,16 @@ class LoadTestConfig(FamilyConfig):
             check_port(where, version.services[database], self.system.port, self.services)
 
     def _check_monitor(self) -> None:
-        assert self.prometheus is not None
-        name = self.prometheus.service
-        service = check_port("prometheus", name, self.prometheus.port, self.services)
+        name, interval_s = self.monitor.service, self.monitor.scrape_interval
+        service = check_port("prometheus", name, self.monitor.port, self.services)
         for other in service.needs:
             check_service(f"service {name}", other, self.services)
         for file, text in service.files.items():
             for found in _SCRAPE_INTERVAL.findall(text):
-                if parse_duration(found) != self.prometheus.scrape_interval:
+                if parse_duration(found) != interval_s:
                     raise ValueError(
-                        f"prometheus: scrape_interval: {self.prometheus.scrape_interval:g} s, and {file} of service "
-                        f"{name} says {found}: give both the same"
+                        f"prometheus: scrape_interval: {interval_s:g} s, and {file} of service {name} says {found}: "
+                        "give both the same"
                     )
 
     def version(self, name: str) -> Version:
@@ -459,18 +464,7 @@ class LoadTestConfig(FamilyConfig):
 
     # --- levels --------------------------------------------------------------------------------------------------
 
-    @property
-    def version_names(self) -> list[str]:
-        """Versions as listed in the study, else in the order in which the windows name them."""
-        return [version.name for version in self.versions] or self._named("version")
-
-    @property
-    def database_names(self) -> list[str]:
-        return [database.name for database in self.databases] or self._named("database")
-
-    @property
-    def load_names(self) -> list[str]:
-        return [load.name for load in self.loads] or self._named("load")
-
-    def _named(self, field: str) -> list[str]:
-        return list(dict.fromkeys(getattr(window, field) for window in self.windows))
+    def names(self, field: str) -> list[str]:
+        """Versions, databases or loads as the study lists them, else in the order in which its windows name them."""
+        listed = [item.name for item in getattr(self, f"{field}s")]
+        return listed or list(dict.fromkeys(getattr(window, field) for window in self.windows))

@@ -5,6 +5,7 @@ Source: Mattermost's page that compares v9.11 with v10.0. See docs/families/load
 
 import random
 from collections.abc import Callable, Collection, Mapping, Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -98,8 +99,7 @@ def _run_cases(config: LoadTestConfig) -> list[Case]:
 
 def _run_case(config: LoadTestConfig, database: str, version: str, load: LoadLevel) -> Case:
     plain: dict[str, Any] = {"mode": "json", "exclude_defaults": True}
-    server, monitor = config.server(version, database), config.prometheus
-    assert monitor is not None
+    server, monitor = config.server(version, database), config.monitor
     wanted = (config.database(database).service, server, monitor.service)
     definition = {
         "mode": "run",
@@ -116,14 +116,13 @@ def _run_case(config: LoadTestConfig, database: str, version: str, load: LoadLev
 
 def _scraped_cases(config: LoadTestConfig) -> list[Case]:
     cases = []
-    for database in config.database_names:
-        for version in config.version_names:
-            for load in config.load_names:
-                levels = {"database": database, "version": version, "load": load}
-                windows = config.windows_of(levels)
-                if windows:
-                    by_block = [_defined(config, window) for window in windows]
-                    cases.append(Case(levels, {"mode": "scrape", "metrics": config.metrics.given}, by_block))
+    factors = ("database", "version", "load")
+    for names in product(*map(config.names, factors)):
+        levels = dict(zip(factors, names, strict=True))
+        windows = config.windows_of(levels)
+        if windows:
+            by_block = [_defined(config, window) for window in windows]
+            cases.append(Case(levels, {"mode": "scrape", "metrics": config.metrics.given}, by_block))
     return cases
 
 

@@ -24,7 +24,7 @@ _STEADY = ("steady", "stable")  # names of the measured phases
 def run_load_trial(case: Case, trial: "TrialContext[LoadTestConfig]") -> None:
     """Run one load and fetch its samples. Raises TrialFailed with a readable cause."""
     config = trial.config
-    levels = case.levels
+    levels, interval_s = case.levels, config.monitor.scrape_interval
     load = config.load(levels["load"])
     trial.note(loop="closed", database=config.database(levels["database"]).label or levels["database"])
     with fresh_site(trial, levels["version"], levels["database"], load.most_users) as site:
@@ -41,9 +41,9 @@ def run_load_trial(case: Case, trial: "TrialContext[LoadTestConfig]") -> None:
                 f"the load reached no steady phase: {'; '.join(loaded.problems) or 'the cause is not known'}"
             )
         window = phases[0][1], phases[-1][2]
-        margin_s = rate_window_s(steady[1] - steady[0], _interval_s(config))
+        margin_s = rate_window_s(steady[1] - steady[0], interval_s)
         server = Server(site.prometheus_url, site.prometheus_role)
-        span = Span(*window, margin_s, SYSTEM, HOSTS, _interval_s(config), config.metrics.given)
+        span = Span(*window, margin_s, SYSTEM, HOSTS, interval_s, config.metrics.given)
         summary = fetch(trial, server, span)
         stepped_s = before.require_steady(after)
     write_facts(
@@ -52,14 +52,14 @@ def run_load_trial(case: Case, trial: "TrialContext[LoadTestConfig]") -> None:
         window=window,
         steady=steady,
         phases=phases,
-        scrape_interval_s=_interval_s(config),
+        scrape_interval_s=interval_s,
         select=SYSTEM,
         select_hosts=HOSTS,
         metrics=config.metrics.given,
         bounded=load.is_bounded,
         users_asked=load.users,
         load=loaded.result,
-        source={"name": config.prometheus.service if config.prometheus else "", "kind": "run"},
+        source={"name": config.monitor.service, "kind": "run"},
         prometheus={name: summary.get(name) for name in ("version", "series", "samples")},
         clock={**before.facts(), "stepped_s": stepped_s},
         versions={"server": version, **({"database": site.accounts.database} if site.accounts.database else {})},
@@ -67,11 +67,6 @@ def run_load_trial(case: Case, trial: "TrialContext[LoadTestConfig]") -> None:
         used={service.name: dict((service.record or {}).get("limits") or {}) for service in site.services},
         problems=[*loaded.problems, *problems_of(summary)],
     )
-
-
-def _interval_s(config: LoadTestConfig) -> float:
-    assert config.prometheus is not None
-    return config.prometheus.scrape_interval
 
 
 def _loaded(trial: "TrialContext[LoadTestConfig]", load: LoadLevel, site: Site, watch: Watch) -> Loaded:

@@ -32,8 +32,7 @@ _BUILT = "{{tools}}/"
 def fresh_site(trial: "TrialContext[LoadTestConfig]", version: str, database: str, most_users: int) -> Iterator[Site]:
     """Start all services afresh, and end them with the block. Raises TrialFailed with a readable cause."""
     config = trial.config
-    monitor = config.prometheus
-    assert monitor is not None
+    monitor = config.monitor
     role = load_roles(trial.roles)[0]
     _require_programs(trial, [config.database(database).service or "", config.server(version, database)])
     ports = trial.agent_call("load_site:free_ports", "metrics", "master", role=role)["ports"]
