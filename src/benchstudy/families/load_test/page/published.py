@@ -1,12 +1,12 @@
 """The published comparison of two releases (data/published/mattermost-v9.11-v10.0.csv) beside our own results."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import polars as pl
 
 from benchstudy.families.load_test.page.cells import signed, signed_percent
-from benchstudy.families.load_test.page.load import FEWEST, Contrast, LoadTest
+from benchstudy.families.load_test.page.load import FEWEST, LoadTest
 from benchstudy.families.load_test.page.mix import LoadMix, Reading
 from benchstudy.families.load_test.page.users import METRIC, LoadUsers
 from benchstudy.report import human
@@ -38,47 +38,21 @@ class LoadPublished:
         """One row per database: the page's two versions and their change, then ours."""
         rows = self._rows.filter(pl.col("section") == _USERS)
         versions = rows["version"].drop_nulls().unique(maintain_order=True).to_list()
-        ours = self._ours()
+        ours = [] if self.load is None else list(_users_here(self.load))
         body = []
         for test, group in rows.group_by("test", maintain_order=True):
             printed = {row["version"]: str(row["as_printed"]) for row in group.iter_rows(named=True)}
             theirs = [published.printed(printed.get(version)) for version in (*versions, None)]
             kind = str(test[0]).removeprefix("unbounded-")
-            same = [c for c in ours if kind in _words(c.database)]
-            mine = self._measured(ours, same[0]) if same else [MISSING] * 3
+            mine = next((found for words, _, found in ours if kind in words), [MISSING] * 3)
             body.append((Cell.text(_KINDS.get(kind, kind)), *theirs, *mine))
-        for contrast in ours:
-            if self.load is not None and not any(kind in _words(contrast.database) for kind in _KINDS):
-                name = self.load.database(contrast.database)
-                body.append((Cell.text(name), *[MISSING] * (len(versions) + 1), *self._measured(ours, contrast)))
+        for words, name, found in ours:
+            if not any(kind in words for kind in _KINDS):
+                body.append((Cell.text(name), *[MISSING] * (len(versions) + 1), *found))
         columns = ("Database", *(f"Published: {version}" for version in versions), "Published: change")
         columns += ("Measured: base", "Measured: new", "Measured: change")
         caption = "Supported users: published (other hardware, one test each) and measured here"
         return Table("users", caption, columns, tuple(body))
-
-    def _ours(self) -> Mapping[Contrast, float | None]:
-        """Every contrast of an unbounded load with its ratio."""
-        if self.load is None:
-            return {}
-        users = LoadUsers(self.load)
-        return {contrast: users.ratio(contrast, made) for contrast, made in users.outcomes.items()}
-
-    def _measured(self, ours: Mapping[Contrast, float | None], contrast: Contrast) -> list[Cell]:
-        assert self.load is not None, "without results nothing is measured"
-        found, users = [], LoadUsers(self.load)
-        for version, case in contrast.cases.items():
-            estimate = self.load.estimate(METRIC, contrast.target, case)
-            cell = cells.estimate_cell(self.load.results, estimate, "median")
-            if figure := users.figure(contrast, case):
-                n = f"n = {estimate.summary.n}" if estimate is not None else ""
-                lines = (figure, version, users.bounded(contrast).get(version, n))
-                cell = Cell(lines, cells.href(self.load.results, contrast.target, case))
-            found.append(cell)
-        ratio = ours[contrast]
-        href = self.load.hrefs(contrast)[-1]
-        few = self.load.n(contrast) < FEWEST  # a relative change from so few trials would look like a result
-        told = f"{human.plural(self.load.n(contrast), 'trial')} per arm" if few else signed_percent(ratio or 0.0)
-        return [*found, MISSING if ratio is None else Cell((told,), href, "text" if few else "number")]
 
     # -- the mix shift -----------------------------------------------------------------------------------------------
 
@@ -86,34 +60,16 @@ class LoadPublished:
         """The page's store times with all methods, and without the one that people found by hand; beside them ours,
         without the labels that our search names."""
         rows = self._rows.filter((pl.col("section") == _COMMENTS) & pl.col("statistic").str.ends_with("_difference"))
-        readings = [] if self.load is None else [r for r in LoadMix(self.load).readings if self._like_the_page(r)]
+        readings = [] if self.load is None else list(_shifts_here(self.load))
         body = []
         for row in rows.iter_rows(named=True):
             what = "mean" if row["statistic"].startswith("mean") else "p99"
             everything = row["series"].startswith("all")
-            mine = [self._difference(reading, what, everything) for reading in readings]
+            mine = [_difference(reading, what, everything, href) for _, href, reading in readings]
             name = f"{row['series'][0].upper()}{row['series'][1:]}, {what}"
             body.append((Cell.text(name), published.printed(str(row["as_printed"])), *mine))
-        title = self.load.title if self.load is not None else str
-        heads = (f"Measured: {title(r.contrast)}, {r.contrast.base} → {r.contrast.new}" for r in readings)
         caption = "Store times, new against old: what people found by hand, and what our search finds"
-        return Table("shift", caption, ("Of", "Published", *heads), tuple(body))
-
-    def _like_the_page(self, reading: Reading) -> bool:
-        """Whether the reading is of store times in a bounded load, as on the page."""
-        assert self.load is not None, "without results there is no reading"
-        return reading.group == "store" and not LoadUsers(self.load).searched(reading.contrast)
-
-    def _difference(self, reading: Reading, what: str, everything: bool) -> Cell:
-        assert self.load is not None, "without results there is no reading"
-        href = self.load.hrefs(reading.contrast)[-1]
-        if everything:
-            return Cell((*_change(reading.shift, what), reading.verdict), href)
-        labels = [p.label for p in reading.drivers or reading.shift.parts[:1] if p.state != "both"]
-        rest = reading.shift.without(labels) if labels else None
-        if rest is None:
-            return Cell(("no label left or entered",), kind="missing")
-        return Cell((*_change(rest, what), f"without {', '.join(labels)}"), href)
+        return Table("shift", caption, ("Of", "Published", *(head for head, _, _ in readings)), tuple(body))
 
     # -- times of two versions ---------------------------------------------------------------------------------------
 
@@ -130,6 +86,47 @@ class LoadPublished:
             body.append((Cell.text(series), Cell.text(statistic), *values, published.printed(change)))
         columns = ("Series", "Statistic", *versions, "Change")
         return Table(f"{title.lower()}-times", caption, columns, tuple(body))
+
+
+def _users_here(load: LoadTest) -> Iterator[tuple[str, str, list[Cell]]]:
+    """For every contrast of an unbounded load: the words and the label of its database, and base, new and change."""
+    users = LoadUsers(load)
+    for contrast, made in users.outcomes.items():
+        found = []
+        for version, case in contrast.cases.items():
+            estimate = load.estimate(METRIC, contrast.target, case)
+            cell = cells.estimate_cell(load.results, estimate, "median")
+            if figure := users.figure(contrast, case):
+                n = f"n = {estimate.summary.n}" if estimate is not None else ""
+                lines = (figure, version, users.bounded(contrast).get(version, n))
+                cell = Cell(lines, cells.href(load.results, contrast.target, case))
+            found.append(cell)
+        ratio, n_trials = users.ratio(contrast, made), load.n(contrast)
+        few = n_trials < FEWEST  # a relative change from so few trials would look like a result
+        told = f"{human.plural(n_trials, 'trial')} per arm" if few else signed_percent(ratio or 0.0)
+        href = load.hrefs(contrast)[-1]
+        change = MISSING if ratio is None else Cell((told,), href, "text" if few else "number")
+        yield human.level(contrast.database).lower(), load.database(contrast.database), [*found, change]
+
+
+def _shifts_here(load: LoadTest) -> Iterator[tuple[str, str, Reading]]:
+    """A heading, a link and the reading of store times for every contrast of a bounded load, as on the page."""
+    searched = LoadUsers(load).searched
+    for reading in LoadMix(load).readings:
+        contrast = reading.contrast
+        if reading.group == "store" and not searched(contrast):
+            head = f"Measured: {load.title(contrast)}, {contrast.base} → {contrast.new}"
+            yield head, load.hrefs(contrast)[-1], reading
+
+
+def _difference(reading: Reading, what: str, everything: bool, href: str) -> Cell:
+    if everything:
+        return Cell((*_change(reading.shift, what), reading.verdict), href)
+    labels = [p.label for p in reading.drivers or reading.shift.parts[:1] if p.state != "both"]
+    rest = reading.shift.without(labels) if labels else None
+    if rest is None:
+        return Cell(("no label left or entered",), kind="missing")
+    return Cell((*_change(rest, what), f"without {', '.join(labels)}"), href)
 
 
 def _by_statistic(rows: pl.DataFrame) -> Mapping[tuple[str, str], Mapping[str | None, str]]:
@@ -149,10 +146,6 @@ def _change(shift: Shift, what: str) -> tuple[str, ...]:
     if base is None or new is None:
         return ("–",)
     return (signed(new.value - base.value, "s"), *([] if base.apart(new) else ["not distinguishable: same bucket"]))
-
-
-def _words(name: str) -> str:
-    return human.level(name).lower()
 
 
 def show(page: PublishedPage, results: Results | None) -> None:
