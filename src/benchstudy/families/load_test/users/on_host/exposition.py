@@ -19,38 +19,34 @@ def exposition(records: Records, workers: Iterable[Worker], wanted: int) -> str:
 
 def _lines(records: Records, workers: list[Worker], wanted: int) -> Iterator[str]:
     name = "benchstudy_client_request_seconds"
-    yield f"# HELP {name} What users wait for, by action and request."
-    yield f"# TYPE {name} histogram"
+    yield from _head(name, "histogram", "What users wait for, by action and request.")
     for label, measured in sorted(records.measured.items()):
         yield from _histogram(name, {"request": label, "kind": measured.kind}, measured)
-    name = "benchstudy_client_failures_total"
-    yield f"# HELP {name} Requests that failed, and websockets that broke."
-    yield f"# TYPE {name} counter"
-    for (label, failure), count in sorted(records.failures.items()):
-        yield f"{name}{_labels({'request': label, 'failure': failure})} {count}"
-    yield from _simple("benchstudy_client_events_total", "counter", "Events received by websocket.", records.events)
-    yield from _simple("benchstudy_client_users_wanted", "gauge", "Users that there should be.", wanted)
-    for metric, kind, text in (
-        ("users", "gauge", "Users at work."),
-        ("ready", "gauge", "Users that are logged in, connected and have loaded their channels."),
-        ("websockets", "gauge", "Open websockets."),
-        ("cpu_s", "counter", "Processor time of a worker process."),
-        ("rss_bytes", "gauge", "Memory of a worker process."),
+    failed = [({"request": label, "failure": kind}, count) for (label, kind), count in sorted(records.failures.items())]
+    yield from _metric("failures_total", "counter", "Requests that failed, and websockets that broke.", failed)
+    yield from _metric("events_total", "counter", "Events received by websocket.", [({}, records.events)])
+    yield from _metric("users_wanted", "gauge", "Users that there should be.", [({}, wanted)])
+    for field, name, kind, text in (
+        ("users", "users", "gauge", "Users at work."),
+        ("ready", "ready", "gauge", "Users that are logged in, connected and have loaded their channels."),
+        ("websockets", "websockets", "gauge", "Open websockets."),
+        ("cpu_s", "cpu_seconds_total", "counter", "Processor time of a worker process."),
+        ("rss_bytes", "resident_bytes", "gauge", "Memory of a worker process."),
     ):
-        name = _WORKER_NAMES.get(metric, f"benchstudy_client_{metric}")
-        yield f"# HELP {name} {text}"
-        yield f"# TYPE {name} {kind}"
-        for worker in workers:
-            yield f"{name}{_labels({'worker': str(worker.number), 'host': worker.host})} {getattr(worker, metric)!r}"
+        of_workers = [({"worker": str(w.number), "host": w.host}, getattr(w, field)) for w in workers]
+        yield from _metric(name, kind, text, of_workers)
 
 
-_WORKER_NAMES = {"cpu_s": "benchstudy_client_cpu_seconds_total", "rss_bytes": "benchstudy_client_resident_bytes"}
-
-
-def _simple(name: str, kind: str, text: str, value: int) -> Iterator[str]:
+def _head(name: str, kind: str, text: str) -> Iterator[str]:
     yield f"# HELP {name} {text}"
     yield f"# TYPE {name} {kind}"
-    yield f"{name} {value}"
+
+
+def _metric(name: str, kind: str, text: str, samples: Iterable[tuple[Mapping[str, str], float]]) -> Iterator[str]:
+    name = f"benchstudy_client_{name}"
+    yield from _head(name, kind, text)
+    for labels, value in samples:
+        yield f"{name}{_labels(labels)} {value!r}"
 
 
 def _histogram(name: str, labels: Mapping[str, str], measured: Measured) -> Iterator[str]:
@@ -65,7 +61,8 @@ def _histogram(name: str, labels: Mapping[str, str], measured: Measured) -> Iter
 
 
 def _labels(labels: Mapping[str, str]) -> str:
-    return "{" + ",".join(f'{name}="{_escaped(value)}"' for name, value in labels.items()) + "}"
+    pairs = ",".join(f'{name}="{_escaped(value)}"' for name, value in labels.items())
+    return f"{{{pairs}}}" if pairs else ""
 
 
 def _escaped(value: str) -> str:
