@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 from .memory import OPEN, PRIVATE
 from .session import Session
-from .wording import WORDS, typed
+from .wording import WORDS
 
 _MOST_WORDS = 4
 _FEW_LETTERS = 4  # of a channel's or user's name
@@ -39,10 +39,8 @@ def search_posts(session: Session) -> None:
 
 def _complete_writer(session: Session) -> str:
     """Type a name until it is the only match, and load the pictures of all matches."""
-    name, letters_s = _a_user(session), session.letters_s()
-    for part in typed(session.chance, name):
-        if not session.types(letters_s):
-            break
+    name = _a_user(session)
+    for part in session.types(name):
         if len(session.complete_user("from", f"in_team={session.team}", part, _COMPLETED)) == 1:
             break
     return name
@@ -50,10 +48,8 @@ def _complete_writer(session: Session) -> str:
 
 def _complete_channel(session: Session) -> str:
     found = [c for c in session.memory.channels.values() if c.team == session.team and c.id in session.memory.joined]
-    name, letters_s = session.chance.choice([channel.name for channel in found]), session.letters_s()
-    for part in typed(session.chance, name):
-        if not session.types(letters_s):
-            break
+    name = session.chance.choice([channel.name for channel in found])
+    for part in session.types(name):
         path = f"/teams/{session.team}/channels/search_autocomplete?name={quote(part)}"
         if len(session.get("in", path)) == 1:
             break
@@ -61,10 +57,7 @@ def _complete_channel(session: Session) -> str:
 
 
 def search_users(session: Session) -> None:
-    letters_s = session.letters_s()
-    for part in typed(session.chance, _a_user(session)):
-        if not session.types(letters_s):
-            return
+    for part in session.types(_a_user(session)):
         session.post("search", "/users/search", {"term": part, "limit": _USERS_AT_ONCE})
 
 
@@ -72,19 +65,14 @@ def search_channels(session: Session) -> None:
     """Search channels of all teams by the first letters of a name."""
     team = session.chance.choice(sorted(session.memory.teams))
     known = [c for c in session.memory.channels.values() if c.team == team or c.kind not in (OPEN, PRIVATE)]
-    letters_s = session.letters_s()
-    for part in typed(session.chance, _beginning(session, session.chance.choice([c.name for c in known]))):
-        if not session.types(letters_s):
-            return
+    for part in session.types(_beginning(session, session.chance.choice([c.name for c in known]))):
         session.post("search", "/channels/search?system_console=false", {"term": part})
 
 
 def search_conversations(session: Session) -> None:
     """Search group conversations by a user's name. As in the original, each letter searches for the whole name."""
-    name, letters_s = _a_user(session), session.letters_s()
-    for _ in typed(session.chance, _beginning(session, name)):
-        if not session.types(letters_s):
-            return
+    name = _a_user(session)
+    for _ in session.types(_beginning(session, name)):
         session.post("search", "/channels/group/search", {"term": name})
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import random
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 from urllib.parse import quote
@@ -20,6 +20,7 @@ from .connection import Socket, SocketBroken
 from .events import heard
 from .memory import DIRECT_SHOWN, GROUP_SHOWN, Channel, Memory, Post
 from .reporting import Report
+from .wording import typed
 
 _API = "/api/v4"
 _NOT_MODIFIED = 304
@@ -183,18 +184,18 @@ class Session:
 
     def looks(self) -> bool:
         """Look at a page. Return whether the user stays for the next one."""
-        return self._pauses(_PAGES_S)
+        return self._pauses(self.chance.uniform(*_PAGES_S))
 
-    def letters_s(self) -> tuple[float, float]:
-        """The time per letter of a word, as a range in s. It is constant within a word."""
+    def types(self, word: str) -> Iterator[str]:
+        """Yield the text after each letter of a word, which take equal time, as long as the user stays."""
         each_s = self.chance.uniform(*_LETTERS_S)
-        return each_s, each_s
+        for text in typed(self.chance, word):
+            if not self._pauses(each_s):
+                return
+            yield text
 
-    def types(self, letters_s: tuple[float, float]) -> bool:
-        return self._pauses(letters_s)
-
-    def _pauses(self, span_s: tuple[float, float]) -> bool:
-        self._leaving.wait(self.chance.uniform(*span_s) * self.plan.pauses)
+    def _pauses(self, seconds: float) -> bool:
+        self._leaving.wait(seconds * self.plan.pauses)
         return not self._leaving.is_set()
 
     def arrived(self) -> None:

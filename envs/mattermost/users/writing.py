@@ -7,7 +7,7 @@ import re
 from .attachments import FILES
 from .memory import Channel
 from .session import Session
-from .wording import WORDS, sentence, typed
+from .wording import WORDS, sentence
 
 _MENTIONS, _LINKS, _PERMALINKS = 0.10, 0.10, 0.01  # shares of the posts
 _NUMBER = re.compile(r"\d+$")  # at the end of a name; the part before it is not typed
@@ -49,10 +49,7 @@ def _look_up(session: Session, channel: Channel, name: str) -> None:
     if len(rest) // 2 > 0:
         most += session.chance.randrange(len(rest) // 2)
     where = f"in_team={channel.team}&in_channel={channel.id}"
-    letters_s = session.letters_s()
-    for part in typed(session.chance, rest):
-        if not session.types(letters_s):
-            return
+    for part in session.types(rest):
         found = session.complete_user("mention", where, prefix + part, _NAMES_AT_ONCE)
         if len(found) == 1 or len(prefix + part) == most:
             return
