@@ -36,6 +36,12 @@ def interval_lines(made: Comparison) -> tuple[str, ...]:
     return () if made.low is None or made.high is None else (percent_interval(made.low, made.high),)
 
 
+def ratio_lines(made: Comparison) -> tuple[str, ...]:
+    """The ratio of a comparison and its interval, as two lines of a cell; empty if there is no interval."""
+    interval = interval_lines(made)
+    return (signed_percent(made.ratio, made.low, made.high), *interval) if interval and made.ratio is not None else ()
+
+
 def verdict_cell(made: Comparison, *about: str) -> Cell:
     """The verdict, its reason and its adjusted p value; `about` adds further lines."""
     if made.low is None:

@@ -9,8 +9,8 @@ from benchstudy.families.load_test.page.cells import (
     bucket,
     interval_lines,
     not_called,
-    percent_interval,
     quantile_cell,
+    ratio_lines,
     signed,
     signed_percent,
 )
@@ -243,14 +243,12 @@ class LoadMix:
         if not reading.tested:
             few = human.plural(n, "trial")
             return f" From {few} per arm: a description, not a verdict over trials." if n < FEWEST else ""
-        like = reading.like
-        if like.ratio is None or like.low is None or like.high is None:
+        like, lines = reading.like, ratio_lines(reading.like)
+        if not lines:
             return ""
-        return (
-            f" Like for like {signed_percent(like.ratio, like.low, like.high)} "
-            f"({percent_interval(like.low, like.high)}, "
-            f"{like.verdict}, {human.plural(like.tests, 'test')} in this section)."
-        )
+        ratio, interval = lines
+        tests = human.plural(like.tests, "test")
+        return f" Like for like {ratio} ({interval}, {like.verdict}, {tests} in this section)."
 
     def _own_band(self, reading: Reading) -> str:
         """The difference between two measurements of one version in this study, and the usual one elsewhere."""
@@ -260,7 +258,7 @@ class LoadMix:
         like, again = twin.like, f" {reading.contrast.base} against itself, with as many trials"
         if like.ratio is None:
             return f"{again}: {signed(twin.shift.within, 's')} like for like."
-        ends = "" if like.low is None or like.high is None else f" ({percent_interval(like.low, like.high)})"
+        ends = "".join(f" ({interval})" for interval in interval_lines(like))
         return (
             f"{again}: {signed_percent(like.ratio, like.low, like.high)}{ends}; "
             f"{human.percent(PAGE_BAND)} is usual elsewhere."
@@ -381,9 +379,8 @@ def _changed(base: Quantile, new: Quantile) -> str:
 
 def _by_trials(made: Comparison) -> tuple[str, ...]:
     """The estimate that the interval is of: one slow trial can move the mean over all calls out of it."""
-    if made.ratio is None or made.low is None or made.high is None:
-        return ()
-    return f"trial by trial: {signed_percent(made.ratio, made.low, made.high)}", *interval_lines(made)
+    lines = ratio_lines(made)
+    return (f"trial by trial: {lines[0]}", lines[1]) if lines else ()
 
 
 def _calls(count: float) -> str:

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from benchstudy.families.load_test.page.cells import percent_interval, signed, signed_percent
+from benchstudy.families.load_test.page.cells import ratio_lines, signed, signed_percent
 from benchstudy.families.load_test.page.labels import LoadLabels
 from benchstudy.families.load_test.page.load import FEWEST, GROUPS, LABELS, PAGE_BAND, Contrast, LoadTest, Single
 from benchstudy.families.load_test.page.mix import MIX_DRIVEN, LoadMix, Reading
@@ -108,9 +108,9 @@ class LoadSummary:
             return {"name": self._name(contrast), "value": "–", "evidence": failure or why or made.why}
         if ratio is None:
             value, parts = both, ["no verdict", made.why]
-        elif made.low is not None and made.high is not None:
-            value = signed_percent(ratio, made.low, made.high)
-            parts = [both, percent_interval(made.low, made.high), made.verdict]
+        elif lines := ratio_lines(made):
+            value, interval = lines
+            parts = [both, interval, made.verdict]
         else:  # a relative change from so few trials would look like a result
             value, parts = both, [self._without(contrast, made)]
         parts += [failure] if failure else []
@@ -136,11 +136,11 @@ class LoadSummary:
     def _mix_line(self, reading: Reading) -> dict[str, str]:
         shift, like = reading.shift, reading.like
         labels = [_named(reading)] if reading.named else []
-        if like.ratio is not None and like.low is not None and like.high is not None:
-            value = signed_percent(like.ratio, like.low, like.high)
+        if lines := ratio_lines(like):
+            value, interval = lines
             change = signed(shift.change, "s")
             called = f"plain mean {change if shift.ratio is None else f'{signed_percent(shift.ratio)} ({change})'}"
-            parts = [percent_interval(like.low, like.high), reading.verdict, called, *labels]
+            parts = [interval, reading.verdict, called, *labels]
         else:
             # With few trials both values are shown: a change alone would look like a result.
             value = human.from_to(shift.base_mean, shift.base_mean + shift.within, "s")
@@ -195,14 +195,14 @@ class LoadSummary:
         if ratio is None:
             told = f"Supported users, in these trials: {both}, without a verdict: {made.why}."
             return told + self._limited_by(contrast)
-        if made.low is not None and made.high is not None:
-            told = f"{signed_percent(ratio, made.low, made.high)} supported users ({both}), "
-            told += f"{percent_interval(made.low, made.high)}: {made.verdict}, {made.why}."
-        else:
+        lines = ratio_lines(made)
+        if not lines:
             n = self.load.n(contrast)
             few = "one trial" if n == 1 else human.plural(n, "trial")
             told = f"Supported users, in these trials: {both}, from {few} per arm, so without a verdict."
             return told + self._limited_by(contrast)
+        change, interval = lines
+        told = f"{change} supported users ({both}), {interval}: {made.verdict}, {made.why}."
         if band is not None:
             inside = band.low <= ratio <= band.high or band.low <= 1 / ratio <= band.high
             told += (

@@ -1,7 +1,7 @@
 """Supported users of unbounded loads: a table with intervals and the study's own band, and users over time."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from statistics import median
@@ -11,8 +11,8 @@ import polars as pl
 
 from benchstudy.families.load_test.locust import CLIPPED
 from benchstudy.families.load_test.page.cells import (
-    interval_lines,
     percent_interval,
+    ratio_lines,
     signed,
     signed_percent,
     verdict_cell,
@@ -20,6 +20,7 @@ from benchstudy.families.load_test.page.cells import (
 from benchstudy.families.load_test.page.load import PAGE_BAND, Contrast, LoadTest, Single, Trial
 from benchstudy.families.load_test.page.panels import HEIGHT, Drawn, LoadPanels
 from benchstudy.families.load_test.users.on_host import feedback
+from benchstudy.model.grouping import grouped
 from benchstudy.report import human
 from benchstudy.report.exhibits import cells
 from benchstudy.report.figures.layers import drawn_only
@@ -243,8 +244,8 @@ class LoadUsers:
         ratio = self.ratio(contrast, made)
         if ratio is None:
             return Cell((self.both(contrast),), href) if self.both(contrast) else MISSING
-        if made.low is not None and made.high is not None:
-            return Cell((signed_percent(ratio, made.low, made.high), *interval_lines(made)), href)
+        if lines := ratio_lines(made):
+            return Cell(lines, href)
         # With so few trials the spread of one version is not known, so a relative change would mislead.
         ends = within_trial.ratio_interval(*(self._only(contrast, case) for case in contrast.cases.values()))
         said: tuple[str, ...] = ("n too small for an interval",)
@@ -341,23 +342,17 @@ class LoadUsers:
 
     def figures(self) -> Iterator[Drawn]:
         """Users over time: for each database and version, the trial nearest to the median."""
-        done = set()
-        for measured in self.measured:
-            key = (measured.target, measured.database, measured.load)
-            if key not in done:
-                done.add(key)
-                yield from self._figure(measured)
+        for place, there in grouped((self.load.place(measured), measured) for measured in self.measured).items():
+            yield from self._figure(place, there)
 
-    def _figure(self, measured: Contrast | Single) -> Iterator[Drawn]:
-        place, chosen, several = self.load.place(measured), {}, False
-        for other in self.measured:
-            if self.load.place(other) == place:
-                for version, case in other.cases.items():
-                    trials = self.load.trials(measured.target, case)
-                    trial = self.load.typical(measured.target, case, METRIC) or next(iter(trials), None)
-                    if trial is not None and self.load.series("users", trial.uuid) is not None:
-                        chosen[version] = trial
-                        several |= len(trials) > 1
+    def _figure(self, place: str, there: Sequence[Contrast | Single]) -> Iterator[Drawn]:
+        chosen, several = {}, False
+        for target, version, case in [(one.target, *of) for one in there for of in one.cases.items()]:
+            trials = self.load.trials(target, case)
+            trial = self.load.typical(target, case, METRIC) or next(iter(trials), None)
+            if trial is not None and self.load.series("users", trial.uuid) is not None:
+                chosen[version] = trial
+                several |= len(trials) > 1
         lines, marks = self._lines(chosen), self._marked(chosen)
         if lines.is_empty():
             return
