@@ -282,9 +282,8 @@ def test_checks_are_told_with_their_values_and_the_master_knows_what_alerts(cloc
     assert collector.recently.window_s == 3 and Collector(Plan.read(PLAN)).recently.window_s == 60
 
 
-def test_a_plan_says_how_many_users_there_will_be_at_most():
+def test_a_plan_is_read_with_its_rates_accounts_and_rule():
     bounded, unbounded = Plan.read(PLAN), Plan.read({**PLAN, "users": None, "rule": RULE})
-    assert (bounded.most_users, unbounded.most_users, Plan.read({**PLAN, "users": None}).most_users) == (12, 40, 0)
     assert bounded.rates == ((1.0, 0.75), (2.0, 0.25))
     assert (bounded.accounts[1].username, bounded.accounts[1].password) == ("b", "secret")
     assert (unbounded.rule.constants.max_users, unbounded.rule.alert_window_s) == (40, 3)

@@ -27,7 +27,7 @@ from ports import free_ports
 from provisioning import provision_here
 from waiting import until
 
-from benchstudy.families.load_test import data as load_data
+from benchstudy.families.load_test.system_files import ACCOUNTS_SCHEMA
 from benchstudy.hosts.agent import HostAgent
 from benchstudy.hosts.remote import Remote
 from benchstudy.measuring.hostcheck import HostCheck
@@ -296,7 +296,7 @@ def test_both_releases_find_the_same_rows_on_a_copy_of_what_was_made_once(progra
     assert sorted(path.name for path in data.iterdir()) == ["accounts.json", "data"]
     accounts = json.loads((data / "accounts.json").read_text())
     counts = accounts["counts"]
-    assert accounts["schema"] == load_data.ACCOUNTS_SCHEMA
+    assert accounts["schema"] == ACCOUNTS_SCHEMA
     assert (counts["users"], counts["teams"], counts["posts"], counts["direct_posts"]) == (8, 2, 120, 20)
     assert counts["channels"] == 2 * (3 + 2)  # in each team: its own, and those that every team has
     assert accounts["database"].startswith("PostgreSQL ")

@@ -5,11 +5,12 @@ Source: Mattermost's page that compares v9.11 with v10.0. See docs/families/load
 
 import random
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any, ClassVar
 
-from benchstudy.families.load_test import data, users
+from benchstudy.families.load_test import system_files, users
 from benchstudy.families.load_test.config import LoadLevel, LoadTestConfig, Window
 from benchstudy.families.load_test.metrics import METRICS
 from benchstudy.families.load_test.users.config import Rule
@@ -85,7 +86,7 @@ class LoadTest(Family[LoadTestConfig]):
 
     def libraries(self) -> Mapping[str, Callable[[], Mapping[str, Path]]]:
         """Scripts for hosts: data set scripts run with the agent's Python, users with Locust's Python."""
-        return {data.LIBRARY: data.scripts, users.LIBRARY: users.scripts}
+        return {system_files.DATA_LIBRARY: partial(system_files.below, "data"), users.LIBRARY: users.scripts}
 
 
 def _run_cases(config: LoadTestConfig) -> list[Case]:

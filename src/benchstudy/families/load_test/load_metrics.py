@@ -107,7 +107,7 @@ class Event(NamedTuple):
 
 @dataclass
 class LoadMetrics:
-    """Results of one window. A metric that the server does not have is only in `missing`; it is never zero.
+    """Results of one window. A metric that the server does not have is only in `section.missing`; it is never zero.
 
     `labels`: by group and label. `whole`: by group, all labels combined. `values`: {name: number} in base units.
     `samples`: number of samples read. `events`: of the whole window, sorted by time.
@@ -122,7 +122,6 @@ class LoadMetrics:
     resets_ms: list[int] = field(default_factory=list)
     gaps: int = 0
     samples: int = 0
-    missing: tuple[str, ...] = ()
 
 
 @damaged("the samples of Prometheus are damaged")
@@ -176,7 +175,7 @@ class _Reader:
         absent_at = self._absent_at()
         for totals in self._all_totals():
             totals.begin_at_zero(absent_at)
-        found = LoadMetrics(self._section, samples=samples, missing=self._section.missing)
+        found = LoadMetrics(self._section, samples=samples)
         for group in GROUPS:
             self._of_group(group, found)
         self._of_process(found)

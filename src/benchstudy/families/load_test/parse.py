@@ -173,9 +173,8 @@ def _bucket_rows(found: LoadMetrics) -> Iterator[dict[str, Any]]:
 def _events(trial: _Trial) -> list[Event]:
     """Events of the samples, and events for what is missing in them."""
     found, window, names = trial.metrics, trial.window, trial.names
-    events = [
-        Event(window.start_ms, "missing", f"the server has no {metric} in the window") for metric in found.missing
-    ]
+    missing = found.section.missing
+    events = [Event(window.start_ms, "missing", f"the server has no {metric} in the window") for metric in missing]
     for group, histogram in found.whole.items():
         if math.isinf(histogram.p99_high):
             detail = f"the p99 of {names.of_group(group)[0]} is above its last bucket, {histogram.p99_low:g} s"

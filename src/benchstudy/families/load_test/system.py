@@ -8,7 +8,7 @@ from threading import Event, Thread
 from typing import TYPE_CHECKING
 
 from benchstudy.families.load_test.config import LoadTestConfig
-from benchstudy.families.load_test.data import ACCOUNTS_SCHEMA
+from benchstudy.families.load_test.system_files import ACCOUNTS_SCHEMA
 from benchstudy.families.load_test.users.site import Accounts, Site
 from benchstudy.hosts import interrupts
 from benchstudy.hosts.agent import RunningService, ServiceFailed

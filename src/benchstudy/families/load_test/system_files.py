@@ -6,6 +6,10 @@ from benchstudy.model import paths
 from benchstudy.model.errors import BenchstudyError
 
 SYSTEM = "mattermost"
+# The library on a host whose scripts make the data set and import it into databases. They run with the host's own
+# Python 3.9 or newer and the standard library.
+DATA_LIBRARY = "load-data"
+ACCOUNTS_SCHEMA = 1  # of accounts.json, as seed.py writes it
 _SENT = (".py", ".sh")
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
 import gevent
 
-from .alerts import UNKNOWN, Alert, PrometheusSilent, QueryRefused, ask_prometheus
+from .alerts import UNKNOWN, PrometheusSilent, QueryRefused, ask_prometheus
 from .feedback import SETTLED, FeedbackRule
 from .master import Collector
 from .plan import Plan, Rule
@@ -115,21 +115,20 @@ class Watch:
 
     def look(self, now_s: float) -> list[tuple[str, float | None, float, str]]:
         """List (alert, value, bound, state). Raises LoadFailed if Prometheus has not answered for too long."""
-        own = self.collector.recently.statistics(now_s)
-        asked = [alert for alert in self.rule.alerts if alert.query is not None]
-        answers = dict(zip((a.name for a in asked), self._ask(asked), strict=True)) if asked else {}
+        queries = {alert.name: alert.query for alert in self.rule.alerts if alert.query is not None}
+        answers = dict(zip(queries, self._ask([*queries.values()]), strict=True))
+        values = {**self.collector.recently.statistics(now_s), **answers}
         self.checks += 1
         rows = []
         for alert in self.rule.alerts:
-            value = answers[alert.name] if alert.query is not None else own[alert.name]
+            value = values[alert.name]
             state = alert.state(now_s, value)
             self.unknown[alert.name] += state == UNKNOWN
             rows.append((alert.name, value, alert.above, state))
         return rows
 
-    def _ask(self, alerts: list[Alert]) -> list[float | None]:
-        timeout_s = self.rule.constants.every_s
-        jobs = [gevent.spawn(self._try, ask_prometheus, self.url, alert.query, timeout_s) for alert in alerts]
+    def _ask(self, queries: list[str]) -> list[float | None]:
+        jobs = [gevent.spawn(self._try, query) for query in queries]
         gevent.joinall(jobs)
         silent = [job.value for job in jobs if isinstance(job.value, PrometheusSilent)]
         refused = next((error for error in silent if isinstance(error, QueryRefused)), None)
@@ -141,10 +140,9 @@ class Watch:
             raise LoadFailed(f"nothing decides about users any more: {silent[0]}")
         return [None if isinstance(job.value, PrometheusSilent) else job.value for job in jobs]
 
-    @staticmethod
-    def _try(ask: Callable[..., float | None], *arguments: Any) -> float | PrometheusSilent | None:
+    def _try(self, query: str) -> float | PrometheusSilent | None:
         try:
-            return ask(*arguments)
+            return ask_prometheus(self.url, query, self.rule.constants.every_s)
         except PrometheusSilent as error:
             return error
 

@@ -70,7 +70,3 @@ class Plan:
             Constants(**rule["constants"]), tuple(Alert(**alert) for alert in rule["alerts"]), rule["alert_window_s"]
         )
         return cls(**values)
-
-    @property
-    def most_users(self) -> int:
-        return self.rule.constants.max_users if self.rule else self.users or 0
