@@ -517,15 +517,3 @@ def test_json_of_another_layout_gives_the_same_samples(whole):
         for mine, other in zip(fast, slow, strict=True):
             assert mine.labels == other.labels
             assert mine.times_ms.tolist() == other.times_ms.tolist() and mine.values.tolist() == other.values.tolist()
-
-
-def test_special_numbers_are_read():
-    of_series = b'{"metric":{"a":"b"},"values":[[1.5,"+Inf"],[2,"1e-07"],[3.001,"NaN"]]}'
-    answer = b'{"status":"success","data":{"resultType":"matrix","result":[' + of_series + b"]}}"
-    (series,) = read_matrix(answer)
-    assert series.times_ms.tolist() == [1500, 2000, 3001]
-    assert series.values[:2].tolist() == [float("inf"), 1e-7] and series.values[2] != series.values[2]
-    with pytest.raises(ValueError, match="native histograms"):
-        read_matrix(answer.replace(b'"values"', b'"histograms"'))
-    with pytest.raises(ValueError, match="vector"):
-        read_matrix(b'{"status":"success","data":{"resultType":"vector","result":[]}}'.replace(b":[]", b": []"))

@@ -53,7 +53,8 @@ def test_buckets_lie_side_by_side_up_to_an_hour_and_are_at_most_a_128th_wide():
         low_us, high_us = round(low * 1e6), round(high * 1e6)
         assert high_us - low_us == 1 or (high_us - low_us) * 128 <= low_us
         assert high_us - low_us == max(1, 2 ** (low_us.bit_length() - 8)), "two significant digits, and not more"
-        assert {histogram.index_of(low), histogram.index_of((high_us - 1) / 1e6)} == {index}
+        middle_us = (low_us + high_us - 1) // 2
+        assert {histogram.index_of(us / 1e6) for us in (low_us, middle_us, high_us - 1)} == {index}
 
 
 def test_times_beyond_the_ends_are_in_the_last_buckets():
@@ -276,6 +277,7 @@ def test_requests_leave_the_statistics_once_they_are_as_old_as_the_window():
     recently.add(2.0, Seen(3, 3.0, 0, {histogram.index_of(1.0): 3}))
     assert recently.statistics(10.999)["client_mean"] == 11 / 4
     assert recently.statistics(10.999)["client_p99"] == pytest.approx(8, rel=1 / 128)
+    assert recently.statistics(10.999)["client_errors"] == 1 / 4
     assert recently.statistics(11.0)["client_mean"] == 1
     assert recently.statistics(11.0)["client_errors"] == 0
     assert set(recently.statistics(12.0).values()) == {None}

@@ -22,15 +22,13 @@ from pydantic import ValidationError
 from benchstudy.families.load_test.locust import parse_load
 from benchstudy.families.load_test.users.config import ORIGINAL_ACTIONS, Behaviour, Load, Rule
 from benchstudy.families.load_test.users.on_host import feedback, histogram
-from benchstudy.families.load_test.users.on_host.alerts import ALERT, IGNORED, OK, UNKNOWN, Alert, RecentlySeen, Seen
+from benchstudy.families.load_test.users.on_host.alerts import ALERT, IGNORED, OK, UNKNOWN, Alert
 from benchstudy.families.load_test.users.on_host.exposition import exposition
 from benchstudy.families.load_test.users.on_host.feedback import AT_MAXIMUM, AT_MINIMUM, SETTLED, TOO_LONG, FeedbackRule
 from benchstudy.families.load_test.users.on_host.histogram import Line
 from benchstudy.families.load_test.users.on_host.recording import (
     HTTP,
-    SERVER_ERROR,
     TIMEOUT,
-    WEBSOCKET,
     Records,
     Worker,
 )
@@ -231,18 +229,6 @@ def test_an_alert_is_ignored_at_first_and_none_without_a_value():
     assert [alert.state(61, 0.85), alert.state(61, None), alert.state(61, math.nan)] == [OK, UNKNOWN, UNKNOWN]
 
 
-def test_statistics_of_users_look_back_over_their_window_only():
-    recently = RecentlySeen(10.0)
-    assert set(recently.statistics(0.0).values()) == {None}
-    recently.add(0.0, Seen(10, 10.0, 10, {histogram.index_of(1.0): 10}))
-    recently.add(5.0, Seen(90, 0.9, 0, {histogram.index_of(0.01): 90}))
-    both, later = recently.statistics(6.0), recently.statistics(11.0)
-    assert both["client_mean"] == pytest.approx(0.109)
-    assert both["client_p99"] == pytest.approx(1.0, rel=1 / 128)
-    assert both["client_errors"] == pytest.approx(0.1)
-    assert (later["client_mean"], later["client_errors"]) == (pytest.approx(0.01), 0.0)
-
-
 # --- histograms --------------------------------------------------------------------------------------------------
 
 # Written by the reference implementation: 0, 1, 127, 128, 255, 256, 1000, 1000, 250000 and 3600000000 µs.
@@ -254,15 +240,6 @@ def test_a_histogram_of_the_reference_implementation_is_read_and_written():
     ours = dict(Counter(histogram.index_of(value / 1e6) for value in values))
     assert histogram.decode(REFERENCE) == ours
     assert histogram.encode(ours) == REFERENCE
-
-
-def test_a_bucket_holds_its_values_and_is_narrow():
-    chance = random.Random(3)
-    for _ in range(5000):
-        seconds = 10 ** chance.uniform(-6, math.log10(3600))
-        low, high = histogram.edges_of(histogram.index_of(seconds))
-        assert low <= round(seconds * 1e6) / 1e6 < high
-        assert high - low <= max(low / 128, 1e-6) + 1e-12
 
 
 def test_histograms_merge_exactly_and_come_back_from_the_log(tmp_path):
@@ -285,22 +262,6 @@ def test_histograms_merge_exactly_and_come_back_from_the_log(tmp_path):
     assert sum(merged.values()) == 40_501
 
 
-@pytest.mark.parametrize("share", [0.01, 0.5, 0.95, 0.99, 1.0])
-def test_quantiles_are_right_within_a_bucket(share):
-    values = np.random.default_rng(5).lognormal(-4, 1, 20_000)
-    counts = Counter(histogram.index_of(value) for value in values.tolist())
-    exact = np.quantile(values, share, method="inverted_cdf")
-    assert histogram.quantile(counts, share) == pytest.approx(exact, rel=1 / 128)
-    assert histogram.quantile({}, share) is None
-
-
-@pytest.mark.parametrize("cut", [-1, -9, 30])
-def test_a_log_that_was_cut_off_is_refused_with_its_line(cut):
-    text = histogram.log_head(0.0, "x") + histogram.log_line(Line("a", 0.0, 1.0, {5: 3, 900: 1})).rstrip("\n")
-    with pytest.raises(ValueError, match="line 5"):
-        list(histogram.read_log((text[:cut] if cut < 0 else text[: text.index("Tag") + cut]).splitlines()))
-
-
 # --- what Prometheus is given ------------------------------------------------------------------------------------
 
 
@@ -317,27 +278,6 @@ def test_prometheus_own_tool_finds_nothing_wrong_with_what_the_master_shows():
     assert (checked.returncode, checked.stderr) == (0, "")
     found = [line for line in text.splitlines() if 'le="0.005"' in line or 'le="+Inf"' in line]
     assert [line.rpartition(" ")[2] for line in found] == ["0", "1", "1", "4"]
-
-
-def test_workers_reports_add_up():
-    one, two = Records(), Records(events=2)
-    one.add("a/x", HTTP, 1.0)
-    two.add("a/x", HTTP, 3.0, SERVER_ERROR, "x" * 1000)
-    two.add("a/websocket", WEBSOCKET, 9.0)
-    total = Records()
-    for records in (one, two):
-        total.merge(Records.of_message(json.loads(json.dumps(records.message()), object_hook=_with_numbers)))
-    measured = total.measured["a/x"]
-    assert (measured.count, measured.failures, measured.sum_s, measured.max_s) == (2, 1, 4.0, 3.0)
-    assert total.failures == {("a/x", SERVER_ERROR): 1}
-    assert len(total.examples["a/x", SERVER_ERROR]) < 1000
-    seen = total.seen()
-    assert (seen.requests, seen.errors, sum(seen.counts.values())) == (2, 1, 2), "a websocket is no request"
-
-
-def _with_numbers(found):
-    """msgpack keeps numbers as keys, JSON does not."""
-    return {int(key) if key.isdigit() else key: value for key, value in found.items()}
 
 
 # --- what a study may say ----------------------------------------------------------------------------------------
