@@ -213,18 +213,7 @@ class LoadTables(Tables):
 
     def _panels(self, head: Mapping[str, Any], values: Mapping[str, Any]) -> None:
         seconds = np.arange(0, RAMP_S + STEADY_S + 1, 2)
-        for panel in (
-            "api_mean",
-            "api_p99",
-            "store_mean",
-            "store_p99",
-            "cpu",
-            "goroutines",
-            "heap",
-            "stack",
-            "devices",
-            "rps",
-        ):
+        for panel in _PANELS:
             middle = values[panel][0]
             noise = self.random.normal(1, 0.03, len(seconds))
             for t, factor in zip(seconds.tolist(), noise.tolist(), strict=True):

@@ -8,8 +8,7 @@ from typing import Any
 from prometheus_server import Prometheus, agent
 
 from benchstudy.families.load_test.metric_names import NODE, Names
-from benchstudy.families.load_test.parse import FACTS, METRICS, parse_trial
-from benchstudy.model.family import Parsed
+from benchstudy.families.load_test.parse import FACTS, METRICS
 
 WANTED = {"system": Names().fetched, "host": NODE}
 
@@ -56,9 +55,3 @@ def write_facts(
     facts |= {name: {"start_s": a, "end_s": b} for name, (a, b) in (("window", window), ("steady", steady))}
     facts["phases"] = [{"name": "steady", "start_s": steady[0], "end_s": steady[1]}]
     (folder / FACTS).write_text(json.dumps(facts | further))
-
-
-def parsed(folder: Path) -> tuple[dict[str, float], Parsed]:
-    """(observations by metric, the whole result)."""
-    found = parse_trial({}, folder)
-    return {observation.metric: observation.value for observation in found.observations}, found

@@ -22,16 +22,12 @@ from contextlib import contextmanager
 import pytest
 import yaml
 from conftest import CHECKOUT, copy_project
-from nothing_lost import processes
+from load_test_study import checked
 from ports import free_ports
 from provisioning import provision_here
 from waiting import until
 
 from benchstudy.families.load_test.system_files import ACCOUNTS_SCHEMA
-from benchstudy.hosts.agent import HostAgent
-from benchstudy.hosts.remote import Remote
-from benchstudy.measuring.hostcheck import HostCheck
-from benchstudy.measuring.state import HostConnection
 from benchstudy.model.needs import named_tools, started_programs
 from benchstudy.model.services import PLACEHOLDER
 from benchstudy.model.study import load_study, parse_study, with_systems
@@ -207,18 +203,11 @@ def test_check_names_what_a_host_lacks(studies, tmp_path):
         }
     )
     plan = study.session("bench", "load_test")
-    with Remote("here", plan.hosts["here"]) as remote:
-        agent = HostAgent.deploy(
-            remote, lease_s=30.0, reconnect_s=0.0, on_event=lambda _: None, extensions=plan.family.extensions
-        )
-        found = HostCheck(HostConnection(remote, agent), ["sut", "load"])
-        plan.family.check(plan.config, found)
-    # The agent's desk ends by itself when nobody talks to it. Other fixtures of this run may have processes there.
-    until(lambda: not processes(str(tmp_path)), 60.0)
-    lacking = {text.removesuffix(" is missing") for good, text, _ in found.findings if not good}
+    found = checked(plan, ["sut", "load"])
+    lacking = {text.removesuffix(" is missing") for good, text, _ in found if not good}
     tools = {"mattermost-9.9", "mattermost-10.2", "mattermost-9.9-import"}
     assert lacking >= {*(f"services: {tool}" for tool in tools), "users: locust"}
-    assert any(good and text.startswith("services: /") and text.endswith("/cp") for good, text, _ in found.findings)
+    assert any(good and text.startswith("services: /") and text.endswith("/cp") for good, text, _ in found)
 
 
 # --- the real servers -----------------------------------------------------------------------------------------------

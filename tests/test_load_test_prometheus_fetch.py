@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from prometheus_file import figures
 from prometheus_history import Calls, Instance, lines
 from prometheus_server import (
     PROGRAMS,
@@ -26,7 +27,7 @@ from prometheus_server import (
     prometheus,
     proxy,
 )
-from prometheus_trial import WANTED, fetch, parsed, write_facts
+from prometheus_trial import WANTED, fetch, write_facts
 from waiting import until
 
 from benchstudy.families.load_test.parse import METRICS
@@ -237,12 +238,12 @@ def test_tables_do_not_depend_on_pages(server, window, whole, tmp_path):
         (tmp_path / name / METRICS).parent.mkdir(parents=True)
         (tmp_path / name / METRICS).write_bytes(file.read_bytes())
         write_facts(tmp_path / name, window, window, width_s=5.0, interval_s=1.0)
-        found.append(parsed(tmp_path / name))
+        found.append(figures(tmp_path / name))
     (long_values, long), (short_values, short) = found
     assert long_values.pop("samples") <= short_values.pop("samples")  # those on a border arrive twice
     assert short_values == pytest.approx(long_values, rel=1e-9)
-    for name, rows in long.series.items():
-        for mine, other in zip(rows, short.series[name], strict=True):
+    for name, rows in long.items():
+        for mine, other in zip(rows, short[name], strict=True):
             assert mine.keys() == other.keys()
             for column, value in mine.items():
                 assert other[column] == (pytest.approx(value, rel=1e-9) if isinstance(value, float) else value)

@@ -6,17 +6,16 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
 import pytest
 from conftest import CHECKOUT
+from prometheus_file import figures
 from prometheus_history import Calls, Instance, lines
 from prometheus_server import Exporter, Prometheus, backfill, exporter, prometheus
-from prometheus_trial import parsed, trial, write_facts
+from prometheus_trial import trial, write_facts
 from promql_capture import COUNTERS, GAUGES, HISTOGRAMS, mean, p99, panels
 from waiting import until
 
-from benchstudy.model.family import Parsed, ParseError
-from benchstudy.statistics.buckets import histogram_quantile
+from benchstudy.model.family import ParseError
 
 DATA = CHECKOUT / "tests" / "data" / "prometheus"
 SAME = pytest.approx
@@ -96,7 +95,7 @@ def window(request, server, begin_s, tmp_path_factory) -> tuple[str, tuple[float
 def test_totals_of_the_steady_window_are_those_of_promql(server, window):
     _, (_, _, start_s, end_s), _, folder = window
     over = f"{round(1000 * (end_s - start_s))}ms"
-    values, _ = parsed(folder)
+    values, _ = figures(folder)
 
     def ask(query: str) -> float:
         return server.ask(query, end_s)[""]
@@ -118,9 +117,9 @@ def test_totals_of_the_steady_window_are_those_of_promql(server, window):
 def test_tables_by_label_are_those_of_promql(server, window):
     _, (_, _, start_s, end_s), _, folder = window
     over = f"{round(1000 * (end_s - start_s))}ms"
-    _, found = parsed(folder)
+    _, found = figures(folder)
     for group, (metric, label) in HISTOGRAMS.items():
-        rows = {row["label"]: row for row in found.series["labels"] if row["group"] == group}
+        rows = {row["label"]: row for row in found["labels"] if row["group"] == group}
         asked = {
             "mean_s": server.ask(mean(metric, over, f"by ({label})"), end_s, label),
             "p99_s": server.ask(p99(metric, over, label), end_s, label),
@@ -137,7 +136,7 @@ def test_tables_by_label_are_those_of_promql(server, window):
             assert row["mean_s"] * row["count"] == SAME(row["sum_s"])
             assert row["p99_s"] == SAME(asked["p99_s"][name], rel=CLOSE)
             assert row["p99_low_s"] <= row["p99_s"] and (row["p99_high_s"] is None or row["p99_s"] <= row["p99_high_s"])
-            buckets = [b for b in found.series["buckets"] if (b["group"], b["label"]) == (group, name)]
+            buckets = [b for b in found["buckets"] if (b["group"], b["label"]) == (group, name)]
             assert [b["le_s"] for b in buckets] == sorted(b["le_s"] for b in buckets) and buckets[-1][
                 "le_s"
             ] == math.inf
@@ -150,8 +149,8 @@ PANELS = panels("1m").keys()
 @pytest.mark.parametrize("panel", PANELS)
 def test_the_ten_panels_are_those_of_promql(server, window, begin_s, panel):
     _, (start_s, end_s, *_), width_s, folder = window
-    _, found = parsed(folder)
-    rows = [row for row in found.series["panels"] if row["panel"] == panel]
+    _, found = figures(folder)
+    rows = [row for row in found["panels"] if row["panel"] == panel]
     assert len(rows) > 20 and {row["width_s"] for row in rows} == {width_s}
     step_s = rows[1]["t_s"] - rows[0]["t_s"]
     answer = server.get(
@@ -177,7 +176,7 @@ def test_the_ten_panels_are_those_of_promql(server, window, begin_s, panel):
 
 def test_means_of_gauges_are_over_time(server, window):
     _, (_, _, start_s, end_s), _, folder = window
-    values, _ = parsed(folder)
+    values, _ = figures(folder)
     # Without a scrape, Prometheus repeats the last value of a history, which has no marks for its end.
     answered = "and on(instance) up == 1"
     queries = {
@@ -194,30 +193,30 @@ def test_means_of_gauges_are_over_time(server, window):
 # --- faults in the history --------------------------------------------------------------------------------------
 
 
-def events(found: Parsed, what: str) -> list[dict]:
-    return [row for row in found.series["events"] if row["what"] == what]
+def events(found: dict[str, list[dict]], what: str) -> list[dict]:
+    return [row for row in found["events"] if row["what"] == what]
 
 
 @pytest.mark.fault(28)
 def test_a_restart_is_told_and_the_panel_points_that_see_it_are_marked(window, begin_s):
     name, (start_s, *_), width_s, folder = window
-    values, found = parsed(folder)
+    values, found = figures(folder)
     if name != "a restart":
         assert values["resets"] == 0 and not events(found, "reset") and not events(found, "restart")
-        assert all(row["resets"] == 0 for row in found.series["panels"])
+        assert all(row["resets"] == 0 for row in found["panels"])
         return
     assert values["resets"] == 1
     (reset,), (restart,) = events(found, "reset"), events(found, "restart")
     assert reset["t_s"] == restart["t_s"] == SAME(begin_s + RESTART - start_s, abs=1.001)
     assert reset["detail"].startswith("app2:8067: counters began anew, of mattermost_api_time_bucket, ")
-    marked = {row["t_s"] for row in found.series["panels"] if row["resets"]}
+    marked = {row["t_s"] for row in found["panels"] if row["resets"]}
     assert marked and all(reset["t_s"] <= t < reset["t_s"] + width_s for t in marked)
 
 
 @pytest.mark.fault(28)
 def test_a_gap_is_told_with_its_instance(window, begin_s):
     name, (start_s, *_), _, folder = window
-    values, found = parsed(folder)
+    values, found = figures(folder)
     if name != "one is away":
         assert values["gaps"] == 0 and not events(found, "down") and not events(found, "gap")
         return
@@ -229,8 +228,8 @@ def test_a_gap_is_told_with_its_instance(window, begin_s):
 
 def test_a_series_of_one_window_only_is_never_zero(window):
     name, _, _, folder = window
-    _, found = parsed(folder)
-    methods = {row["label"]: row for row in found.series["labels"] if row["group"] == "store"}
+    _, found = figures(folder)
+    methods = {row["label"]: row for row in found["labels"] if row["group"] == "store"}
     if name in ("quiet", "half a minute"):
         assert methods.keys() == {"RoleStore.GetByNames", "PostStore.Get"}
     elif name == "one is away":
@@ -245,8 +244,8 @@ def test_a_series_of_one_window_only_is_never_zero(window):
 
 def test_quantiles_beyond_the_buckets_are_censored(window):
     _, _, _, folder = window
-    _, found = parsed(folder)
-    handlers = {row["label"]: row for row in found.series["labels"] if row["group"] == "api"}
+    _, found = figures(folder)
+    handlers = {row["label"]: row for row in found["labels"] if row["group"] == "api"}
     assert (handlers["export"]["p99_s"], handlers["export"]["p99_low_s"]) == (10, 10)
     assert handlers["export"]["p99_high_s"] is None
     assert (handlers["ping"]["p99_low_s"], handlers["ping"]["p99_high_s"]) == (0, 0.005)
@@ -258,18 +257,18 @@ def test_a_window_without_samples_is_refused_with_what_is_missing(server, begin_
     with pytest.raises(
         ParseError, match=r"has no sample of mattermost_api_time_count, .* with \{job=\"server\"\} from"
     ):
-        parsed(folder)
+        figures(folder)
 
 
 def test_a_selector_that_matches_nothing_is_refused(server, begin_s, tmp_path):
     folder = trial(server, tmp_path, (begin_s + 60, begin_s + 120), select='{instance=~"web.*"}')
     with pytest.raises(ParseError, match=r'instance=~"web\.\*".*does the selector match'):
-        parsed(folder)
+        figures(folder)
 
 
 def test_a_selector_takes_one_instance(server, begin_s, tmp_path):
     folder = trial(server, tmp_path, (begin_s + 60, begin_s + 180), select='{instance=~"app2.*",}', width_s=5.0)
-    values, _ = parsed(folder)
+    values, _ = figures(folder)
     asked = server.ask('sum(rate(mattermost_http_requests_total{instance="app2:8067"}[120s]))', begin_s + 180)
     assert values["rps"] == SAME(asked[""], rel=CLOSE)
     assert "node_cpu" not in values
@@ -281,9 +280,9 @@ def test_a_metric_that_one_release_lacks_is_absent_and_told(server, begin_s, tmp
         "host": [],
     }
     folder = trial(server, tmp_path, (begin_s + 60, begin_s + 180), metrics=metrics, width_s=5.0)
-    values, found = parsed(folder)
+    values, found = figures(folder)
     assert "api_mean" in values and not values.keys() & {"api_p99", "store_mean", "cpu", "rps", "devices"}
-    assert {row["panel"] for row in found.series["panels"]} == {"api_mean"}
+    assert {row["panel"] for row in found["panels"]} == {"api_mean"}
     assert [row["detail"] for row in events(found, "missing")] == [
         "the server has no mattermost_nothing_total in the window"
     ]
@@ -292,7 +291,7 @@ def test_a_metric_that_one_release_lacks_is_absent_and_told(server, begin_s, tmp
 def test_without_up_other_samples_tell_of_a_gap(server, begin_s, tmp_path):
     metrics = {"system": ["go_goroutines", "mattermost_http_requests_total"], "host": []}
     folder = trial(server, tmp_path, (begin_s + 660, begin_s + 760), metrics=metrics, width_s=5.0)
-    values, found = parsed(folder)
+    values, found = figures(folder)
     assert values["gaps"] == 1
     (gap,) = events(found, "gap")
     assert gap["detail"] == f"app1:8067: no sample for {len(AWAY) + 1:.1f} s"
@@ -301,7 +300,7 @@ def test_without_up_other_samples_tell_of_a_gap(server, begin_s, tmp_path):
 @pytest.mark.fault(28)
 def test_a_server_away_to_the_end_of_the_window_is_told(server, begin_s, tmp_path):
     folder = trial(server, tmp_path, (begin_s + 660, begin_s + AWAY.start + 5), width_s=5.0)
-    _, found = parsed(folder)
+    _, found = figures(folder)
     (down,) = events(found, "down")
     assert "app1:8067" in down["detail"] and re.search(r"no sample for [56]\.\d s, [56] scrapes failed", down["detail"])
 
@@ -311,16 +310,16 @@ def test_a_window_scraped_seldom_is_read_at_its_own_interval(begin_s, tmp_path):
     window = begin_s + 60, begin_s + 660
     with prometheus(tmp_path / "server") as seldom:
         folder = trial(seldom, tmp_path / "trial", window)  # says that it is 1 s
-        values, found = parsed(folder)
+        values, found = figures(folder)
         assert (values["scrape_interval"], values["rate_window"], values["gaps"]) == (15, 60, 0)
         for panel in ("store_p99", "goroutines"):
-            rows = [row for row in found.series["panels"] if row["panel"] == panel]
+            rows = [row for row in found["panels"] if row["panel"] == panel]
             assert len(rows) >= 40
             for row in rows[:: len(rows) // 4]:
                 asked = seldom.ask(panels("60s")[panel], window[0] + row["t_s"])[""]
                 assert row["value"] == SAME(asked, rel=CLOSE)
         write_facts(folder, window, window, width_s=20.0, interval_s=1.0)
-        values, _ = parsed(folder)
+        values, _ = figures(folder)
     assert values["rate_window"] == 75  # over 20 s there would be at most one scrape
 
 
@@ -329,7 +328,7 @@ def test_a_steady_part_outside_of_what_was_fetched_is_refused(server, begin_s, t
     longer = begin_s + 60, begin_s + 200
     write_facts(folder, longer, longer, width_s=5.0, interval_s=1.0)
     with pytest.raises(ParseError, match="was fetched for"):
-        parsed(folder)
+        figures(folder)
 
 
 # --- live -------------------------------------------------------------------------------------------------------
@@ -385,22 +384,22 @@ def test_a_live_program_its_restart_and_a_label_of_one_release_only(tmp_path):
                     for name, window in (("base", base), ("new", new), ("both", (restarted[0], new[1])))
                 }
                 for name, (start_s, end_s) in {"base": base, "new": new}.items():
-                    values, found = parsed(folders[name])
+                    values, found = figures(folders[name])
                     over = f"{round(1000 * (end_s - start_s))}ms"
                     for group, (metric, label) in HISTOGRAMS.items():
                         assert values[f"{group}_mean"] == SAME(server.ask(mean(metric, over), end_s)[""], rel=0.01)
                         assert values[f"{group}_p99"] == SAME(server.ask(p99(metric, over), end_s)[""], rel=0.01)
                         asked = server.ask(mean(metric, over, f"by ({label})"), end_s, label)
-                        rows = {r["label"]: r["mean_s"] for r in found.series["labels"] if r["group"] == group}
+                        rows = {r["label"]: r["mean_s"] for r in found["labels"] if r["group"] == group}
                         assert rows == SAME(asked, rel=0.01)
                     assert values["goroutines"] == 500 and values["scrape_interval"] == SAME(0.25, abs=0.05)
-    base_values, base_found = parsed(folders["base"])
-    new_values, new_found = parsed(folders["new"])
-    labels = [{r["label"] for r in found.series["labels"]} for found in (base_found, new_found)]
+    base_values, base_found = figures(folders["base"])
+    new_values, new_found = figures(folders["new"])
+    labels = [{r["label"] for r in found["labels"]} for found in (base_found, new_found)]
     assert labels[0] - labels[1] == {"RoleStore.GetByNames"} and not labels[1] - labels[0]
     # Before the first client connects, there is no such series, which does not mean that there are no clients.
     assert "devices" not in base_values and new_values["devices"] == 5
-    values, found = parsed(folders["both"])
+    values, found = figures(folders["both"])
     assert values["resets"] == len(events(found, "reset")) == len(events(found, "restart")) == 1
     # A busy machine may miss one more scrape.
     assert values["gaps"] >= len(events(found, "down")) >= 1
@@ -418,16 +417,16 @@ def test_two_real_releases_of_which_one_no_longer_calls_what_the_other_called_mo
     """See data/prometheus/README.md."""
     values, found = {}, {}
     for release in ("9.9", "10.2"):
-        values[release], found[release] = parsed(DATA / f"mattermost-{release}")
-        assert {event["what"] for event in found[release].series["events"]} <= {"appeared"}
+        values[release], found[release] = figures(DATA / f"mattermost-{release}")
+        assert {event["what"] for event in found[release]["events"]} <= {"appeared"}
         assert values[release]["resets"] == values[release]["gaps"] == 0
         assert values[release]["server_error_share"] == 0 and values[release]["devices"] == 20
         assert 90 < values[release]["api_rate"] < values[release]["rps"] + 1 < 110
         assert values[release]["api_p99_low"] < values[release]["api_p99"] < values[release]["api_p99_high"]
-        assert {row["panel"] for row in found[release].series["panels"]} == set(PANELS)
+        assert {row["panel"] for row in found[release]["panels"]} == set(PANELS)
     store = {
-        release: {row["label"]: row for row in parsed.series["labels"] if row["group"] == "store"}
-        for release, parsed in found.items()
+        release: {row["label"]: row for row in series["labels"] if row["group"] == "store"}
+        for release, series in found.items()
     }
     left = store["9.9"]["RoleStore.GetByNames"]
     # It still does at the start, so there is a counter, which does not change: no zero time, but no time at all.
@@ -438,14 +437,3 @@ def test_two_real_releases_of_which_one_no_longer_calls_what_the_other_called_mo
     for release, rows in store.items():
         total = sum(row["sum_s"] for row in rows.values()) / sum(row["count"] for row in rows.values())
         assert values[release]["store_mean"] == SAME(total)
-
-
-# --- without a server -------------------------------------------------------------------------------------------
-
-
-def test_quantiles_of_histograms_that_say_nothing():
-    none = histogram_quantile(0.99, [0.1, math.inf], np.zeros((2, 1)))
-    without_infinity = histogram_quantile(0.99, [0.1, 0.2], np.ones((2, 1)))
-    assert all(math.isnan(part[0]) for part in (*none, *without_infinity))
-    half = histogram_quantile(0.5, [0.1, 0.2, math.inf], np.array([[0.0], [10.0], [10.0]]))
-    assert [part[0] for part in half] == SAME([0.15, 0.1, 0.2])

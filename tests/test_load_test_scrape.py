@@ -18,21 +18,16 @@ import polars as pl
 import pytest
 import yaml
 from conftest import CHECKOUT, as_project
-from load_test_study import FAMILY, history, hold, plan_of, scraped, window
+from load_test_study import FAMILY, checked, history, hold, plan_of, scraped, window
 from prometheus_server import Prometheus, backfill, free_port, prometheus
 from sshd_hosts import SshdHost
-from waiting import until
 
 from benchstudy.commands.cli import main
 from benchstudy.families.load_test.facts import FACTS
 from benchstudy.families.load_test.fetch import RAW
-from benchstudy.hosts.agent import HostAgent
-from benchstudy.hosts.remote import Remote
 from benchstudy.jobs.tidy import tidy_family
-from benchstudy.measuring.hostcheck import HostCheck
 from benchstudy.measuring.raw import StoredTrial
 from benchstudy.measuring.session import hold_session
-from benchstudy.measuring.state import HostConnection
 from benchstudy.model import registry
 
 pytestmark = pytest.mark.usefixtures("own_host_lock")
@@ -280,15 +275,6 @@ def test_a_clock_that_is_an_hour_off_is_refused_or_corrected(
         assert values_of(trial)["store_mean"] == pytest.approx(0.007, rel=1e-6)
 
 
-def _serving(folder: str) -> list[Path]:
-    found = []
-    for place in Path("/proc").glob("[0-9]*/cmdline"):
-        with contextlib.suppress(OSError):
-            if folder.encode() in place.read_bytes():
-                found.append(place)
-    return found
-
-
 def test_check_says_what_a_session_would_find(
     past: Past, host: dict[str, Any], root: Path, monkeypatch: pytest.MonkeyPatch
 ):
@@ -301,16 +287,9 @@ def test_check_says_what_a_session_would_find(
     ]
     plan = plan_of(scraped(windows=[{**one, "source": "p"} for one in past.windows], sources=sources), host)
     monkeypatch.delenv("PROM_TOKEN", raising=False)
-    with Remote("here", plan.hosts["here"]) as remote:
-        agent = HostAgent.deploy(
-            remote, lease_s=30.0, reconnect_s=0.0, on_event=lambda _: None, extensions=plan.family.extensions
-        )
-        found = HostCheck(HostConnection(remote, agent), ["sut"])
-        plan.family.check(plan.config, found)
-    # The agent's desk ends by itself when nobody talks to it.
-    until(lambda: not _serving(host["work_dir"]))
-    fine = [text for good, text, _ in found.findings if good]
-    wrong = [text for good, text, _ in found.findings if not good]
+    found = checked(plan, ["sut"])
+    fine = [text for good, text, _ in found if good]
+    wrong = [text for good, text, _ in found if not good]
     assert len(fine) == 1 and fine[0].startswith("source p: Prometheus answers")
     assert [text.partition(":")[0] for text in wrong] == ["source gone", "source file", "source secret"]
-    assert "PROM_TOKEN is not set" in wrong[2] and all(fix for good, _, fix in found.findings if not good)
+    assert "PROM_TOKEN is not set" in wrong[2] and all(fix for good, _, fix in found if not good)

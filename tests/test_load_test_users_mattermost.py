@@ -19,7 +19,8 @@ from typing import Any
 import pytest
 from load_test_study import FAMILY, study_of
 from mattermost_small import SERVER, block_of, provisioned
-from waiting import runs, until
+from nothing_lost import processes, running
+from waiting import until
 
 from benchstudy.families.load_test.locust import LoadResult, parse_load
 from benchstudy.families.load_test.system import fresh_site, wait_for_targets
@@ -111,7 +112,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
             )
             with agent.lock(SESSION, {"user": "tests"}):
                 yield from _place(root, study, HostConnection(remote, agent))
-        until(lambda: processes(root, b"/agent-") == [])  # it notices that nobody asks any more
+        until(lambda: not processes(str(root), "/agent-"))  # it notices that nobody asks any more
 
 
 def _place(root: Path, study: Any, connection: HostConnection) -> Iterator[Place]:
@@ -146,20 +147,7 @@ def rows(folder: Path, name: str) -> list[dict[str, str]]:
 
 
 def locust_processes(root: Path) -> list[int]:
-    return processes(root, b"locustfile.py")
-
-
-def processes(root: Path, word: bytes) -> list[int]:
-    """Processes with a word and this test's folder in their command."""
-    found = []
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            words = path.read_bytes()
-        except OSError:
-            continue
-        if word in words and os.fsencode(root) in words and runs(int(path.parent.name)):
-            found.append(int(path.parent.name))
-    return found
+    return [each.pid for each in running(str(root), "locustfile.py")]
 
 
 # --- a load that goes well ---------------------------------------------------------------------------------------
