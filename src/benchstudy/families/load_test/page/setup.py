@@ -14,7 +14,7 @@ from benchstudy.report.results import sessions
 from benchstudy.report.tables.tables import Cell, Table
 
 _DATA = ("users", "teams", "channels", "posts", "direct_posts")
-Rows = Iterator[tuple[str, Sequence[str]]]
+Rows = Iterator[tuple[str, Sequence[str]]]  # without values, a setting is left out
 
 
 class LoadSetup:
@@ -106,26 +106,18 @@ class LoadSetup:
     # -- what it was measured with -----------------------------------------------------------------------------------
 
     def _tools(self) -> Rows:
-        prometheus = self._said(self.load.all_trials, lambda facts: (facts.get("prometheus") or {}).get("version"))
-        if prometheus:
-            yield "Prometheus", prometheus
-        sources = self._said(self.load.all_trials, lambda facts: _source(facts.get("source") or {}))
-        if sources:
-            yield "Source of the samples", sources
+        trials = self.load.all_trials
+        yield "Prometheus", self._said(trials, lambda facts: (facts.get("prometheus") or {}).get("version"))
+        yield "Source of the samples", self._said(trials, lambda facts: _source(facts.get("source") or {}))
         columns = (
             self.load.results.counted.select("tool", "tool_version").unique(maintain_order=True).drop_nulls("tool")
         )
-        tools = [human.tool(name, version) for name, version in columns.iter_rows()]
-        if tools:
-            yield "Tools", tools
-        offsets = [o for t in self.load.all_trials if (o := _offset(t.facts)) is not None]
+        yield "Tools", [human.tool(name, version) for name, version in columns.iter_rows()]
+        offsets = [o for t in trials if (o := _offset(t.facts)) is not None]
         if offsets:
             worst = max(offsets, key=abs)
             off = human.quantity(abs(worst), "s")
             yield "Clocks", [f"Prometheus' clock differs from the host's by at most {off}; times are corrected"]
-        limits = self._said(self.load.all_trials, lambda facts: facts.get("limits") or None)
-        if limits:
-            yield "Limits", limits
 
     def _machines(self) -> Rows:
         for index in self._indexes:
@@ -191,9 +183,7 @@ def _range(seconds: Sequence[float]) -> str:
     return f"{duration(round(low, 1))} to {duration(round(high, 1))}"
 
 
-def _source(source: Mapping[str, Any]) -> str | None:
-    if not source:
-        return None
+def _source(source: Mapping[str, Any]) -> str:
     where = source.get("url") or source.get("file") or ""
     return f"{source.get('name', '')}: {where}".strip(": ")
 
