@@ -34,7 +34,7 @@ from load_test_study import FAMILY, study_of
 from mattermost_small import NEWER_SERVER, SERVER, block_of, provisioned
 
 from benchstudy.families.load_test.system import fresh_site, wait_for_targets
-from benchstudy.families.load_test.users.config import Behaviour, Load
+from benchstudy.families.load_test.users.config import Behaviour, LoadLevel
 from benchstudy.families.load_test.users.run import run_load
 from benchstudy.hosts.agent import HostAgent
 from benchstudy.hosts.remote import Remote
@@ -149,7 +149,7 @@ def ours(trial, up, url, options):
 
     threading.Thread(target=watch, daemon=True).start()
     # A login takes a tenth of a second of the server's processor.
-    load = Load(name="bounded", users=options.users, ramp=options.users / 2, duration=options.seconds + 600)
+    load = LoadLevel(name="bounded", users=options.users, ramp=options.users / 2, duration=options.seconds + 600)
     behaviour = Behaviour(think_time={"least": "1s", "mean": options.think}, seed=options.seed)
     try:
         run_load(trial, load, behaviour, up, over)

@@ -20,7 +20,7 @@ from conftest import CHECKOUT
 from pydantic import ValidationError
 
 from benchstudy.families.load_test.locust import parse_load
-from benchstudy.families.load_test.users.config import ORIGINAL_ACTIONS, Behaviour, Load, Rule
+from benchstudy.families.load_test.users.config import ORIGINAL_ACTIONS, Behaviour, LoadLevel, Rule
 from benchstudy.families.load_test.users.on_host import feedback, histogram
 from benchstudy.families.load_test.users.on_host.alerts import ALERT, IGNORED, OK, UNKNOWN, Alert
 from benchstudy.families.load_test.users.on_host.exposition import exposition
@@ -320,9 +320,9 @@ def test_alerts_are_written_as_people_do():
         (lambda: Rule(max_users=10, every="500ms"), "below 1 s"),
         (lambda: Rule(max_users=10, window="4s"), "fewer than 5 steps"),
         (lambda: Rule(max_users=10, at_most="30min"), "at_most"),
-        (lambda: Load(name="x", users=3), "give users and duration"),
-        (lambda: Load(name="x", users=3, duration="3s", rule=Rule(max_users=10)), "it has a rule"),
-        (lambda: Load(name="x", ramp="3s", rule=Rule(max_users=10)), "it has a rule"),
+        (lambda: LoadLevel(name="x", users=3), "give users and duration"),
+        (lambda: LoadLevel(name="x", users=3, duration="3s", rule=Rule(max_users=10)), "it has a rule"),
+        (lambda: LoadLevel(name="x", ramp="3s", rule=Rule(max_users=10)), "it has a rule"),
     ],
 )
 def test_what_cannot_be_is_refused_with_what_is_wrong(make, said):

@@ -24,7 +24,7 @@ from waiting import until
 
 from benchstudy.families.load_test.locust import LoadResult, parse_load
 from benchstudy.families.load_test.system import fresh_site, wait_for_targets
-from benchstudy.families.load_test.users.config import ORIGINAL_ACTIONS, Behaviour, Load, Rule
+from benchstudy.families.load_test.users.config import ORIGINAL_ACTIONS, Behaviour, LoadLevel, Rule
 from benchstudy.families.load_test.users.on_host.feedback import AT_MAXIMUM, AT_MINIMUM, SETTLED
 from benchstudy.families.load_test.users.run import Loaded, run_load
 from benchstudy.families.load_test.users.site import Site
@@ -72,7 +72,7 @@ class Place:
     metrics_url: str
 
     def load(
-        self, level: Load, behaviour: Behaviour = QUICK, cancelled: threading.Event | None = None, **changes: Any
+        self, level: LoadLevel, behaviour: Behaviour = QUICK, cancelled: threading.Event | None = None, **changes: Any
     ) -> tuple[Loaded, Path]:
         """(the load's own record, its trial's folder). `changes`: of the site."""
         folder = self.root / uuid.uuid4().hex[:8]
@@ -127,13 +127,13 @@ def _place(root: Path, study: Any, connection: HostConnection) -> Iterator[Place
         state.close()
 
 
-def bounded(users: int, duration: str = "6s") -> Load:
-    return Load(name="bounded", users=users, ramp="1s", duration=duration)
+def bounded(users: int, duration: str = "6s") -> LoadLevel:
+    return LoadLevel(name="bounded", users=users, ramp="1s", duration=duration)
 
 
-def unbounded(**changes: Any) -> Load:
+def unbounded(**changes: Any) -> LoadLevel:
     short = {"step": 1, "every": "1s", "window": "6s", "ignore_first": "0s", "alert_window": "4s", "at_most": "60s"}
-    return Load(name="unbounded", rule=Rule(**{**short, **changes}))
+    return LoadLevel(name="unbounded", rule=Rule(**{**short, **changes}))
 
 
 def read(loaded: Loaded, folder: Path) -> LoadResult:

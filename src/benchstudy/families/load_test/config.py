@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from pydantic import BeforeValidator, Field, PlainSerializer, field_validator, model_validator
 
-from benchstudy.families.load_test.users.config import Behaviour, Load
+from benchstudy.families.load_test.users.config import Behaviour, LoadLevel
 from benchstudy.model.family import FamilyConfig, TakesSystem
 from benchstudy.model.names import Name, require_each_once, require_known
 from benchstudy.model.services import check_port, check_service
@@ -76,14 +76,6 @@ class Database(Strict):
     label: str = Field("", description="name in tables, with the version: PostgreSQL 15; defaults to `name`")
     service: Name | None = Field(
         None, description="the service that is its server and holds the data set; each trial starts its own"
-    )
-
-
-class LoadLevel(Load):
-    """One level of the factor load: a fixed number of users (bounded), or the number that a rule finds (unbounded)."""
-
-    blocks: int | None = Field(
-        None, ge=1, description="number of blocks, from the first, that measure this load; defaults to all"
     )
 
 

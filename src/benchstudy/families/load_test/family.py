@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from benchstudy.families.load_test import system_files, users
-from benchstudy.families.load_test.config import LoadLevel, LoadTestConfig, Window
+from benchstudy.families.load_test.config import LoadTestConfig, Window
 from benchstudy.families.load_test.metrics import METRICS
-from benchstudy.families.load_test.users.config import Rule
+from benchstudy.families.load_test.users.config import LoadLevel, Rule
 from benchstudy.model import services
 from benchstudy.model.family import Case, Family, Loop
 from benchstudy.model.grouping import grouped

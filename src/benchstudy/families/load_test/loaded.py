@@ -4,11 +4,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from benchstudy.families.load_test.clocks import clock_of, require_small_step, require_steady
-from benchstudy.families.load_test.config import LoadLevel, LoadTestConfig
+from benchstudy.families.load_test.config import LoadTestConfig
 from benchstudy.families.load_test.facts import rate_window_s, write_facts
 from benchstudy.families.load_test.fetch import Server, Span, fetch
 from benchstudy.families.load_test.scraped import problems_of
 from benchstudy.families.load_test.system import Watch, fresh_site, said_version, wait_for_targets, watched
+from benchstudy.families.load_test.users.config import LoadLevel
 from benchstudy.families.load_test.users.run import Loaded, run_load
 from benchstudy.families.load_test.users.site import Site
 from benchstudy.model.errors import TrialFailed

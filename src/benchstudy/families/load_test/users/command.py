@@ -8,7 +8,7 @@ from typing import Any
 
 from benchstudy.families.load_test.system_files import SYSTEM
 from benchstudy.families.load_test.users import LOCUSTFILE
-from benchstudy.families.load_test.users.config import Behaviour, Load, Rule
+from benchstudy.families.load_test.users.config import Behaviour, LoadLevel, Rule
 from benchstudy.families.load_test.users.site import Site
 from benchstudy.hosts.agent import Command
 from benchstudy.model.criteria import USERS_SWING
@@ -30,7 +30,7 @@ class Started:
     The master listens at `site.load`, on the port `master` for workers and on `metrics` for Prometheus.
     """
 
-    load: Load
+    load: LoadLevel
     behaviour: Behaviour
     site: Site = field(repr=False)
     accounts: Sequence[tuple[str, str]] = field(repr=False)

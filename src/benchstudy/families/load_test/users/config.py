@@ -244,7 +244,7 @@ class Rule(Strict):
         return query and query.replace(WINDOW, f"{self.alert_window:g}s")
 
 
-class Load(Strict):
+class LoadLevel(Strict):
     """One level of the factor load: a fixed number of users (bounded), or the number that a rule finds (unbounded)."""
 
     name: Name
@@ -254,9 +254,12 @@ class Load(Strict):
         None, description="bounded: length of the load from when every user is active"
     )
     rule: Rule | None = Field(None, description="unbounded: the feedback rule")
+    blocks: int | None = Field(
+        None, ge=1, description="number of blocks, from the first, that measure this load; defaults to all"
+    )
 
     @model_validator(mode="after")
-    def _one_kind(self) -> "Load":
+    def _one_kind(self) -> "LoadLevel":
         if self.rule is not None:
             if self.users is not None or self.duration is not None or "ramp" in self.model_fields_set:
                 raise ValueError(

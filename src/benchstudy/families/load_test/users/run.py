@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from benchstudy.families.load_test.users import LIBRARY
 from benchstudy.families.load_test.users.command import MASTER, TOOL, WORKER, Started
-from benchstudy.families.load_test.users.config import Behaviour, Load
+from benchstudy.families.load_test.users.config import Behaviour, LoadLevel
 from benchstudy.families.load_test.users.on_host.master import RESULT
 from benchstudy.families.load_test.users.site import Site
 from benchstudy.families.shared.files import read_json
@@ -40,7 +40,9 @@ class Loaded:
     result: Mapping[str, Any]
 
 
-def run_load(trial: "TrialContext", load: Load, behaviour: Behaviour, site: Site, cancelled: threading.Event) -> Loaded:
+def run_load(
+    trial: "TrialContext", load: LoadLevel, behaviour: Behaviour, site: Site, cancelled: threading.Event
+) -> Loaded:
     """Load the site. The files are written to `<trial>/load/` (master) and `<trial>/load-worker-N/`.
 
     `cancelled`: if set, the load ends soon, and so does the trial. Raises TrialFailed with the cause: too few accounts,
