@@ -1,6 +1,7 @@
 """Parses the files of Locust's master: users over time, times of requests, and what limited the load. Pure."""
 
 import csv
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise
@@ -246,19 +247,18 @@ class _Files:
         with path.open() as file:
             for line in histogram.read_log(file):
                 if self.is_steady(line.start_s, line.length_s):
-                    histogram.merge(found[line.tag].counts, line.counts)
+                    found[line.tag].counts.update(line.counts)
         for label, measured in found.items():
             counted = sum(measured.counts.values())
             if counted != measured.count:
                 raise ParseError(f"{HISTOGRAMS} has {counted} of {measured.count} requests {label}")
         return found
 
-    def _failures(self) -> dict[tuple[str, str], int]:
-        found: dict[tuple[str, str], int] = {}
+    def _failures(self) -> Counter[tuple[str, str]]:
+        found = Counter[tuple[str, str]]()
         for row in self.rows(FAILURES):
             if self.is_steady(float(row["t_s"]), float(row["length_s"])):
-                key = (row["request"], row["failure"])
-                found[key] = found.get(key, 0) + int(row["count"])
+                found[row["request"], row["failure"]] += int(row["count"])
         return found
 
     def _client_values(

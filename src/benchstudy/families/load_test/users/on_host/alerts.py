@@ -8,7 +8,7 @@ import math
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -74,13 +74,13 @@ class Seen:
     requests: int = 0
     sum_s: float = 0.0
     errors: int = 0
-    counts: histogram.Counts = field(default_factory=dict)
+    counts: Counter[int] = field(default_factory=Counter)  # by bucket of the histogram
 
     def add(self, other: Seen) -> None:
         self.requests += other.requests
         self.sum_s += other.sum_s
         self.errors += other.errors
-        histogram.merge(self.counts, other.counts)
+        self.counts.update(other.counts)
 
 
 class RecentlySeen:

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from statistics import linear_regression
 
 SETTLED, AT_MAXIMUM, AT_MINIMUM, TOO_LONG = "settled", "at_maximum", "at_minimum", "too_long"
 # States of a window that is flat but yields no number of users; the load continues.
@@ -102,15 +103,14 @@ class FeedbackRule:
 
     def _conclude(self, now_s: float) -> None:
         constants, since = self.constants, self._counting_since
+        window = [check for check in self._checks if check[0] > now_s - constants.window_s]
+        slope = slope_of([(t, active) for t, active, _ in window])
         if since is not None and now_s - since >= constants.window_s:
-            window = [check for check in self._checks if check[0] > now_s - constants.window_s]
-            slope = slope_of([(t, active) for t, active, _ in window])
             why = verdict(self._with_the_one_before(window), window, constants.swing)
             if slope is not None and abs(slope) < constants.slope and why in (SETTLED, AT_MAXIMUM, AT_MINIMUM):
                 self.result = self._result(why, window, slope)
         if self.result is None and now_s >= constants.at_most_s:
-            window = [check for check in self._checks if check[0] > now_s - constants.window_s]
-            self.result = self._result(TOO_LONG, window, slope_of([(t, active) for t, active, _ in window]))
+            self.result = self._result(TOO_LONG, window, slope)
 
     def _with_the_one_before(self, window: Sequence[Check]) -> Sequence[Check]:
         return self._checks[-len(window) - 1 :]
@@ -169,12 +169,9 @@ def meeting(checks: Sequence[Check]) -> tuple[float | None, float | None]:
 
 def slope_of(points: Sequence[tuple[float, float]]) -> float | None:
     """Slope of the least-squares line through (x, y), in units of y per x; None if x does not vary."""
-    if len(points) < 2:
+    if len({x for x, _ in points}) < 2:
         return None
-    mean_x = sum(x for x, _ in points) / len(points)
-    mean_y = sum(y for _, y in points) / len(points)
-    spread = sum((x - mean_x) ** 2 for x, _ in points)
-    return sum((x - mean_x) * (y - mean_y) for x, y in points) / spread if spread > 0 else None
+    return linear_regression(*zip(*points, strict=True)).slope
 
 
 def bracket(checks: Sequence[Check]) -> Bracket:

@@ -36,11 +36,6 @@ def edges_of(index: int) -> tuple[float, float]:
     return (inner << shift) / _SECONDS_TO_US, ((inner + 1) << shift) / _SECONDS_TO_US
 
 
-def merge(into: Counts, other: Mapping[int, int]) -> None:
-    for index, count in other.items():
-        into[index] = into.get(index, 0) + count
-
-
 def quantile(counts: Mapping[int, int], share: float) -> float | None:
     """The middle, in s, of the bucket that holds the quantile (nearest rank); None without values."""
     total = sum(counts.values())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -31,22 +32,21 @@ class Measured:
     failures: int = 0
     sum_s: float = 0.0
     max_s: float = 0.0
-    counts: histogram.Counts = field(default_factory=dict)
+    counts: Counter[int] = field(default_factory=Counter)  # by bucket
 
     def add(self, seconds: float, failed: bool) -> None:
         self.count += 1
         self.failures += failed
         self.sum_s += seconds
         self.max_s = max(self.max_s, seconds)
-        index = histogram.index_of(seconds)
-        self.counts[index] = self.counts.get(index, 0) + 1
+        self.counts[histogram.index_of(seconds)] += 1
 
     def merge(self, other: Measured) -> None:
         self.count += other.count
         self.failures += other.failures
         self.sum_s += other.sum_s
         self.max_s = max(self.max_s, other.max_s)
-        histogram.merge(self.counts, other.counts)
+        self.counts.update(other.counts)
 
 
 @dataclass
@@ -54,7 +54,7 @@ class Records:
     """All measurements of a period. `failures` maps (label, kind of failure) to a number, `examples` to a text."""
 
     measured: dict[str, Measured] = field(default_factory=dict)
-    failures: dict[tuple[str, str], int] = field(default_factory=dict)
+    failures: Counter[tuple[str, str]] = field(default_factory=Counter)
     examples: dict[tuple[str, str], str] = field(default_factory=dict)
     events: int = 0
 
@@ -65,14 +65,13 @@ class Records:
 
     def fail(self, label: str, failure: str, example: str = "") -> None:
         """Count a failure that has no duration."""
-        self.failures[label, failure] = self.failures.get((label, failure), 0) + 1
+        self.failures[label, failure] += 1
         self.examples.setdefault((label, failure), example[:_LONGEST_EXAMPLE])
 
     def merge(self, other: Records) -> None:
         for label, measured in other.measured.items():
             self.measured.setdefault(label, Measured(measured.kind)).merge(measured)
-        for key, count in other.failures.items():
-            self.failures[key] = self.failures.get(key, 0) + count
+        self.failures.update(other.failures)
         for key, example in other.examples.items():
             self.examples.setdefault(key, example)
         self.events += other.events
@@ -82,7 +81,7 @@ class Records:
         total = Seen()
         for label, measured in self.measured.items():
             if measured.kind == HTTP:
-                errors = sum(self.failures.get((label, failure), 0) for failure in ERRORS)
+                errors = sum(self.failures[label, failure] for failure in ERRORS)
                 total.add(Seen(measured.count, measured.sum_s, errors, measured.counts))
         return total
 
