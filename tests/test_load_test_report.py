@@ -2,6 +2,7 @@
 
 import json
 import re
+from itertools import product
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -91,6 +92,11 @@ def captured(root: Path, *versions: tuple[str, str, tuple[str, ...]]) -> LoadTes
     return load_of(tables.write(), {})
 
 
+def sentences(summary: LoadSummary) -> list[str]:
+    """All comments."""
+    return [text for _, texts in summary.comments() for text in texts]
+
+
 def row(table, name: str) -> dict:
     found = [r for r in table.rows if name in " ".join(r[0].lines)]
     found = [r for r in found if r[0].lines[0] == name] or found
@@ -123,11 +129,10 @@ def test_a_verdict_says_which_trials_it_leaves_out(tmp_path):
 
 def test_an_answer_has_the_estimate_of_its_interval_which_one_slow_trial_does_not_move(tmp_path):
     tables = LoadTables(tmp_path, noise=0.0005)
-    for block in range(1, 13):
-        for version in (BASE, NEW):
-            slow = 3.0 if (version, block) == (NEW, 3) else 1.0
-            api = {name: (n, total * slow, buckets) for name, (n, total, buckets) in api_calls(new=False).items()}
-            tables.run(levels_of(version), block, calls={"api": api, "store": store_calls(new=False)}, same=True)
+    for block, version in product(range(1, 13), (BASE, NEW)):
+        slow = 3.0 if (version, block) == (NEW, 3) else 1.0
+        api = {name: (n, total * slow, buckets) for name, (n, total, buckets) in api_calls(new=False).items()}
+        tables.run(levels_of(version), block, calls={"api": api, "store": store_calls(new=False)}, same=True)
     load = load_of(tables.write())
     answers = {answer["what"]: answer["lines"] for answer in LoadSummary(load).answers()}
     (line,) = answers[f"API times, {NEW} against {BASE}, like for like"]
@@ -165,9 +170,8 @@ def test_a_label_that_is_no_longer_called_is_no_regression_and_is_named_without_
 
 def test_a_label_that_is_hardly_called_any_more_is_found_too(tmp_path):
     tables = LoadTables(tmp_path)
-    for block in (1, 2, 3, 4):
-        for version in (BASE, NEW):
-            tables.run(levels_of(version), block, few=200.0)
+    for block, version in product((1, 2, 3, 4), (BASE, NEW)):
+        tables.run(levels_of(version), block, few=200.0)
     found = reading(load_of(tables.write()), "PostgreSQL 15, bounded", "store")
     assert found.verdict == "mix-driven, no regression" and found.drivers[0].few
     tables = list(LoadSummary(load_of(tmp_path / "data/tidy/embedded/load_test")).mix.entered_and_left())
@@ -237,14 +241,13 @@ def test_a_regression_that_the_mix_hides_is_found(tmp_path):
     """Every method is a fifth slower, and the slowest is called less often: the mean of all of them falls."""
     tables = LoadTables(tmp_path)
     shape = [0.5, 0.7, 0.9] + [1.0] * 9
-    for block in (1, 2, 3, 4, 5, 6):
-        for version in (BASE, NEW):
-            slower, many = (1.2, 60_000.0) if version == NEW else (1.0, 100_000.0)
-            calls = {
-                "slow": (many, many * 0.02 * slower, [many * s for s in shape]),
-                "fast": (300_000.0, 300_000 * 0.001 * slower, [300_000 * s for s in shape]),
-            }
-            tables.run(levels_of(version), block, calls={"store": calls, "api": calls})
+    for block, version in product((1, 2, 3, 4, 5, 6), (BASE, NEW)):
+        slower, many = (1.2, 60_000.0) if version == NEW else (1.0, 100_000.0)
+        calls = {
+            "slow": (many, many * 0.02 * slower, [many * s for s in shape]),
+            "fast": (300_000.0, 300_000 * 0.001 * slower, [300_000 * s for s in shape]),
+        }
+        tables.run(levels_of(version), block, calls={"store": calls, "api": calls})
     found = reading(load_of(tables.write()), "PostgreSQL 15, bounded", "store")
     assert found.shift.change < 0 and found.like.verdict == "worse"
     assert found.verdict == "regression, hidden by the mix" and found.worse and found.shift.alarm
@@ -255,12 +258,11 @@ def test_a_regression_that_the_mix_hides_is_found(tmp_path):
 def test_a_faster_version_with_a_slower_mean_says_why_they_differ(tmp_path):
     """Every trial is a fifth faster. The hour in which all are slow has most of the new calls, and few of the base."""
     tables = LoadTables(tmp_path)
-    for block in (1, 2, 3, 4, 5, 6):
-        for version in (BASE, NEW):
-            hour, many = (50, 900_000.0 if version == NEW else 1_000.0) if block == 1 else (1, 100_000.0)
-            total = many * 0.002 * hour * (0.8 if version == NEW else 1.0)
-            calls = {"only": (many, total, [many * s for s in [0.5, 0.7, 0.9] + [1.0] * 9])}
-            tables.run(levels_of(version), block, calls={"store": calls, "api": calls})
+    for block, version in product((1, 2, 3, 4, 5, 6), (BASE, NEW)):
+        hour, many = (50, 900_000.0 if version == NEW else 1_000.0) if block == 1 else (1, 100_000.0)
+        total = many * 0.002 * hour * (0.8 if version == NEW else 1.0)
+        calls = {"only": (many, total, [many * s for s in [0.5, 0.7, 0.9] + [1.0] * 9])}
+        tables.run(levels_of(version), block, calls={"store": calls, "api": calls})
     load = load_of(tables.write())
     found = reading(load, "PostgreSQL 15, bounded", "store")
     text = LoadSummary(load).mix.sentence(found)
@@ -375,7 +377,7 @@ def test_without_a_verdict_no_label_is_listed_as_worse_and_nothing_is_red(once):
     drawn = "".join(table.html() for table in others)
     assert "createPost" in drawn and "verdict worse" not in drawn and 'class="failed' not in drawn
     assert re.search(r"\d got slower and \d+ got faster by more .* by chance", labels.summary(contrast))
-    comments = " ".join(text for _, texts in LoadSummary(once).comments() for text in texts)
+    comments = " ".join(sentences(LoadSummary(once)))
     assert "by chance" not in comments, "the page says it once, above the labels"
 
 
@@ -428,9 +430,7 @@ def test_the_bracket_lies_between_the_most_users_without_an_alert_and_the_fewest
         found = users.bracket(trial)
         assert found.passed < found.failed and found.failed - found.passed <= 8
         assert list(found.alerts) == ["client_mean", "cpu"] and found.limited_by == "client_mean"
-    assert "The most frequent limit of both: client mean time." in " ".join(
-        text for _, texts in LoadSummary(load).comments() for text in texts
-    )
+    assert "The most frequent limit of both: client mean time." in " ".join(sentences(LoadSummary(load)))
 
 
 @pytest.mark.parametrize(
@@ -447,12 +447,8 @@ def test_only_several_trials_have_a_most_frequent_limit(tmp_path, blocks, limits
         for version, limit in limits.items():
             facts = {"load": {"result": {"limited_by": limit}}}
             tables.run(levels_of(version, load="unbounded"), block, users=13_000.0 + block, facts=facts)
-    (told,) = [
-        sentence
-        for _, texts in LoadSummary(load_of(tables.write())).comments()
-        for sentence in texts
-        if sentence.startswith("Supported users")
-    ]
+    summary = LoadSummary(load_of(tables.write()))
+    (told,) = [sentence for sentence in sentences(summary) if sentence.startswith("Supported users")]
     assert told.endswith(f" {text}")
 
 
@@ -466,11 +462,7 @@ def test_a_load_that_did_not_settle_says_why_instead_of_a_number(tmp_path):
     cell = row(summary.users.table(), "unbounded")[BASE]
     assert said(cell) == "not found | an alert was on even with the fewest users" and cell.kind == "failed"
     assert "an alert was on even with the fewest" in summary.answers()[0]["lines"][0]["evidence"]
-    assert any(
-        text.startswith("The number of supported users is not known")
-        for _, texts in summary.comments()
-        for text in texts
-    )
+    assert any(text.startswith("The number of supported users is not known") for text in sentences(summary))
     ((_, caption, panels, *_),) = summary.users.figures()
     assert len(panels[0].drawn) == 2, "users over time are shown all the same"
     assert "nearest to the median" not in caption, "each version has one trial"
@@ -540,7 +532,7 @@ def test_one_trial_an_arm_has_both_values_for_a_headline_and_no_per_cent(tmp_pat
     (users,) = summary.answers()[0]["lines"]
     assert (users["value"], users["evidence"]) == ("93 → 22", "only 1 trial per version, so there is no verdict")
     assert said(row(summary.users.table(), "unbounded")["Delta"]).startswith("93 → 22")
-    comments = " ".join(text for _, texts in summary.comments() for text in texts)
+    comments = " ".join(sentences(summary))
     assert "Supported users, in these trials: 93 → 22, from one trial per arm, so without a verdict." in comments
     weak = [text for text in summary.weaknesses() if text.startswith("Fewer than 3 trials of a version")]
     assert len(weak) == 1 and weak[0].endswith("nothing has a verdict there: PostgreSQL 15, unbounded.")
@@ -559,10 +551,9 @@ def test_one_trial_an_arm_has_both_values_for_a_headline_and_no_per_cent(tmp_pat
 )
 def test_trials_that_failed_are_not_counted_as_trials_that_nobody_ran(tmp_path, lost, told):
     tables = LoadTables(tmp_path)
-    for block in range(6):
-        for version in (BASE, NEW):
-            failed = {"status": "failed", "cause": "it broke"} if version == NEW and block in lost else {}
-            tables.run(levels_of(version), block, **failed)
+    for block, version in product(range(6), (BASE, NEW)):
+        failed = {"status": "failed", "cause": "it broke"} if version == NEW and block in lost else {}
+        tables.run(levels_of(version), block, **failed)
     summary = LoadSummary(load_of(tables.write()))
     assert next(texts for title, texts in summary.comments() if title.startswith("All"))[0].startswith(told)
     (weak,) = [text for text in summary.weaknesses() if text.startswith("Fewer than 3 trials of a version")]
@@ -633,7 +624,7 @@ def test_one_trial_an_arm_has_an_interval_from_within_and_says_so(once):
     assert LoadSummary(once).users.about_band()[0].startswith("There is no band of equal versions")
     weak = " ".join(LoadSummary(once).weaknesses())
     assert "the band of equal versions is unknown" in weak and "own trials" not in weak
-    assert any("no verdict" in text for _, texts in LoadSummary(once).comments() for text in texts)
+    assert any("no verdict" in text for text in sentences(LoadSummary(once)))
 
 
 def test_a_load_that_reached_its_greatest_number_without_an_alert_is_no_capacity(tmp_path):
@@ -674,7 +665,7 @@ def test_a_number_that_the_loads_own_maximum_clipped_is_told_as_a_lower_bound_an
     (limits,) = [r for r in summary.users.limits().rows if said(r[0]).endswith(f"{NEW} | block 1")]
     assert said(limits[1]) == "≥ 97.2"
     assert any(text.startswith(f"PostgreSQL 15, unbounded, {how}") for text in summary.weaknesses())
-    comments = " ".join(text for _, texts in summary.comments() for text in texts)
+    comments = " ".join(sentences(summary))
     assert f"without a verdict: {how}." in comments and f"the load's maximum of users ({NEW})" in comments
     published = row(LoadPublished(PUBLISHED, found).users(), "Postgres")
     assert said(published["Measured: new"]).startswith("≥ 97.2") and said(published["Measured: change"]) == "–"
