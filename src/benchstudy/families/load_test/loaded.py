@@ -1,6 +1,7 @@
 """A trial that the study runs: a fresh site, users, and Prometheus' samples of it."""
 
 from collections.abc import Sequence
+from threading import Event
 from typing import TYPE_CHECKING, Any
 
 from benchstudy.families.load_test.clocks import clock_of, require_small_step, require_steady
@@ -8,7 +9,7 @@ from benchstudy.families.load_test.config import LoadTestConfig
 from benchstudy.families.load_test.facts import rate_window_s, write_facts
 from benchstudy.families.load_test.fetch import Server, Span, fetch
 from benchstudy.families.load_test.scraped import problems_of
-from benchstudy.families.load_test.system import Watch, fresh_site, said_version, wait_for_targets, watched
+from benchstudy.families.load_test.system import fresh_site, said_version, wait_for_targets, watched
 from benchstudy.families.load_test.users.config import LoadLevel
 from benchstudy.families.load_test.users.run import Loaded, run_load
 from benchstudy.families.load_test.users.site import Site
@@ -32,8 +33,8 @@ def run_load_trial(case: Case, trial: "TrialContext[LoadTestConfig]") -> None:
         version = said_version(trial, site)
         wait_for_targets(trial, site)
         before = _Clocks(trial, site)
-        with watched(site, trial.event) as watch:
-            loaded = _loaded(trial, load, site, watch)
+        with watched(site, trial.event) as died:
+            loaded = _loaded(trial, load, site, died)
         after = _Clocks(trial, site)
         phases = before.to_prometheus(loaded.phases)
         steady = next(((start, end) for name, start, end in phases if name in _STEADY), None)
@@ -70,14 +71,14 @@ def run_load_trial(case: Case, trial: "TrialContext[LoadTestConfig]") -> None:
     )
 
 
-def _loaded(trial: "TrialContext[LoadTestConfig]", load: LoadLevel, site: Site, watch: Watch) -> Loaded:
+def _loaded(trial: "TrialContext[LoadTestConfig]", load: LoadLevel, site: Site, died: Event) -> Loaded:
     """Run the load. Raises TrialFailed; if a service died, with that cause instead of the users' errors."""
     try:
-        loaded = run_load(trial, load, trial.config.behaviour, site, watch.died)
+        loaded = run_load(trial, load, trial.config.behaviour, site, died)
     except TrialFailed:
-        watch.check()
+        site.check()
         raise
-    watch.check()
+    site.check()
     return loaded
 
 

@@ -140,51 +140,36 @@ def wait_for_targets(trial: "TrialContext", site: Site) -> None:
             first = missing[0]
             why = first["last_error"] or "it was not scraped yet"
             raise TrialFailed(f"Prometheus does not scrape {first['job']} at {first['instance']}: {why}")
-        for service in site.services:
-            service.check()
+        site.check()
         interrupts.pause(_LOOK_EVERY_S)
 
 
 @contextmanager
-def watched(site: Site, on_event: Callable[[str], None]) -> Iterator["Watch"]:
-    """Check every few seconds, while the block runs, whether all services of the site still run."""
-    watch = Watch(site, on_event)
-    watch.start()
-    try:
-        yield watch
-    finally:
-        watch.end()
+def watched(site: Site, on_event: Callable[[str], None]) -> Iterator[Event]:
+    """Check every few seconds, while the block runs, whether all services of the site still run. The event is set once
+    one has ended, so that the load can stop.
+    """
+    died, over = Event(), Event()
 
-
-class Watch(Thread):
-    """Watches the services of a site. `died` is set once one has ended, so that the load can stop."""
-
-    def __init__(self, site: Site, on_event: Callable[[str], None]):
-        super().__init__(name="watch of the site", daemon=True)
-        self._site, self._event = site, on_event
-        self._over = Event()
-        self.died = Event()
-
-    def run(self) -> None:
-        while not self._over.wait(_WATCH_EVERY_S):
-            for service in self._site.services:
+    def watch() -> None:
+        while not over.wait(_WATCH_EVERY_S):
+            for service in site.services:
                 try:
                     service.check()
                 except ServiceFailed as error:
-                    self._event(f"{service.name} no longer runs: {str(error).splitlines()[0]}")
-                    self.died.set()
+                    on_event(f"{service.name} no longer runs: {str(error).splitlines()[0]}")
+                    died.set()
                     return
                 except BenchstudyError:
                     continue  # a broken connection: the command of the load reports it
 
-    def end(self) -> None:
-        self._over.set()
-        self.join(timeout=60.0)
-
-    def check(self) -> None:
-        """Raise ServiceFailed if a service of the site no longer runs."""
-        for service in self._site.services:
-            service.check()
+    thread = Thread(target=watch, name="watch of the site", daemon=True)
+    thread.start()
+    try:
+        yield died
+    finally:
+        over.set()
+        thread.join(timeout=60.0)
 
 
 def said_version(trial: "TrialContext[LoadTestConfig]", site: Site) -> str | None:

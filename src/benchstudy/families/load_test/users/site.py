@@ -38,3 +38,8 @@ class Site:
     @property
     def services(self) -> list[RunningService]:
         return [self.database, self.server, *self.others, self.prometheus]
+
+    def check(self) -> None:
+        """Raise ServiceFailed if a service no longer runs."""
+        for service in self.services:
+            service.check()
