@@ -4,12 +4,14 @@ import gzip
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -69,6 +71,14 @@ def data(begin_s: int, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def server(data: Path) -> Iterator[Prometheus]:
     with prometheus(data) as running:
+        yield running
+
+
+@contextmanager
+def again(data: Path, folder: Path, *options: str, authorization: str | None = None) -> Iterator[Prometheus]:
+    """Another server with the same history in `folder`. A server locks its own."""
+    shutil.copytree(data / "data", folder / "data", ignore=shutil.ignore_patterns("lock"))
+    with prometheus(folder, None, *options, authorization=authorization) as running:
         yield running
 
 
@@ -153,11 +163,8 @@ def test_answers_are_kept_as_they_came(server, window, whole):
 def test_a_server_that_limits_queries_is_asked_for_less_at_a_time(
     data, server, window, whole, tmp_path, most_samples, most_pages
 ):
-    limited_data = tmp_path / "limited"
-    limited_data.mkdir()
-    (limited_data / "data").symlink_to(copied(data, tmp_path))
     span = (window[0], window[0] + 60)
-    with prometheus(limited_data, None, f"--query.max-samples={most_samples}") as limited:
+    with again(data, tmp_path / "limited", f"--query.max-samples={most_samples}") as limited:
         with pytest.raises(OSError, match="422"):
             limited.get("/api/v1/query", query="mattermost_api_time_bucket[60s]", time=span[1])
         summary = fetch(limited, tmp_path / "out", *span)
@@ -168,19 +175,13 @@ def test_a_server_that_limits_queries_is_asked_for_less_at_a_time(
 
 
 def test_a_limit_below_one_series_is_named(data, window, tmp_path):
-    folder = tmp_path / "limited"
-    folder.mkdir()
-    (folder / "data").symlink_to(copied(data, tmp_path))
-    with prometheus(folder, None, "--query.max-samples=5") as limited:
+    with again(data, tmp_path / "limited", "--query.max-samples=5") as limited:
         said = refused(tmp_path, spec_of(limited.url, window))
     assert "refuses even one series" in said and "too many samples" in said and "--query.max-samples" in said
 
 
 def test_a_server_that_gives_queries_no_time_is_named(data, window, tmp_path):
-    folder = tmp_path / "hurried"
-    folder.mkdir()
-    (folder / "data").symlink_to(copied(data, tmp_path))
-    with prometheus(folder, None, "--query.timeout=0s") as hurried:
+    with again(data, tmp_path / "hurried", "--query.timeout=0s") as hurried:
         said = refused(tmp_path, spec_of(hurried.url, window))
         # Version 2 says the first, and version 3 in some places, too.
         out_of_time = re.compile(r"query timed out|context deadline exceeded")
@@ -188,13 +189,6 @@ def test_a_server_that_gives_queries_no_time_is_named(data, window, tmp_path):
         assert said.startswith(asked) and out_of_time.match(said.removeprefix(asked))
         done = agent("prometheus:clock", hurried.url)
         assert done.returncode == 3 and out_of_time.search(json.loads(done.stdout)["error"])
-
-
-def copied(data: Path, tmp_path: Path) -> Path:
-    """Blocks never change, but a server locks its folder."""
-    subprocess.run(["cp", "-a", data / "data", tmp_path / "blocks"], check=True)
-    (tmp_path / "blocks" / "lock").unlink(missing_ok=True)
-    return tmp_path / "blocks"
 
 
 def test_large_answers_are_asked_for_in_parts(server, window, whole, tmp_path):
@@ -348,10 +342,9 @@ PASSWORD, PASSWORD_HASH = "correct horse 7731", "$2b$04$abcdefghijklmnopqrstuu/N
 def guarded(data, tmp_path_factory) -> Iterator[Prometheus]:
     """A server that requires the password."""
     folder = tmp_path_factory.mktemp("guarded")
-    (folder / "data").symlink_to(copied(data, folder))
     (folder / "web.yml").write_text(json.dumps({"basic_auth_users": {"reader": PASSWORD_HASH}}))
     token = "Basic cmVhZGVyOmNvcnJlY3QgaG9yc2UgNzczMQ=="
-    with prometheus(folder, None, f"--web.config.file={folder}/web.yml", authorization=token) as running:
+    with again(data, folder, f"--web.config.file={folder}/web.yml", authorization=token) as running:
         yield running
 
 
