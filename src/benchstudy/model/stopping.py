@@ -14,9 +14,8 @@ from typing import Annotated, Any
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from benchstudy.model.criteria import LEVEL
-from benchstudy.model.names import nearest
 from benchstudy.model.units import ProperShare, parse_percent
-from benchstudy.model.wording import explain
+from benchstudy.model.wording import explained
 
 _MISSED = 1 - Fraction(str(LEVEL))  # the share of intervals that miss the median, at most
 _MOST_BLOCKS = 10_000
@@ -87,20 +86,13 @@ def _blocks(value: Any) -> Any:
             texts = {key: int(n) for key, n in value.items() if isinstance(n, str) and n.isdecimal()}
             return BlockRange.model_validate({**value, **texts})
         except ValidationError as error:
-            raise ValueError("; ".join(map(_told, error.errors()))) from None
+            raise ValueError("; ".join(explained(error, BlockRange))) from None
     if type(value) is not int or not 1 <= value <= _MOST_BLOCKS:
         given = "nothing is given" if value is None else repr(value)
         raise ValueError(
             f"{given}: write a number of blocks from 1 to {_MOST_BLOCKS:,}, or {{min: 6, max: 30}} with `until: 5 %`"
         )
     return value
-
-
-def _told(problem: Any) -> str:
-    where = ".".join(map(str, problem["loc"]))
-    if problem["type"] == "extra_forbidden":
-        return f"{where}: unknown key: {nearest(where, BlockRange.model_fields)}"
-    return f"{where}: {explain(problem)}" if where else explain(problem)
 
 
 BlocksField = Annotated[

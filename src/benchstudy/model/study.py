@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal
 
 import yaml
 from pydantic import (
@@ -36,7 +36,7 @@ from benchstudy.model.references import dangling
 from benchstudy.model.stopping import BlockRange, BlocksField, PrecisionField, Stopping, required_share
 from benchstudy.model.strict import Strict
 from benchstudy.model.units import WRITTEN, DurationField, ProperShare
-from benchstudy.model.wording import explain, place_of
+from benchstudy.model.wording import explained
 from benchstudy.model.yamltext import line_of, read_yaml, yaml_problem
 
 
@@ -179,7 +179,7 @@ class Study(Strict):
             try:
                 typed[name] = config.model_validate({} if block is None else block, context=told.context)
             except ValidationError as error:
-                raise StudyError("\n".join(_explain(error, config, ("families", name)))) from error
+                raise StudyError("\n".join(explained(error, config, ("families", name)))) from error
         return typed
 
     @model_validator(mode="after")
@@ -379,7 +379,7 @@ def parse_study(data: Mapping[str, Any], beside: Path | None = None, *, stored: 
     try:
         study = Study.model_validate(with_systems(data, beside), context=None if stored else WRITTEN)
     except ValidationError as error:
-        raise StudyError("\n".join(_explain(error, Study))) from error
+        raise StudyError("\n".join(explained(error, Study))) from error
     for name, config in study.families.items():
         roles = {target: study.targets[target].roles for target in config.targets or study.targets}
         family = registry.get(name)
@@ -483,59 +483,3 @@ def _with_lines(path: Path, message: str) -> str:
         number = line_of(text, line.partition(": ")[0])
         lines.append(f"line {number}: {line}" if number else line)
     return "\n".join(lines)
-
-
-def _explain(error: ValidationError, model: type[BaseModel], prefix: tuple[str, ...] = ()) -> list[str]:
-    lines = []
-    for problem in error.errors():
-        where = ".".join(filter(None, (*prefix, place_of(problem))))
-        cause = problem.get("ctx", {}).get("error")
-        if isinstance(cause, StudyError):  # a family's block has already explained itself
-            lines.append(str(cause))
-        elif problem["type"] == "extra_forbidden":
-            parent = _model_at(model, problem["loc"][:-1])
-            hint = (
-                nearest(str(problem["loc"][-1]), [field.alias or name for name, field in parent.model_fields.items()])
-                if parent
-                else "remove it"
-            )
-            lines.append(f"{where}: unknown key: {hint}")
-        else:
-            message = explain(problem)
-            lines.append(f"{where}: {message}" if where else message)
-    return lines
-
-
-def _model_at(model: type[BaseModel], path: tuple[int | str, ...]) -> type[BaseModel] | None:
-    """The model that a location inside `model` belongs to, as far as annotations say."""
-    current: Any = model
-    for part in path:
-        if _is_model(current) and part in current.model_fields:
-            current = current.model_fields[part].annotation
-        elif isinstance(part, int) and len(_models_in(current)) > 1:
-            continue  # an item of a tagged union: the next part is its tag
-        else:
-            current = _variant(current, part)
-    current = current if _is_model(current) else _variant(current, None)
-    return current if _is_model(current) else None
-
-
-def _is_model(annotation: Any) -> bool:
-    return isinstance(annotation, type) and issubclass(annotation, BaseModel)
-
-
-def _models_in(annotation: Any) -> list[type[BaseModel]]:
-    """The models inside `dict[str, M]`, `list[M]`, `M | None`, a tagged union, or any nesting of them."""
-    if _is_model(annotation):
-        return [annotation]
-    return [model for argument in get_args(annotation) for model in _models_in(argument)]
-
-
-def _variant(annotation: Any, tag: Any) -> Any:
-    """The model that `annotation` stands for; of several, the one whose `kind` is `tag`."""
-    inner = _models_in(annotation)
-    for candidate in inner:
-        kind = candidate.model_fields.get("kind")
-        if kind is not None and tag in get_args(kind.annotation):
-            return candidate
-    return inner[0] if inner else annotation

@@ -2,7 +2,12 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, get_args
+
+from pydantic import BaseModel, ValidationError
+
+from benchstudy.model.errors import StudyError
+from benchstudy.model.names import nearest
 
 _WANTED = {
     "int_parsing": "a whole number",
@@ -33,12 +38,69 @@ _KEY = "[key]"  # in pydantic's places: behind a key that is wrong itself
 _SECRET = re.compile("pass|secret|token|key|header|env", re.IGNORECASE)
 
 
-def place_of(problem: Mapping[str, Any]) -> str:
+def explained(error: ValidationError, model: type[BaseModel], prefix: tuple[str, ...] = ()) -> list[str]:
+    """Each problem of `model` in a sentence, with its field in front. `prefix`: where the model's value lies."""
+    lines = []
+    for problem in error.errors():
+        cause = problem.get("ctx", {}).get("error")
+        if isinstance(cause, StudyError):  # a family's block has already explained itself
+            lines.append(str(cause))
+            continue
+        where = ".".join(filter(None, (*prefix, _place_of(problem))))
+        said = _unknown(problem["loc"], model) if problem["type"] == "extra_forbidden" else _explain(problem)
+        lines.append(f"{where}: {said}" if where else said)
+    return lines
+
+
+def _unknown(place: tuple[int | str, ...], model: type[BaseModel]) -> str:
+    """What to write instead of the key at this place of a model."""
+    around = _model_at(model, place[:-1])
+    if around is None:
+        return "unknown key: remove it"
+    return f"unknown key: {nearest(str(place[-1]), [field.alias or key for key, field in around.model_fields.items()])}"
+
+
+def _model_at(model: type[BaseModel], path: tuple[int | str, ...]) -> type[BaseModel] | None:
+    """The model that a location inside `model` belongs to, as far as annotations say."""
+    current: Any = model
+    for part in path:
+        if _is_model(current) and part in current.model_fields:
+            current = current.model_fields[part].annotation
+        elif isinstance(part, int) and len(_models_in(current)) > 1:
+            continue  # an item of a tagged union: the next part is its tag
+        else:
+            current = _variant(current, part)
+    current = current if _is_model(current) else _variant(current, None)
+    return current if _is_model(current) else None
+
+
+def _is_model(annotation: Any) -> bool:
+    return isinstance(annotation, type) and issubclass(annotation, BaseModel)
+
+
+def _models_in(annotation: Any) -> list[type[BaseModel]]:
+    """The models inside `dict[str, M]`, `list[M]`, `M | None`, a tagged union, or any nesting of them."""
+    if _is_model(annotation):
+        return [annotation]
+    return [model for argument in get_args(annotation) for model in _models_in(argument)]
+
+
+def _variant(annotation: Any, tag: Any) -> Any:
+    """The model that `annotation` stands for; of several, the one whose `kind` is `tag`."""
+    inner = _models_in(annotation)
+    for candidate in inner:
+        kind = candidate.model_fields.get("kind")
+        if kind is not None and tag in get_args(kind.annotation):
+            return candidate
+    return inner[0] if inner else annotation
+
+
+def _place_of(problem: Mapping[str, Any]) -> str:
     """The field of one of pydantic's `errors()`; of a key, that which has it."""
     return ".".join(str(part) for part in problem["loc"] if part != _KEY)
 
 
-def explain(problem: Mapping[str, Any]) -> str:
+def _explain(problem: Mapping[str, Any]) -> str:
     """One of pydantic's `errors()` as a sentence with the value and what is expected. Callers handle unknown keys."""
     kind, context = problem["type"], problem.get("ctx", {})
     given = _shown(problem.get("input"), problem["loc"])

@@ -7,10 +7,11 @@ from typing import Any
 from pydantic import ValidationError
 
 from benchstudy.model.catalogue.parameter import SYSTEM, Words, as_text
-from benchstudy.model.catalogue.system import OWN, Found, explained, texts_of
+from benchstudy.model.catalogue.system import OWN, Found, texts_of
 from benchstudy.model.errors import StudyError
 from benchstudy.model.names import check_name, nearest
 from benchstudy.model.services import PLACEHOLDER, Service
+from benchstudy.model.wording import explained
 
 # Where it runs, and how long its setup may take: set by studies, not by systems.
 _OF_HOSTS = ("role", "setup_timeout")
@@ -297,7 +298,7 @@ class Instances:
             Service.model_validate(made)
         except ValidationError as error:
             what = f"system {instance.found.name}: services.{service}"
-            raise StudyError("\n".join(f"{what}.{text}" for text in explained(error))) from error
+            raise StudyError("\n".join(f"{what}.{text}" for text in explained(error, Service))) from error
         for other in made.get("needs", ()):
             self._make(other)
 

@@ -12,10 +12,10 @@ from pydantic import AfterValidator, Field, ValidationError, model_validator
 from benchstudy.model.authorship import LicenceField
 from benchstudy.model.catalogue.parameter import SYSTEM, Parameter, check_parameter_name
 from benchstudy.model.errors import StudyError
-from benchstudy.model.names import Name, check_name, nearest, require_known
+from benchstudy.model.names import Name, check_name, require_known
 from benchstudy.model.services import PLACEHOLDER, Service
 from benchstudy.model.strict import Spelled, Strict
-from benchstudy.model.wording import explain, place_of
+from benchstudy.model.wording import explained
 from benchstudy.model.yamltext import read_yaml, yaml_problem
 
 FILE, DEPLOY, README = "system.yaml", "deploy.py", "README.md"
@@ -131,7 +131,8 @@ class Found:
                 require_known(self.name, system.services, f"services: none has the system's own name {self.name!r}")
             check_name(self.name)
         except ValidationError as error:
-            raise StudyError("\n".join(f"system {self.name}: {path}: {text}" for text in explained(error))) from error
+            problems = explained(error, System)
+            raise StudyError("\n".join(f"system {self.name}: {path}: {text}" for text in problems)) from error
         except yaml.MarkedYAMLError as error:
             raise StudyError(f"system {self.name}: {path}: not valid YAML: {yaml_problem(error)}") from error
         except (OSError, ValueError, yaml.YAMLError, StudyError) as error:
@@ -163,18 +164,6 @@ class Found:
             return path.read_text(encoding="utf-8")
         except (OSError, ValueError) as error:
             raise StudyError(f"system {self.name}: services.{service}.files_from: {path}: {error}") from error
-
-
-def explained(error: ValidationError) -> list[str]:
-    """Each problem with its field in front."""
-    lines = []
-    for problem in error.errors():
-        where = place_of(problem)
-        known = [*System.model_fields] if len(problem["loc"]) == 1 else []
-        unknown = problem["type"] == "extra_forbidden"
-        said = f"unknown key: {nearest(str(problem['loc'][-1]), known)}" if unknown else explain(problem)
-        lines.append(f"{where}: {said}" if where else said)
-    return lines
 
 
 def texts_of(value: Any) -> Iterator[str]:
