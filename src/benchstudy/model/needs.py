@@ -1,10 +1,11 @@
 """Which programs a study's services, commands and generators start: what provisioning depends on."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Any
 
+from benchstudy.model.catalogue.system import texts_of
 from benchstudy.model.clients import makes_load, role_of_service
 from benchstudy.model.study import Study
 
@@ -26,7 +27,7 @@ def started_programs(family: Mapping[str, Any], roles: Iterable[str]) -> set[str
 
 def named_tools(family: Mapping[str, Any], roles: Iterable[str]) -> set[str]:
     """Every `NAME` in `{{tools}}/NAME` in these services' arguments, files and environment."""
-    return {name for service in _services(family, roles) for text in _texts(service) for name in _TOOL.findall(text)}
+    return {name for service in _services(family, roles) for text in texts_of(service) for name in _TOOL.findall(text)}
 
 
 def generator_tools(family: Mapping[str, Any], roles: Iterable[str], target_roles: Iterable[str]) -> set[str]:
@@ -86,11 +87,3 @@ def _services(family: Mapping[str, Any], roles: Iterable[str]) -> list[Mapping[s
         return any(role_of_service(service.get("role", "sut"), role) == role for role in roles)
 
     return [service for service in family.get("services", {}).values() if runs_here(service)]
-
-
-def _texts(value: Any) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, Mapping | Sequence):
-        for part in value.values() if isinstance(value, Mapping) else value:
-            yield from _texts(part)

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 
 from benchstudy.model.names import nearest
-from benchstudy.model.services import PLACEHOLDER, Service
+from benchstudy.model.services import PLACEHOLDER, Service, needed
 
 
 def dangling(
@@ -44,7 +44,7 @@ def _of_service(
     for other in service.needs:
         if other not in services:
             yield f"needs: no service {other!r}: {nearest(other, services)}"
-    if name in _needed(services, service):
+    if name in needed(services, service.needs):
         yield f"needs: {name} needs itself, through {', '.join(service.needs)}"
     if service.ready.tcp is not None and service.ready.tcp not in service.ports:
         fix = nearest(service.ready.tcp, service.ports) if service.ports else f"write ports: [{service.ready.tcp}]"
@@ -92,15 +92,3 @@ def _values(service: Service, services: Mapping[str, Service]) -> list[str]:
 def _own(service: Service) -> list[str]:
     secrets = (*service.secrets, *service.secret_env)
     return ["dir", "bind", *(f"port.{name}" for name in service.ports), *(f"secret.{name}" for name in secrets)]
-
-
-def _needed(services: Mapping[str, Service], service: Service) -> set[str]:
-    """All that a service needs, and what these need."""
-    found: set[str] = set()
-    wanted = list(service.needs)
-    while wanted:
-        name = wanted.pop()
-        if name in services and name not in found:
-            found.add(name)
-            wanted += services[name].needs
-    return found

@@ -9,7 +9,7 @@ provisioning put programs.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -103,20 +103,26 @@ class Service(Strict):
         return self
 
 
+def needed(services: Mapping[str, Service], names: Iterable[str]) -> list[str]:
+    """The services of these names and all that they need, each once. Names of no service are left out."""
+    found: list[str] = []
+    wanted = list(names)
+    while wanted:
+        name = wanted.pop()
+        if name not in found and name in services:
+            found.append(name)
+            wanted += services[name].needs
+    return found
+
+
 def definition(services: Mapping[str, Service], name: str | None) -> dict[str, Any]:
     """The service `name` and all it needs, as plain data for a case's definition; {} for None.
 
     A different server or mount under the same name is a different thing to measure.
     """
-    found: dict[str, Any] = {}
-    wanted = [name] if name else []
-    while wanted:
-        current = wanted.pop()
-        if current not in found and current in services:
-            # Defaults are left out: a key added by a later version must not make old trials look like another case.
-            found[current] = services[current].model_dump(mode="json", exclude_defaults=True)
-            wanted += services[current].needs
-    return found
+    # Defaults are left out: a key added by a later version must not make old trials look like another case.
+    of = needed(services, [name] if name else [])
+    return {each: services[each].model_dump(mode="json", exclude_defaults=True) for each in of}
 
 
 def check_service(where: str, name: str, services: Mapping[str, Service]) -> Service:
