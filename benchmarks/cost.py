@@ -1,21 +1,27 @@
 """What a command and all processes that it starts cost: time, processor time, memory.
 
 With root, a control group of version 1 holds its processes. Without root, processor time is that of descendants that
-were waited for, and memory is that of the largest process.
+were waited for, here or by their parents, and memory is that of the largest process.
 """
 
+import ctypes
 import os
+import resource
 import subprocess
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import psutil
+
 _GROUPS = Path("/sys/fs/cgroup/cpuacct")
 _LOOK_EVERY_S = 0.5
+_SUBREAPER = 36  # of prctl: processes that lose their parent become children of this one
 
 
 @dataclass(frozen=True)
@@ -33,6 +39,8 @@ class Cost:
 def cost_of(argv: Sequence[str], cwd: Path, environment: Mapping[str, str]) -> Cost:
     """Run the command. If it fails, end this program with the command's last output."""
     began, group = time.monotonic(), _Group()
+    ctypes.CDLL(None).prctl(_SUBREAPER, 1)
+    own, before = {*psutil.Process().children()}, resource.getrusage(resource.RUSAGE_CHILDREN)
     with tempfile.TemporaryFile() as said:
         started = subprocess.Popen(
             argv, cwd=cwd, env=environment, stdin=subprocess.DEVNULL, stdout=said, stderr=subprocess.STDOUT,
@@ -43,11 +51,27 @@ def cost_of(argv: Sequence[str], cwd: Path, environment: Mapping[str, str]) -> C
         started.returncode = os.waitstatus_to_exitcode(status)
         wall_s = time.monotonic() - began
         found = group.end()
+        while late := {*psutil.Process().children()} - own:  # their processor time counts, too
+            for process in late:
+                os.waitpid(process.pid, 0)
         if started.returncode:
             said.seek(0)
             sys.exit(f"{' '.join(argv)}: exit status {started.returncode}\n{said.read()[-3000:].decode()}")
-    busy_s, peak = found or (used.ru_utime + used.ru_stime, used.ru_maxrss << 10)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    waited_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    busy_s, peak = found or (waited_s, used.ru_maxrss << 10)
     return Cost(wall_s, busy_s, peak)
+
+
+@contextmanager
+def scratch(keep: Path | None, name: str) -> Iterator[Path]:
+    """A new folder to work in: `name` in the folder `keep`, which stays, or else one that is removed afterwards."""
+    if keep is not None:
+        yield (keep / name).resolve()
+        return
+    with tempfile.TemporaryDirectory(prefix="benchstudy-scratch-") as folder:
+        yield Path(folder, name).resolve()
+        subprocess.run(["chmod", "-R", "u+w", folder], check=True)  # trials are read-only, folders included
 
 
 class _Group:

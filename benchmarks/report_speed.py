@@ -12,30 +12,24 @@ would be missing from the sum. Raw files of 10 000 trials of five families take 
 """
 
 import argparse
-import ctypes
 import math
 import os
-import resource
 import shutil
-import subprocess
 import sys
-import tempfile
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from uuid import uuid4
 
 import yaml
 
 from benchstudy.measuring.raw import TrialStore
 from benchstudy.measuring.sessionindex import write_index
-from benchstudy.model import paths
+from benchstudy.model.grouping import grouped
 from benchstudy.model.study import SessionPlan, load_study
 
-CHECKOUT = Path(__file__).resolve().parents[1]
-_SUBREAPER = 36  # of prctl: processes that lose their parent become children of this one
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+from conftest import CHECKOUT, Project, copy_project
+from cost import Cost, cost_of, scratch
+
 # Seconds for this many trials, bytes of the largest page at any number of trials, and growth: ten times the trials may
 # take twelve times the time.
 PROMISED_S, PROMISED_TRIALS, PROMISED_BYTES, PROMISED_GROWTH = 40, 1_000, 3_000_000, 1.2
@@ -80,7 +74,6 @@ def main() -> None:
     parser.add_argument("--raw", type=Path, default=CHECKOUT, help="the project whose trials are copied")
     parser.add_argument("--keep", type=Path, help="work in this folder and keep it")
     arguments = parser.parse_args()
-    ctypes.CDLL(None).prctl(_SUBREAPER, 1)
     print(f"load average before: {os.getloadavg()[0]:.1f}")
     missing = families_without_trials(arguments.raw)
     runs = [run(arguments, arguments.trials)]
@@ -124,41 +117,27 @@ def broken_promises(runs: list[Run]) -> list[str]:
 
 def run(arguments: argparse.Namespace, trials: int) -> Run:
     """Make the study and its reports."""
-    with folder(arguments.keep, trials) as root:
-        made = make_project(root, arguments.raw, trials)
-        seconds, busy = report(root, arguments.cores)
-        print(f"{made} trials: {seconds:.1f} s, {busy:.1f} s of processor time (promised for 1 000: {PROMISED_S} s)")
-        again = min(report(root, arguments.cores)[0] for _ in range(3))
+    with scratch(arguments.keep, f"trials-{trials}") as root:
+        project = copy_project(root)
+        made = fill(project, arguments.raw, trials)
+        first = report(project, arguments.cores)
+        print(f"{made} trials: {first} (promised for 1 000: {PROMISED_S} s)")
+        again = min(report(project, arguments.cores).wall_s for _ in range(3))
         print(f"  nothing to do, best of three: {again:.1f} s (promised: {PROMISED_AGAIN_S} s)")
         notebook = root / "notebooks" / "file_size.ipynb"
         notebook.write_text(notebook.read_text().replace("## The answer", "## An answer"))
-        edited, _ = report(root, arguments.cores)
+        edited = report(project, arguments.cores).wall_s
         reports = root / "reports"
         pages = {path.relative_to(reports).as_posix(): path.stat().st_size for path in reports.rglob("*.html")}
         print(f"  after an edit of a notebook: {edited:.1f} s (promised for 1 000: {PROMISED_EDITED_S} s)")
         print(f"  {len(pages)} pages, the largest:")
         for name, size in sorted(pages.items(), key=lambda page: -page[1])[:8]:
             print(f"  {size / 1e6:.2f} MB {name}", flush=True)
-        return Run(made, seconds, busy, again, edited, pages)
+        return Run(made, first.wall_s, first.busy_s, again, edited, pages)
 
 
-@contextmanager
-def folder(keep: Path | None, trials: int) -> Iterator[Path]:
-    if keep is not None:
-        path = keep / f"trials-{trials}"
-        path.mkdir(parents=True)
-        yield path.resolve()
-    else:
-        with tempfile.TemporaryDirectory(prefix="benchstudy-speed-") as scratch:
-            yield Path(scratch).resolve()
-            # Trials are read-only, folders included.
-            subprocess.run(["chmod", "-R", "u+w", scratch], check=True)
-
-
-def make_project(root: Path, source: Path, trials: int) -> int:
-    """A copy of the project with a study of at least `trials` trials; returns how many there are."""
-    for name in ("workflow", "notebooks", "config", "envs", "src", "data/published"):
-        shutil.copytree(CHECKOUT / name, root / name, ignore=shutil.ignore_patterns("__pycache__"))
+def fill(project: Project, source: Path, trials: int) -> int:
+    """Give the project a study of at least `trials` trials; returns how many there are."""
     declared = study_of(source)
     every = {plan: _stored(source, plan) for plan in load_study(declared).sessions()}
     stored = {plan: by_case for plan, by_case in every.items() if by_case}
@@ -174,11 +153,10 @@ def make_project(root: Path, source: Path, trials: int) -> int:
             del study["families"][name]
         # They may name a family that is left out.
         study = {key: value for key, value in study.items() if key not in ("ceilings", "acknowledge")}
-    (root / "config" / "config.yaml").write_text(yaml.safe_dump(study, sort_keys=False))
     os.fsync = lambda descriptor: None  # surviving a power failure does not matter here
-    for plan in load_study(root / "config" / "config.yaml").sessions():
+    for plan in load_study(project.write_study(study, "config.yaml")).sessions():
         of_family = next(found for p, found in stored.items() if p.family_name == plan.family_name)
-        _multiply(root, source, plan, of_family, blocks)
+        _multiply(project.root, source, plan, of_family, blocks)
     return cases * blocks
 
 
@@ -188,23 +166,17 @@ def study_of(project: Path) -> Path:
 
 def families_without_trials(source: Path) -> list[str]:
     plans = load_study(study_of(source)).sessions()
-    raw = {plan: paths.family_raw(source, plan.study.study, plan.target, plan.family_name) for plan in plans}
-    return [plan.family_name for plan, folder in raw.items() if not any(folder.glob("*/*/trial.json"))]
+    return [plan.family_name for plan in plans if not any(plan.raw(source).glob("*/*/trial.json"))]
 
 
 def _stored(source: Path, plan: SessionPlan) -> dict:
     """A family's trials by case, in the order of their blocks."""
-    store = TrialStore(paths.family_raw(source, plan.study.study, plan.target, plan.family_name))
-    found: dict = {}
-    for trial in store.trials():
-        found.setdefault(trial.record.case, []).append(trial)
-    return found
+    return grouped((trial.record.case, trial) for trial in TrialStore(plan.raw(source)).trials())
 
 
 def _multiply(root: Path, source: Path, plan: SessionPlan, stored: dict, blocks: int) -> None:
-    store = TrialStore(paths.family_raw(root, plan.study.study, plan.target, plan.family_name))
-    sessions = paths.family_raw(source, plan.study.study, plan.target, plan.family_name) / "sessions"
-    shutil.copytree(sessions, store.folder / "sessions")
+    store = TrialStore(plan.raw(root))
+    shutil.copytree(plan.raw(source) / "sessions", store.folder / "sessions")
     made = []
     for block in range(1, blocks + 1):
         for position, (case, trials) in enumerate(stored.items(), start=1):
@@ -220,34 +192,9 @@ def _multiply(root: Path, source: Path, plan: SessionPlan, stored: dict, blocks:
     write_index(plan, store, made, None)
 
 
-def report(root: Path, cores: int) -> tuple[float, float]:
-    """Wall and processor seconds of the command, as a user runs it."""
-    search = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    before, started = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
-    done = subprocess.run(
-        ["snakemake", "--cores", str(cores), "report"],
-        cwd=root,
-        env={**os.environ, "PYTHONPATH": str(root / "src"), "PATH": search},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-    )
-    seconds = time.monotonic() - started
-    _wait_for_the_rest()
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    if done.returncode:
-        sys.exit(f"{root}: the report failed:\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}")
-    (root / f"report-{uuid4().hex[:8]}.log").write_text(done.stderr)
-    return seconds, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-
-
-def _wait_for_the_rest() -> None:
-    """Wait for processes that outlive the command by a moment, because their processor time counts, too."""
-    try:
-        while True:
-            os.wait()
-    except ChildProcessError:
-        pass
+def report(project: Project, cores: int) -> Cost:
+    """The command, as a user runs it."""
+    return cost_of(["snakemake", "--cores", str(cores), "report"], project.root, project.environment)
 
 
 if __name__ == "__main__":

@@ -14,17 +14,14 @@ files on disk, so none of them is read from disk twice.
 import argparse
 import math
 import os
-import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from conftest import Project, copy_project, use_common_tool_store
-from cost import Cost, cost_of
+from cost import Cost, cost_of, scratch
 from many_trials import FAMILY, FIO, STUDY, ManyTrials
 
 _FAMILIES = ("file_size", "fio", "http_concurrency", "log_write", "load_test")
@@ -32,9 +29,8 @@ _FAMILIES = ("file_size", "fio", "http_concurrency", "log_write", "load_test")
 _HOLD = "from benchstudy.measuring.session import hold_session\nfor plan in plans: hold_session(root, plan)"
 # Cases that were captured only once, as a failure, have no trial here; a session would measure them.
 _INDEX = (
-    "from benchstudy.measuring.raw import TrialStore\nfrom benchstudy.measuring.session import write_index\n"
-    "from benchstudy.model import paths\nfor plan in plans:\n"
-    "    store = TrialStore(paths.family_raw(root, plan.study.study, plan.target, plan.family_name))\n"
+    "from benchstudy.measuring.raw import TrialStore\nfrom benchstudy.measuring.sessionindex import write_index\n"
+    "for plan in plans:\n    store = TrialStore(plan.raw(root))\n"
     "    write_index(plan, store, store.trials(), problem=None)"
 )
 _TIDY = f"from benchstudy.jobs.tidy import tidy_family\ntidy_family(root, plans, root / 'data/tidy/{STUDY}/{FAMILY}')"
@@ -56,7 +52,7 @@ def main() -> None:
     asked = parser.parse_args()
     seen: dict[str, list[tuple[int, float]]] = {}
     for number in asked.trials:
-        with _folder(asked.keep, number) as root:
+        with scratch(asked.keep, f"trials-{number}") as root:
             scale = Fleet(root, number) if asked.fleet else Scale(root, number, asked.targets)
             for what, cost in scale.run(push=asked.push) if asked.fleet else scale.run(pages=asked.pages):
                 print(f"  {what}: {cost}", flush=True)
@@ -148,16 +144,6 @@ class Fleet(Scale):
             yield "archive verify", self._command("benchstudy", "archive", "verify", *where, **keys)
         finally:
             server.stop()
-
-
-@contextmanager
-def _folder(keep: Path | None, trials: int) -> Iterator[Path]:
-    if keep is not None:
-        yield (keep / f"trials-{trials}").resolve()
-        return
-    with tempfile.TemporaryDirectory(prefix="benchstudy-scale-") as scratch:
-        yield Path(scratch, "project").resolve()
-        subprocess.run(["chmod", "-R", "u+w", scratch], check=True)  # trials are read-only, folders included
 
 
 if __name__ == "__main__":
