@@ -3,8 +3,6 @@
 import argparse
 from pathlib import Path
 
-from benchstudy.model.output import makes
-
 _SHELLS = ("bash", "zsh")
 
 
@@ -17,7 +15,6 @@ def add_command(
     )
     completion.add_argument("shell", choices=_SHELLS)
     completion.set_defaults(command=lambda arguments: _print(whole, arguments.shell))
-    makes(completion, "a script of the shell")
 
 
 def _print(whole: argparse.ArgumentParser, shell: str) -> int:

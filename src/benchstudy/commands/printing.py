@@ -12,7 +12,6 @@ from typing import Any
 from benchstudy.model import hints, paths
 from benchstudy.model.errors import BenchstudyError
 from benchstudy.model.files import whole_or_nothing
-from benchstudy.model.output import makes
 from benchstudy.model.study import Study, load_study
 
 # Any of them; margin boxes, in which page numbers and running heads stand, are known from 131 on.
@@ -28,7 +27,6 @@ def add_command(commands: Any, study_help: str) -> None:
     )
     pdf.add_argument("study", nargs="?", type=Path, default=hints.EMBEDDED, metavar="STUDY", help=study_help)
     pdf.add_argument("--without-trials", action="store_true", help="leave out the list of each case's trials")
-    makes(pdf, "a PDF")
     pdf.set_defaults(command=_pdf)
 
 

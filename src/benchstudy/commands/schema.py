@@ -6,7 +6,6 @@ from pathlib import Path
 
 from benchstudy.commands.systems import catalogue_of
 from benchstudy.model.files import as_json, write_atomically
-from benchstudy.model.output import makes
 
 
 def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -15,7 +14,6 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
     schema.add_argument("-o", "--output", type=Path, metavar="FILE", help="write it to this file instead")
     schema.add_argument("--study", type=Path, metavar="STUDY", help="include the study's own systems")
     schema.set_defaults(command=_schema)
-    makes(schema, "a JSON Schema")
 
 
 def _schema(arguments: argparse.Namespace) -> int:

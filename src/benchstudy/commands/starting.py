@@ -16,7 +16,6 @@ from typing import Any
 
 from benchstudy.model import hints, paths
 from benchstudy.model.errors import BenchstudyError
-from benchstudy.model.output import makes
 from benchstudy.model.study import read_study
 
 # On loopback behind its token, what kernels say encrypted. Which packages there are is the affair of whoever installed
@@ -78,8 +77,6 @@ def add_commands(commands: Any) -> None:
         "or through password-less sudo. With neither, name them and change nothing.",
     )
     setup.set_defaults(command=_setup)
-    for command in (run, lab, setup):
-        makes(command, "what the started program makes")
 
 
 def _run(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> int:

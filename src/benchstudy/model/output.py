@@ -6,17 +6,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-MAKES = "makes"
-
 
 def add_json(command: argparse.ArgumentParser) -> None:
-    """`--json`: every command that reports something has it. See `makes` for others."""
+    """`--json`: every command that reports something has it."""
     command.add_argument("--json", action="store_true", help="print the result as JSON")
-
-
-def makes(command: argparse.ArgumentParser, what: str) -> None:
-    """For a command that reports nothing: what it makes, such as a script or a folder."""
-    command.set_defaults(**{MAKES: what})
 
 
 def print_json(facts: Any) -> None:
