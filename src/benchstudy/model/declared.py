@@ -1,5 +1,6 @@
 """What a study says about lints: findings that somebody accepts, and the most that the hardware can deliver."""
 
+from collections.abc import Callable, Iterable
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import (
@@ -30,12 +31,21 @@ def _rate(value: Any, told: ValidationInfo) -> float:
     return rate
 
 
-def _known_family(value: str) -> str:
-    require_known(value, registry.names(), f"no family is called {value!r}")
-    return value
+def _one_of(known: Callable[[], Iterable[str]], otherwise: str) -> AfterValidator:
+    def checked(value: str) -> str:
+        require_known(value, known(), f"{otherwise} {value!r}")
+        return value
+
+    return AfterValidator(checked)
 
 
-FamilyName = Annotated[str, AfterValidator(_known_family), Listed(registry.names)]
+def _questions() -> Iterable[str]:
+    return questions.TITLES
+
+
+FamilyName = Annotated[str, _one_of(registry.names, "no family is called"), Listed(registry.names)]
+_Lint = Annotated[str, _one_of(registry.lint_names, "there is no lint"), Listed(registry.lint_names)]
+_Question = Annotated[str, _one_of(_questions, "the checklist has no question"), Listed(_questions)]
 _RateText = Annotated[str, Field(pattern=BYTE_RATE_PATTERN, examples=["125MiB/s"])]
 
 
@@ -45,12 +55,8 @@ class Acknowledgement(Strict):
     It may be added after the measurement, because it changes no figure and no hash.
     """
 
-    lint: Annotated[str, Listed(registry.lint_names)] | None = Field(
-        None, description="name of the lint, as a report shows it"
-    )
-    question: Annotated[str, Listed(lambda: questions.TITLES)] | None = Field(
-        None, description="or a question of the checklist, as the overview shows it"
-    )
+    lint: _Lint | None = Field(None, description="name of the lint, as a report shows it")
+    question: _Question | None = Field(None, description="or a question of the checklist, as the overview shows it")
     where: str = Field(
         "*", description="pattern of the places where a lint's finding stays, as a report shows them: `file_size: s3,*`"
     )
@@ -61,20 +67,6 @@ class Acknowledgement(Strict):
     def _a_sentence(cls, value: str) -> str:
         if len(value.split()) < 3:
             raise ValueError(f"{value!r} is not a reason: say in a sentence why the finding stays; it is printed")
-        return value
-
-    @field_validator("lint")
-    @classmethod
-    def _known(cls, value: str | None) -> str | None:
-        if value is not None:
-            require_known(value, registry.lint_names(), f"there is no lint {value!r}")
-        return value
-
-    @field_validator("question")
-    @classmethod
-    def _asked(cls, value: str | None) -> str | None:
-        if value is not None:
-            require_known(value, questions.TITLES, f"the checklist has no question {value!r}")
         return value
 
     exactly_one: ClassVar[tuple[str, ...]] = ("lint", "question")
