@@ -28,9 +28,10 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, Literal
+from typing import Annotated, Any, ClassVar, Generic, Literal
 
 from pydantic import AfterValidator, Field, model_validator
+from typing_extensions import TypeVar
 
 from benchstudy.model.causes import Failure
 from benchstudy.model.disturbance import DisturbancePolicy
@@ -187,16 +188,9 @@ class Parsed:
     series: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
 
 
-if TYPE_CHECKING:
-    from typing_extensions import TypeVar
-
-    # With defaults, as Python 3.13 has them: plain `Family` is one of any FamilyConfig.
-    ConfigT = TypeVar("ConfigT", bound=FamilyConfig, default=FamilyConfig)
-    ConfigT_co = TypeVar("ConfigT_co", bound=FamilyConfig, default=FamilyConfig, covariant=True)
-else:
-    from typing import TypeVar
-
-    ConfigT, ConfigT_co = TypeVar("ConfigT"), TypeVar("ConfigT_co", covariant=True)
+# With defaults, as Python 3.13 has them: plain `Family` is one of any FamilyConfig.
+ConfigT = TypeVar("ConfigT", bound=FamilyConfig, default=FamilyConfig)
+ConfigT_co = TypeVar("ConfigT_co", bound=FamilyConfig, default=FamilyConfig, covariant=True)
 
 
 class Family(ABC, Generic[ConfigT]):
