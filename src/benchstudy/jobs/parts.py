@@ -129,7 +129,7 @@ class Parts:
         self.used.add(name)
         part = _kept(self._folder / name)
         if part is None:
-            part = _Making(self._root, plan, self._family).part(store, entries, discarded)
+            part = _made(self._root, plan, store, entries, discarded)
             # Not kept, so that a discarded trial is read again if somebody repairs its files.
             if len(part.uuids) == len(entries):
                 part = _keep(self._folder / name, part)
@@ -205,56 +205,53 @@ def parquet_of(table: pl.DataFrame) -> bytes:
 # -- made from raw files ----------------------------------------------------------------------
 
 
-class _Making:
-    def __init__(self, root: Path, plan: "SessionPlan", family: Family):
-        self._root, self._plan, self._family = root, plan, family
-        self._rows: _Rows = {name: [] for name in SCHEMAS}
-        self._series: dict[str, list[pl.DataFrame]] = {name: [] for name in family.series_schemas}
-
-    def part(self, store: Path, entries: Iterable[Mapping[str, Any]], discarded: Mapping[str, str]) -> Part:
-        made = Part({}, rows={name: [] for name in (*self._rows, *self._series)})
-        for entry in entries:
-            try:
-                trial = _load(store / entry["path"], entry)
-            except CorruptTrial as error:
-                if entry["uuid"] not in discarded:
-                    raise
-                log.warning("left out a discarded trial: %s", error.difference)
-                continue
-            rows, long, unreadable = self._of_trial(trial)
-            made.uuids.append(trial.record.uuid)
-            made.unreadable.append(unreadable)
-            made.levels[trial.record.case] = trial.record.levels
-            for name in self._rows:
-                self._rows[name] += rows[name]
-                made.rows[name].append(len(rows[name]))
-            for name, frames in self._series.items():
-                frames += [long[name]] if name in long else []
-                made.rows[name].append(long[name].height if name in long else 0)
-        tables = {name: pl.DataFrame(rows, schema=SCHEMAS[name]) for name, rows in self._rows.items()}
-        tables |= {name: pl.concat(frames, rechunk=True) for name, frames in self._series.items() if frames}
-        made.tables = {name: table for name, table in tables.items() if table.height}
-        return made
-
-    def _of_trial(
-        self, trial: StoredTrial
-    ) -> tuple[dict[str, list[dict[str, Any]]], dict[str, pl.DataFrame], str | None]:
-        """Rows, long tables, and the parser's error or None."""
-        record = trial.record
-        row = _trial_row(self._root, trial) | _disturbance(trial, self._plan.disturbance)
-        rows: _Rows = {"trials": [row], "observations": [], "hosts": []}
-        if record.status == "aborted":
-            return rows, {}, None
-        common = {"target": record.target, "case": record.case, "block": record.block, "trial": trial.short}
-        unreadable = None
+def _made(
+    root: Path, plan: "SessionPlan", store: Path, entries: Iterable[Mapping[str, Any]], discarded: Mapping[str, str]
+) -> Part:
+    rows: _Rows = {name: [] for name in SCHEMAS}
+    series: dict[str, list[pl.DataFrame]] = {name: [] for name in plan.family.series_schemas}
+    part = Part({}, rows={name: [] for name in (*rows, *series)})
+    for entry in entries:
         try:
-            rows["hosts"] = _host_rows(trial, common)
-            seen, long = _parse(self._family, trial, common)
-        except ParseError as error:
-            seen, long, unreadable = _failure("failed"), {}, str(error)
-        head = {"study": record.study, "family": record.family, **common}
-        rows["observations"] = [head | row for row in seen]
-        return rows, long, unreadable
+            trial = _load(store / entry["path"], entry)
+        except CorruptTrial as error:
+            if entry["uuid"] not in discarded:
+                raise
+            log.warning("left out a discarded trial: %s", error.difference)
+            continue
+        of_trial, long, unreadable = _of_trial(root, plan, trial)
+        part.uuids.append(trial.record.uuid)
+        part.unreadable.append(unreadable)
+        part.levels[trial.record.case] = trial.record.levels
+        for name in rows:
+            rows[name] += of_trial[name]
+            part.rows[name].append(len(of_trial[name]))
+        for name, frames in series.items():
+            frames += [long[name]] if name in long else []
+            part.rows[name].append(long[name].height if name in long else 0)
+    tables = {name: pl.DataFrame(of_table, schema=SCHEMAS[name]) for name, of_table in rows.items()}
+    tables |= {name: pl.concat(frames, rechunk=True) for name, frames in series.items() if frames}
+    part.tables = {name: table for name, table in tables.items() if table.height}
+    return part
+
+
+def _of_trial(root: Path, plan: "SessionPlan", trial: StoredTrial) -> tuple[_Rows, dict[str, pl.DataFrame], str | None]:
+    """Rows, long tables, and the parser's error or None."""
+    record = trial.record
+    row = _trial_row(root, trial) | _disturbance(trial, plan.disturbance)
+    rows: _Rows = {"trials": [row], "observations": [], "hosts": []}
+    if record.status == "aborted":
+        return rows, {}, None
+    common = {"target": record.target, "case": record.case, "block": record.block, "trial": trial.short}
+    unreadable = None
+    try:
+        rows["hosts"] = _host_rows(trial, common)
+        seen, long = _parse(plan.family, trial, common)
+    except ParseError as error:
+        seen, long, unreadable = _failure("failed"), {}, str(error)
+    head = {"study": record.study, "family": record.family, **common}
+    rows["observations"] = [head | row for row in seen]
+    return rows, long, unreadable
 
 
 def _load(folder: Path, entry: Mapping[str, Any]) -> StoredTrial:
