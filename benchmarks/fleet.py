@@ -60,7 +60,7 @@ def main() -> None:
                 for kind, count in (("h", asked.hosts), ("slow", asked.slow), ("rebooting", asked.rebooting))
                 for number in range(count)
             }
-            hosts = {name: _described(place, sshd) for name, (place, sshd) in started.items()}
+            hosts = {name: sshd.described(place / "work") for name, (place, sshd) in started.items()}
             for name, host in hosts.items():
                 if name.startswith("slow"):
                     host["port"] = stack.enter_context(_slow_link(host["port"]))
@@ -80,11 +80,7 @@ def main() -> None:
 
 
 def _host(place: Path, stack: contextlib.ExitStack) -> tuple[Path, SshdHost]:
-    return place, stack.enter_context(SshdHost(place / "sshd", environment={"BENCHSTUDY_HOST_LOCK": f"{place}/lock"}))
-
-
-def _described(place: Path, sshd: SshdHost) -> dict[str, Any]:
-    return sshd.host.model_dump(exclude_none=True, exclude_defaults=True) | {"work_dir": f"{place}/work"}
+    return place, stack.enter_context(SshdHost(place / "sshd"))
 
 
 def _pin(sshd: SshdHost, port: int) -> None:

@@ -30,7 +30,7 @@ def main() -> None:
     with suppress(AssertionError):
         built_versitygw(keep_downloads=True)
     with tempfile.TemporaryDirectory(prefix="benchstudy-build-") as folder, SshdHost(Path(folder, "sshd")) as sshd:
-        here = {**sshd.host.model_dump(exclude_none=True, exclude_defaults=True), "work_dir": f"{folder}/work"}
+        here = sshd.described(f"{folder}/work")
         # A program that cannot be built is reported; the tests that need it say so themselves.
         provision_target(one_study(here), "all", Path(folder, "facts.json"), keep_downloads=True)
     try:

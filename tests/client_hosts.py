@@ -1,4 +1,4 @@
-"""Hosts that load a server together: real sshd servers on loopback, each with a lock and a work folder."""
+"""Hosts that load a server together: real sshd servers on loopback, each with a work folder."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -15,9 +15,8 @@ def hosts(folder: Path, *names: str) -> Iterator[dict[str, Any]]:
     with ExitStack() as stack:
         found = {}
         for name in names:
-            sshd = SshdHost(folder / name, environment={"BENCHSTUDY_HOST_LOCK": f"{folder}/{name}.lock"})
-            host = stack.enter_context(sshd).host.model_dump(exclude_none=True, exclude_defaults=True)
-            found[name] = {**host, "work_dir": str(folder / name / "work"), "service_address": "127.0.0.1"}
+            sshd = stack.enter_context(SshdHost(folder / name))
+            found[name] = sshd.described(folder / name / "work", service_address="127.0.0.1")
         yield found
 
 

@@ -30,10 +30,10 @@ _BOOT = 'mount --bind "$1" /proc/sys/kernel/random/boot_id && shift && exec "$@"
 
 
 class FaultyHost(SshdHost):
-    """The host in `folder`, with a network cable to the namespace of the process `network`. `host.lock` is its lock."""
+    """The host in `folder`, with a network cable to the namespace of the process `network`."""
 
     def __init__(self, folder: Path, address: str, network: int):
-        self.lock, self._ahead, self._boot_id = folder / "host.lock", folder / "ahead", folder / "boot-id"
+        self._ahead, self._boot_id = folder / "ahead", folder / "boot-id"
         self.inside = ["nsenter", f"--net=/proc/{network}/ns/net"]
         self._ahead.touch()
         shim = folder / "clock.so"
@@ -47,7 +47,7 @@ class FaultyHost(SshdHost):
             folder / "sshd",
             address=address,
             prefix=[*self.inside, *own, str(self._boot_id)],
-            environment={"BENCHSTUDY_HOST_LOCK": str(self.lock), "LD_PRELOAD": str(shim)},
+            environment={"LD_PRELOAD": str(shim)},
         )
 
     def start(self) -> SshdHost:

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import pytest
 import yaml
 from conftest import CHECKOUT
 from one_host import study_on
@@ -39,17 +38,14 @@ def file_size_study(backends: Sequence[str], path: Path | None = None, **changed
 
 
 def study_of(host: SshdHost, config: dict[str, Any], work_dir: Path) -> Study:
-    described = host.host.model_dump(exclude_none=True) | {"work_dir": str(work_dir)}
-    return study_on(described, {"file_size": config}, study="storage", target="server", name="server", blocks=1)
+    families = {"file_size": config}
+    return study_on(host.described(work_dir), families, study="storage", target="server", name="server", blocks=1)
 
 
 def measure(root: Path, host: SshdHost, config: dict[str, Any]) -> list[StoredTrial]:
     """Hold one session and return its trials, verified."""
     plan = study_of(host, config, root / "work").session("server", "file_size")
-    with pytest.MonkeyPatch.context() as environment:
-        # A lock for this host alone, so that other measurements on the machine do not block a test.
-        environment.setenv("BENCHSTUDY_HOST_LOCK", str(root / "host-lock"))
-        hold_session(root, plan)
+    hold_session(root, plan)
     return TrialStore(paths.family_raw(root, "storage", "server", "file_size")).trials()
 
 

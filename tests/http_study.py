@@ -8,8 +8,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from sshd_hosts import SshdHost
-
 from benchstudy.measuring.raw import StoredTrial, TrialStore
 from benchstudy.measuring.session import hold_session
 from benchstudy.model import paths
@@ -278,10 +276,6 @@ def declared(config: Mapping[str, Any], host: Mapping[str, Any] | None = None) -
 
 def study_of(config: Mapping[str, Any], host: Mapping[str, Any] | None = None) -> Study:
     return parse_study(declared(config, host))
-
-
-def described(sshd: SshdHost, work_dir: Path, **more: Any) -> dict[str, Any]:
-    return {**sshd.host.model_dump(exclude_none=True, exclude_defaults=True), "work_dir": str(work_dir), **more}
 
 
 def measure(root: Path, study: Study) -> list[StoredTrial]:

@@ -110,10 +110,9 @@ class Host:
 def provisioned(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
     """A host that has everything that the searches start."""
     folder = tmp_path_factory.mktemp("searches")
-    with SshdHost(folder / "sshd") as sshd, pytest.MonkeyPatch.context() as patch:
-        patch.setenv("BENCHSTUDY_HOST_LOCK", str(folder / "host.lock"))
+    with SshdHost(folder / "sshd") as sshd:
         work = folder / "work"
-        described = {**sshd.host.model_dump(exclude_none=True, exclude_defaults=True), "work_dir": str(work)}
+        described = sshd.described(work)
         with pytest.MonkeyPatch.context() as elsewhere:
             elsewhere.chdir(CHECKOUT)
             provision_target(log_write_study.study_of(block([LIMIT]), described), "bench", folder / "facts.json")

@@ -47,13 +47,12 @@ def block_of(sizes: Mapping[str, int], *, newer: bool = False, **changes: Any) -
 
 @contextmanager
 def provisioned(root: Path, block: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """The host as in a study, with everything that the block needs and its own lock; it works in `root`/work."""
+    """The host as in a study, with everything that the block needs; it works in `root`/work."""
     if os.getuid() != 0:
         pytest.skip("only root may make control groups here")
-    with SshdHost(root / "sshd") as sshd, pytest.MonkeyPatch.context() as patch:
-        patch.setenv("BENCHSTUDY_HOST_LOCK", str(root / "host.lock"))
-        host = {**sshd.host.model_dump(exclude_none=True, exclude_defaults=True), "work_dir": str(root / "work")}
-        with patch.context() as here:
+    with SshdHost(root / "sshd") as sshd:
+        host = sshd.described(root / "work")
+        with pytest.MonkeyPatch.context() as here:
             here.chdir(CHECKOUT)
             provision_target(study_of(block, host), "bench", root / "facts.json")
         yield host

@@ -101,13 +101,10 @@ class Lab:
     root: Path
     host: SshdHost
 
-    @staticmethod
-    def described(host: SshdHost) -> dict[str, Any]:
-        return host.host.model_dump(exclude_none=True) | {"work_dir": str(host.folder / "work")}
-
     def study(self, spin: dict[str, Any] | None = None, **changes: Any) -> Study:
         families, changes = {"spin": {"loads": ["half"], **(spin or {})}}, {"blocks": 1, **changes}
-        return study_on(self.described(self.host), families, study="s", target="t", name="h", **changes)
+        described = self.host.described(self.host.folder / "work")
+        return study_on(described, families, study="s", target="t", name="h", **changes)
 
     def hold(self, spin: dict[str, Any] | None = None, **changes: Any) -> dict[str, Any]:
         """Hold one session and return its index."""

@@ -40,8 +40,9 @@ class SshdHost:
         self.folder = Path(folder)
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         self.address, self.options, self.prefix = address, list(options), list(prefix)
+        self.lock = self.folder / "host.lock"
         # SHLVL keeps bash from reading the ~/.bashrc of the user who runs the tests.
-        self.environment = {"SHLVL": "1"} | dict(environment or {})
+        self.environment = {"SHLVL": "1", "BENCHSTUDY_HOST_LOCK": str(self.lock)} | dict(environment or {})
         self.user = pwd.getpwuid(os.getuid()).pw_name
         self.identity_file = self.folder / "user_key"
         self.known_hosts = self.folder / "known_hosts"
@@ -65,6 +66,11 @@ class SshdHost:
             identity_file=str(self.identity_file),
             known_hosts=str(self.known_hosts),
         )
+
+    def described(self, work_dir: Path | str | None = None, **more: Any) -> dict[str, Any]:
+        """This host as the file of a study describes it."""
+        place = {} if work_dir is None else {"work_dir": str(work_dir)}
+        return self.host.model_dump(exclude_none=True, exclude_defaults=True) | place | more
 
     @property
     def key_name(self) -> str:
@@ -170,8 +176,8 @@ def make_key(file: Path) -> None:
 
 @contextlib.contextmanager
 def host_of_its_own(folder: Path, **how: Any) -> Iterator[SshdHost]:
-    """An sshd with its own lock in `folder`. Afterwards, nothing runs that was started for it."""
-    with SshdHost(folder / "sshd", environment={"BENCHSTUDY_HOST_LOCK": str(folder / "host.lock")}, **how) as host:
+    """An sshd in `folder`. Afterwards, nothing runs that was started for it."""
+    with SshdHost(folder / "sshd", **how) as host:
         yield host
     # The agent's desk on the host notices that its connection is gone, and ends.
     until(lambda: subprocess.run(["pgrep", "-f", str(folder)], stdout=subprocess.DEVNULL).returncode == 1)

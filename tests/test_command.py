@@ -34,7 +34,6 @@ from benchstudy.measuring.state import HostConnection
 from benchstudy.model.causes import Cause
 from benchstudy.model.errors import StudyError
 from benchstudy.model.family import ParseError
-from benchstudy.model.host import Host
 from benchstudy.model.study import SessionPlan, Study
 from benchstudy.model.units import base_of
 
@@ -42,7 +41,7 @@ FAMILY = "command"
 DATA = Path(__file__).parent / "data" / "command"
 
 
-def study_of(host: Host | Mapping[str, Any], *commands: Mapping[str, Any], study: str = "small", **block: Any) -> Study:
+def study_of(host: Mapping[str, Any], *commands: Mapping[str, Any], study: str = "small", **block: Any) -> Study:
     families = {FAMILY: {**({"commands": list(commands)} if commands else {}), **block}}
     return study_on(host, families, study=study, target="machine", blocks=1)
 
@@ -241,14 +240,13 @@ class Measured:
 @pytest.fixture(scope="module")
 def measured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Measured]:
     folder = tmp_path_factory.mktemp("command")
-    with SshdHost(folder / "sshd") as sshd, pytest.MonkeyPatch.context() as patch:
-        patch.setenv("BENCHSTUDY_HOST_LOCK", str(folder / "host.lock"))
-        host = sshd.host.model_copy(update={"work_dir": str(folder / "host" / "work")})
+    with SshdHost(folder / "sshd") as sshd:
+        host = sshd.described(folder / "host" / "work")
         study = study_of(host, *COMMANDS, services={"server": SERVER}, timeout="60s")
         plan = study.session("machine", FAMILY)
         index = json.loads(hold_session(folder, plan).read_text())
         assert index["problem"] is None
-        with Remote("here", host) as remote:
+        with Remote("here", study.hosts["here"]) as remote:
             agent = HostAgent.deploy(remote, lease_s=30, reconnect_s=10, on_event=print)
             look = HostCheck(HostConnection(remote, agent), roles=["sut"])
             plan.family.check(plan.config, look)
@@ -258,13 +256,12 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Measured]:
         yield Measured(folder, plan, [(fine, what) for fine, what, _ in look.findings])
 
 
-def test_a_discard_while_the_session_ends_is_measured_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setenv("BENCHSTUDY_HOST_LOCK", str(tmp_path / "host.lock"))
+def test_a_discard_while_the_session_ends_is_measured_again(tmp_path: Path):
     ending, go = tmp_path / "ending", tmp_path / "go"
     stop = ["sh", "-c", f"touch {ending}; until [ -e {go} ]; do sleep 0.05; done"]
     command = {"name": "true", "argv": ["true"], "system": "server"}
     with SshdHost(tmp_path / "sshd") as sshd:
-        host = sshd.host.model_copy(update={"work_dir": str(tmp_path / "host" / "work")})
+        host = sshd.described(tmp_path / "host" / "work")
         plan = study_of(host, command, services={"server": {**SERVER, "stop": stop}}).session("machine", FAMILY)
         store = TrialStore(plan.raw(tmp_path))
         session = threading.Thread(target=hold_session, args=(tmp_path, plan))
@@ -280,7 +277,6 @@ def test_a_discard_while_the_session_ends_is_measured_again(tmp_path: Path, monk
 def test_check_tells_a_script_that_is_not_what_cases_were_measured_with(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setenv("BENCHSTUDY_HOST_LOCK", str(tmp_path / "host.lock"))
     project, script = tmp_path / "project", tmp_path / "script.py"
     snakefile = project / "workflow" / "Snakefile"
     snakefile.parent.mkdir(parents=True)
@@ -293,7 +289,7 @@ def test_check_tells_a_script_that_is_not_what_cases_were_measured_with(
         return [text for result, text, _ in checks.check_host(study, "here", [plan]) if result == "changed"]
 
     with SshdHost(tmp_path / "sshd") as sshd:
-        host = sshd.host.model_copy(update={"work_dir": str(tmp_path / "host" / "work")})
+        host = sshd.described(tmp_path / "host" / "work")
         study = study_of(host, command)
         plan = study.session("machine", FAMILY)
         assert changed() == [], "nothing is measured yet"
@@ -318,7 +314,6 @@ print("seen by", len(seen))
 @pytest.mark.fault(25)
 def test_a_secret_is_in_no_argument_on_the_host_and_in_no_raw_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     word = secrets.token_hex(16)
-    monkeypatch.setenv("BENCHSTUDY_HOST_LOCK", str(tmp_path / "host.lock"))
     monkeypatch.setenv("WORD", word)
     reads = {
         "name": "reads",
@@ -329,7 +324,7 @@ def test_a_secret_is_in_no_argument_on_the_host_and_in_no_raw_file(tmp_path: Pat
     }
     tells = {"name": "tells", "argv": ["echo", "{{system.secret.word}}"], "system": "server"}
     with SshdHost(tmp_path / "sshd") as sshd:
-        host = sshd.host.model_copy(update={"work_dir": str(tmp_path / "host" / "work")})
+        host = sshd.described(tmp_path / "host" / "work")
         services = {"server": {**SERVER, "secret_env": {"word": "WORD"}}}
         hold_session(tmp_path, study_of(host, reads, tells, services=services).session("machine", FAMILY))
     raw = tmp_path / "data" / "raw"

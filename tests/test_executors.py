@@ -42,7 +42,7 @@ def on_nodes(project: Project) -> list[str]:
 @pytest.mark.fault(1, 40)
 def test_a_session_elsewhere_ends_with_its_command_and_the_next_one_adopts(project: Project, tmp_path: Path, number):
     with host_of_its_own(project.root / "sshd") as sshd:
-        lab = Lab(tmp_path / "host", sshd.host)
+        lab = Lab(tmp_path / "host", sshd)
         lab.root.mkdir()
         file = project.write_study(lab.study)
         project.snakemake("provision", "--configfile", file)
@@ -63,7 +63,7 @@ def test_a_session_elsewhere_ends_with_its_command_and_the_next_one_adopts(proje
         before = seen(project.root / "data/raw/faults", lab.work)
         lab.go()
         project.snakemake("measure", "--configfile", file)
-        nothing_lost(before, good=2, lock=project.root / "sshd" / "host.lock")
+        nothing_lost(before, good=2, lock=sshd.lock)
         (index,) = project.root.glob("data/raw/faults/*/*/session.json")
         sessions = json.loads(index.read_text())["sessions"]
         assert {session["controller"] for session in sessions} == {"node-b", socket.gethostname()}
@@ -202,11 +202,7 @@ def report_of_two_targets(
         "study": "fleet",
         "blocks": 2,
         "thresholds": {"lease": "10s"},
-        "hosts": {
-            name: sshd.host.model_dump(exclude_none=True, exclude_defaults=True)
-            | {"work_dir": str(sshd.folder / "work")}
-            for name, sshd in hosts.items()
-        },
+        "hosts": {name: sshd.described(sshd.folder / "work") for name, sshd in hosts.items()},
         "targets": {f"on-{name}": {"roles": {"sut": name}} for name in hosts},
         "families": {"command": {"commands": [{"name": "x", "argv": ["true"]}]}},
     }

@@ -24,7 +24,7 @@ CONFIG = ("--configfile", "config/study.yaml")
 
 @dataclass(frozen=True)
 class Hosts:
-    """sshd hosts by name, each with its own lock, as if on machines of their own. `folder` has their work folders."""
+    """sshd hosts by name. `folder` has their work folders."""
 
     folder: Path
     sshd: Mapping[str, SshdHost]
@@ -37,8 +37,7 @@ class Hosts:
 
     def described(self, name: str, at: str = "", **more: str) -> dict[str, Any]:
         """The host as a study declares it; `at`: the name of the machine that it is."""
-        declared = self[at or name].host.model_dump(exclude_none=True, exclude_defaults=True)
-        return declared | {"work_dir": str(self.work(name))} | more
+        return self[at or name].described(self.work(name), **more)
 
 
 def study(families: Mapping[str, Any], hosts: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
@@ -60,8 +59,7 @@ def hosts(tmp_path_factory) -> Iterator[Hosts]:
     with ExitStack() as stack:
         started = {}
         for name, given in options.items():
-            lock = {"BENCHSTUDY_HOST_LOCK": str(folder / f"{name}.lock")}
-            started[name] = stack.enter_context(SshdHost(folder / name, options=given, environment=lock))
+            started[name] = stack.enter_context(SshdHost(folder / name, options=given))
         yield Hosts(folder, started)
 
 
@@ -112,7 +110,7 @@ def struck(tmp_path_factory, hosts, old_python) -> Reported:
     """Six hosts, of which one fails during the measurement and four cannot be set up."""
     project = copy_project(tmp_path_factory.mktemp("struck") / "project")
     described = {name: hosts.described(name) for name in hosts.sshd} | {
-        "no-shell": hosts["no-shell"].host.model_dump(exclude_none=True, exclude_defaults=True),
+        "no-shell": hosts["no-shell"].described(),
         "no-python": hosts.described("no-python", at="near", python="/nowhere/python3"),
         "old-python": hosts.described("old-python", at="near", python=str(old_python)),
     }
@@ -223,7 +221,7 @@ def test_kill_9_while_a_notebook_runs_leaves_raw_alone_and_only_the_notebook_is_
     done = measured.snakemake(PAGE, *CONFIG)
     assert "rule make_page" in done.stdout + done.stderr
     assert "rule measure_session" not in done.stdout + done.stderr
-    nothing_lost(before, good=2, lock=hosts.folder / "near.lock")
+    nothing_lost(before, good=2, lock=hosts["near"].lock)
     assert (measured.root / PAGE).is_file()
 
 

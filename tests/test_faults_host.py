@@ -17,7 +17,6 @@ from waiting import until
 
 from benchstudy.hosts import ssh_transport
 from benchstudy.measuring.session import hold_session
-from benchstudy.model.host import Host
 from benchstudy.model.study import SessionPlan, parse_study
 
 needs_root = pytest.mark.skipif(os.getuid() != 0, reason="only root may make a network and mount")
@@ -35,15 +34,15 @@ class Lab:
     """A study of two trials on a host, the second of which waits; `root` has its raw files."""
 
     def __init__(
-        self, root: Path, host: Host, work: Path | None = None, command: dict[str, Any] | None = None, **thresholds: str
+        self, root: Path, sshd: SshdHost, work: Path | None = None, command: dict[str, Any] | None = None, **times: str
     ):
         self.root, self.work = root, work or root / "work"
         waits = {"name": "waits", "argv": ["sh", "-c", WAITS, "sh", str(root)]}
         study = {
             "study": "faults",
             "blocks": 2,
-            "thresholds": {"lease": "3s", "reconnect": "30s", **thresholds},
-            "hosts": {"far": host.model_dump(exclude_none=True, exclude_defaults=True) | {"work_dir": str(self.work)}},
+            "thresholds": {"lease": "3s", "reconnect": "30s", **times},
+            "hosts": {"far": sshd.described(self.work)},
             "targets": {"one": {"roles": {"sut": "far"}}},
             "families": {"command": {"commands": [command or waits]}},
         }
@@ -80,7 +79,7 @@ def told(index: dict[str, Any]) -> str:
 @needs_root
 @pytest.mark.fault(7)
 def test_a_host_that_is_away_for_ten_seconds_goes_on_with_the_same_trial(faulty, tmp_path):
-    lab = Lab(tmp_path, faulty.host, lease="30s")
+    lab = Lab(tmp_path, faulty, lease="30s")
 
     def fault() -> None:
         lab.wait_for_trial(2)
@@ -100,7 +99,7 @@ def test_a_host_that_is_away_for_ten_seconds_goes_on_with_the_same_trial(faulty,
 def test_a_network_that_swallows_everything_ends_the_session_and_the_next_one_goes_on(faulty, tmp_path, monkeypatch):
     monkeypatch.setattr(ssh_transport, "PROBE_AFTER_S", 0.5)
     monkeypatch.setattr(ssh_transport, "SILENCE_LIMIT_S", 3.0)
-    lab = Lab(tmp_path, faulty.host, reconnect="2s")
+    lab = Lab(tmp_path, faulty, reconnect="2s")
     before = []
 
     def fault() -> None:
@@ -123,7 +122,7 @@ def test_a_network_that_swallows_everything_ends_the_session_and_the_next_one_go
 @needs_root
 @pytest.mark.fault(10)
 def test_a_restarted_host_has_its_trial_measured_again(faulty, tmp_path):
-    lab = Lab(tmp_path, faulty.host)
+    lab = Lab(tmp_path, faulty)
     before = []
 
     def fault() -> None:
@@ -145,7 +144,7 @@ def test_a_restarted_host_has_its_trial_measured_again(faulty, tmp_path):
 @needs_root
 @pytest.mark.fault(21)
 def test_a_clock_that_is_set_during_a_trial_changes_no_duration_and_is_an_event(faulty, tmp_path):
-    lab = Lab(tmp_path, faulty.host)
+    lab = Lab(tmp_path, faulty)
 
     def fault() -> None:
         lab.wait_for_trial(2)
@@ -179,8 +178,8 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 @pytest.mark.fault(14)
 def test_a_full_disk_of_the_host_is_the_cause_and_its_folder_is_removed(small_disk, tmp_path):
     fills = {"name": "fills", "argv": ["head", "-c", "20000000", "/dev/zero"]}
-    with SshdHost(tmp_path / "sshd", environment={"BENCHSTUDY_HOST_LOCK": str(tmp_path / "lock")}) as sshd:
-        index = Lab(tmp_path, sshd.host, small_disk / "work", fills).hold()
+    with SshdHost(tmp_path / "sshd") as sshd:
+        index = Lab(tmp_path, sshd, small_disk / "work", fills).hold()
     assert [trial["status"] for trial in index["trials"]] == ["failed", "failed"]
     assert {trial["cause"].partition(";")[0] for trial in index["trials"]} == {
         "head: the disk of the work folder was full: stdout is incomplete"
@@ -191,8 +190,8 @@ def test_a_full_disk_of_the_host_is_the_cause_and_its_folder_is_removed(small_di
 @needs_root
 @pytest.mark.fault(15)
 def test_a_full_disk_of_the_controller_ends_the_session_and_the_next_one_goes_on(small_disk, tmp_path):
-    with SshdHost(tmp_path / "sshd", environment={"BENCHSTUDY_HOST_LOCK": str(tmp_path / "lock")}) as sshd:
-        lab = Lab(small_disk, sshd.host, tmp_path / "work")
+    with SshdHost(tmp_path / "sshd") as sshd:
+        lab = Lab(small_disk, sshd, tmp_path / "work")
         filler, before = small_disk / "filler", []
 
         def fault() -> None:

@@ -21,9 +21,9 @@ from benchstudy.model.study import parse_study
 class Faults(threading.Thread):
     """First the supervisor of a trial is killed, then the host is unreachable for longer than the lease."""
 
-    def __init__(self, sshd: SshdHost, work: Path, lock: Path):
+    def __init__(self, sshd: SshdHost, work: Path):
         super().__init__(daemon=True)
-        self._sshd, self._work, self._lock = sshd, work, lock
+        self._sshd, self._work = sshd, work
         self._seen: list[int] = []
         self.problem: BaseException | None = None
         self.before: Seen | None = None
@@ -35,7 +35,7 @@ class Faults(threading.Thread):
             self.before = seen(self._work.parent / "data/raw/faults", self._work)
             self._sshd.stop()
             # The keeper empties the lock when its lease is over and everything that the session left has ended.
-            until(lambda: not self._lock.read_bytes().strip(), 30)
+            until(lambda: not self._sshd.lock.read_bytes().strip(), 30)
             self._sshd.start()
         except BaseException as error:
             self.problem = error
@@ -61,23 +61,21 @@ class Faults(threading.Thread):
 def held(tmp_path_factory) -> Iterator[tuple[dict, Path]]:
     """The index of the session and the folder of its trials; nothing was lost."""
     root = tmp_path_factory.mktemp("faults")
-    lock = root / "host.lock"
-    with SshdHost(root / "sshd", environment={"BENCHSTUDY_HOST_LOCK": str(lock)}) as sshd:
-        host = sshd.host.model_dump(exclude_none=True, exclude_defaults=True) | {"work_dir": str(root / "work")}
+    with SshdHost(root / "sshd") as sshd:
         study = {
             "study": "faults",
             "blocks": 2,
             "thresholds": {"lease": "2s", "reconnect": "60s"},
-            "hosts": {"far": host},
+            "hosts": {"far": sshd.described(root / "work")},
             "targets": {"far": {"roles": {"sut": "far"}}},
             "families": calm_study.calm(root / "data"),
         }
-        faults = Faults(sshd, root / "work", lock)
+        faults = Faults(sshd, root / "work")
         faults.start()
         index = hold_session(root, parse_study(study).session("far", calm_study.FAMILY))
         faults.join(60)
         assert faults.problem is None, faults.problem
-        nothing_lost(faults.before, good=4, lock=lock, scratch=root / "data")
+        nothing_lost(faults.before, good=4, lock=sshd.lock, scratch=root / "data")
     yield json.loads(index.read_text()), index.parent
 
 

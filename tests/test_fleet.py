@@ -79,11 +79,8 @@ def fleet(project: Project, tmp_path: Path) -> Iterator[tuple[Project, dict[str,
         for target in ALIVE:
             number = target.removeprefix("t")
             folder = tmp_path / f"h{number}"
-            sshd = SshdHost(folder / "sshd", environment={"BENCHSTUDY_HOST_LOCK": f"{folder}/host.lock"})
-            stack.enter_context(sshd)
-            hosts[f"h{number}"] = sshd.host.model_dump(exclude_none=True, exclude_defaults=True) | {
-                "work_dir": f"{folder}/work"
-            }
+            sshd = stack.enter_context(SshdHost(folder / "sshd"))
+            hosts[f"h{number}"] = sshd.described(folder / "work")
         roles = {f"t{number}": {"sut": f"h{number}"} for number in range(TARGETS)}
         family = {"command": COMMANDS | {"targets": [*ALIVE, DEAD]}}
         yield project, declared(roles, hosts, thresholds={"lease": "4s"}, families=family)

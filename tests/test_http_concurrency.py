@@ -308,7 +308,7 @@ def everything(sshd: SshdHost, tmp_path_factory: pytest.TempPathFactory) -> Sess
     if os.getuid() != 0:
         pytest.skip("only root may make control groups here")
     root = tmp_path_factory.mktemp("everything")
-    host = http_study.described(sshd, root / "work")
+    host = sshd.described(root / "work")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(CHECKOUT)
         provision_target(http_study.study_of(EVERYTHING, host), "bench", root / "facts.json")
@@ -597,7 +597,7 @@ def test_a_host_without_a_generator_and_with_few_files(tmp_path: Path, capsys, m
         ],
     )
     with SshdHost(tmp_path / "sshd", environment={"PATH": path}) as poor:
-        host = http_study.described(poor, tmp_path / "work", python=python)
+        host = poor.described(tmp_path / "work", python=python)
         by_load = {}
         for trial in http_study.measure(root, http_study.study_of(config, host)):
             record, levels = trial.record, trial.record.levels
@@ -671,7 +671,7 @@ def test_nothing_survives_a_controller_that_was_killed_while_a_load_ran(
         "timeout": "400s",
         "rates": ["2/s"],
     }
-    declared = http_study.declared(config, http_study.described(sshd, work))
+    declared = http_study.declared(config, sshd.described(work))
     study = project.write_study({**declared, "thresholds": {"lease": "3s", "reconnect": "3s"}})
     process = project.start("measure", "--configfile", study)
 

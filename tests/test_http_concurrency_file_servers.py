@@ -97,17 +97,16 @@ def held(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Held]:
             },
         ],
     }
-    locks = {name: {"BENCHSTUDY_HOST_LOCK": str(root / f"{name}.lock")} for name in ("near", "far")}
     with (
-        SshdHost(root / "sshd-near", environment=locks["near"]) as near,
-        SshdHost(root / "sshd-far", environment=locks["far"]) as far,
+        SshdHost(root / "sshd-near") as near,
+        SshdHost(root / "sshd-far") as far,
         pytest.MonkeyPatch.context() as patch,
     ):
         patch.delenv("BENCHSTUDY_HOST_LOCK", raising=False)  # each host has its own
         patch.chdir(CHECKOUT)
         hosts = {
-            "near": http_study.described(near, root / "near", service_address=SERVICE_ADDRESS),
-            "far": http_study.described(far, root / "far"),
+            "near": near.described(root / "near", service_address=SERVICE_ADDRESS),
+            "far": far.described(root / "far"),
         }
         roles = {"sut": "near", "load": "far"}
         declared = {**http_study.declared(block), "hosts": hosts, "targets": {"bench": {"roles": roles}}}

@@ -3,7 +3,7 @@
 import json
 import os
 import socket
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -193,24 +193,11 @@ class Session:
 
 
 @pytest.fixture(scope="module")
-def sshd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SshdHost]:
-    with SshdHost(tmp_path_factory.mktemp("log-host") / "sshd") as sshd:
-        yield sshd
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _own_lock(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("BENCHSTUDY_HOST_LOCK", str(tmp_path_factory.mktemp("lock") / "host.lock"))
-        yield
-
-
-@pytest.fixture(scope="module")
 def everything(sshd: SshdHost, tmp_path_factory: pytest.TempPathFactory) -> Session:
     if os.getuid() != 0:
         pytest.skip("only root may make control groups and mounts here")
     root = tmp_path_factory.mktemp("everything")
-    host = {**sshd.host.model_dump(exclude_none=True, exclude_defaults=True), "work_dir": str(root / "work")}
+    host = sshd.described(root / "work")
     with socket.create_server(("127.0.0.1", 0)) as foreign:
         family = block(foreign.getsockname()[1])
         study = log_write_study.study_of(family, host)
@@ -378,7 +365,7 @@ def test_nothing_survives_a_controller_that_was_killed(sshd: SshdHost, everythin
         generators=[{**OPEN, "duration": "300s"}],
         timeout="400s",
     )
-    host = {**sshd.host.model_dump(exclude_none=True, exclude_defaults=True), "work_dir": str(work)}
+    host = sshd.described(work)
     study = {
         "study": "small",
         "blocks": 1,

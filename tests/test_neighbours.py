@@ -6,7 +6,6 @@ import re
 import subprocess
 import threading
 import types
-from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -27,12 +26,6 @@ from benchstudy.report.results.results import Results
 from benchstudy.report.scrutiny import disturbed
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="control groups are made by root here")
-
-
-@pytest.fixture(scope="module")
-def sshd(tmp_path_factory) -> Iterator[SshdHost]:
-    with host_of_its_own(tmp_path_factory.mktemp("host")) as host:
-        yield host
 
 
 @pytest.fixture
@@ -96,9 +89,8 @@ def test_who_was_there_while_a_trial_was_only_prepared_disturbed_nothing(lab, mo
 
 
 def test_every_host_of_the_target_is_read_and_ours_on_one_machine_is_ours_on_all(lab, tmp_path):
-    lock = {"BENCHSTUDY_HOST_LOCK": str(tmp_path / "second.lock")}
-    with SshdHost(tmp_path / "sshd", environment=lock) as second:
-        described = {name: lab.described(host) for name, host in (("h", lab.host), ("k", second))}
+    with SshdHost(tmp_path / "sshd") as second:
+        described = {name: host.described(host.folder / "work") for name, host in (("h", lab.host), ("k", second))}
         lab.hold(hosts=described, targets={"t": {"roles": {"sut": "h", "load": "k"}}})
         found = interference.windows(lab.document)
     assert set(found) == {"h", "k"}
@@ -107,7 +99,7 @@ def test_every_host_of_the_target_is_read_and_ours_on_one_machine_is_ours_on_all
 
 def test_one_case_never_has_trials_of_two_hosts(lab, tmp_path):
     with host_of_its_own(tmp_path / "second") as second:
-        hosts = {"hosts": {"h": lab.described(lab.host), "other": lab.described(second)}}
+        hosts = {"hosts": {n: h.described(h.folder / "work") for n, h in (("h", lab.host), ("other", second))}}
 
         def roles(**roles: str) -> dict[str, Any]:
             return {**hosts, "targets": {"t": {"roles": roles}}}

@@ -31,19 +31,15 @@ STAMPED = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d ")
 def measuring(project: Project, tmp_path: Path):
     """A project whose declared study has a session on each of two hosts."""
     with (
-        SshdHost(tmp_path / "near", environment={"BENCHSTUDY_HOST_LOCK": f"{tmp_path}/near.lock"}) as near,
-        SshdHost(tmp_path / "far", environment={"BENCHSTUDY_HOST_LOCK": f"{tmp_path}/far.lock"}) as far,
+        SshdHost(tmp_path / "near") as near,
+        SshdHost(tmp_path / "far") as far,
     ):
         hosts = {"near": near, "far": far}
         (tmp_path / "data").mkdir()
         study = {
             "study": "seen",
             "blocks": 2,
-            "hosts": {
-                name: sshd.host.model_dump(exclude_none=True, exclude_defaults=True)
-                | {"work_dir": f"{tmp_path}/{name}-work"}
-                for name, sshd in hosts.items()
-            },
+            "hosts": {name: sshd.described(tmp_path / f"{name}-work") for name, sshd in hosts.items()},
             "targets": {name: {"roles": {"sut": name}} for name in hosts},
             "families": {
                 "fio": {

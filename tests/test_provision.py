@@ -99,7 +99,7 @@ def test_a_host_out_of_reach_is_a_problem_that_its_facts_tell(here, tmp_path):
 def test_a_host_that_runs_no_command_is_its_own_problem(here, tmp_path):
     """The host acts as if its login shell were /bin/false. Its session says so, too; other targets are unaffected."""
     with SshdHost(tmp_path / "sshd", options=["ForceCommand /bin/false"]) as sshd:
-        one = study(tmp_path, **sshd.host.model_dump(exclude_none=True, exclude_defaults=True))
+        one = study(tmp_path, **sshd.described())
         result = provision_target(one, "bench", here / "facts.json")
         (plan,) = one.sessions()
         held = json.loads(hold_session(here, plan).read_text())
@@ -112,7 +112,7 @@ def test_a_host_that_runs_no_command_is_its_own_problem(here, tmp_path):
 def test_a_provisioning_process_that_is_killed_is_a_problem_of_its_host(here, tmp_path):
     (here / "envs" / "file_size.py").write_text("import os\nos.kill(os.getpid(), 9)\n")
     with SshdHost(tmp_path / "sshd") as sshd:
-        one = study(tmp_path, **sshd.host.model_dump(exclude_none=True, exclude_defaults=True))
+        one = study(tmp_path, **sshd.described())
         [problem] = provision_target(one, "bench", here / "facts.json").problems
     assert "here: the provisioning process ended with status -9" in problem
 

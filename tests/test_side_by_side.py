@@ -69,10 +69,6 @@ def endless(name: str, host: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     return study(name, host, folder, blocks=1000) | {"families": calm_study.asleep()}
 
 
-def at(sshd: SshdHost) -> dict[str, Any]:
-    return sshd.host.model_dump(exclude_none=True, exclude_defaults=True)
-
-
 @contextmanager
 def measuring(project: Project, declared: Mapping[str, Any]) -> Iterator[Started]:
     """A measurement with one trial done and far from its end; Ctrl-C ends it."""
@@ -213,16 +209,16 @@ def test_a_page_is_made_beside_a_measurement_of_this_machine_only_by_request_and
 def test_studies_of_different_hosts_are_measured_and_reported_at_once(project, tmp_path, monkeypatch):
     monkeypatch.delenv("BENCHSTUDY_HOST_LOCK", raising=False)  # each has its own
     with (
-        SshdHost(tmp_path / "near", environment={"BENCHSTUDY_HOST_LOCK": f"{tmp_path}/near.lock"}) as near,
-        SshdHost(tmp_path / "far", environment={"BENCHSTUDY_HOST_LOCK": f"{tmp_path}/far.lock"}) as far,
-        measuring(project, endless("running", at(near), tmp_path)) as process,
+        SshdHost(tmp_path / "near") as near,
+        SshdHost(tmp_path / "far") as far,
+        measuring(project, endless("running", near.described(), tmp_path)) as process,
     ):
-        other = study("other", at(far), tmp_path)
+        other = study("other", far.described(), tmp_path)
         page = "reports/other/command.html"
         command(project, other, "measure", page)
         assert len(sealed(project, other, "one")) == 2
         assert (project.root / page).is_file()
-        said = refused(project, study("third", at(near), tmp_path), "measure")
+        said = refused(project, study("third", near.described(), tmp_path), "measure")
         assert f"process {process.pid} is measuring study 'running' on 127.0.0.1:{near.host.port}" in said
         assert not (project.root / "data/raw/third").exists()
 

@@ -39,19 +39,17 @@ class WithSixth(Project):
 def reported(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WithSixth]:
     """A study of naps, provisioned, measured on a real sshd and reported. Its user added a published table."""
     base = tmp_path_factory.mktemp("sixth")
-    with SshdHost(base / "sshd") as sshd, pytest.MonkeyPatch.context() as patch:
-        patch.setenv("BENCHSTUDY_HOST_LOCK", str(base / "host.lock"))
+    with SshdHost(base / "sshd") as sshd:
         project = WithSixth(copy_project(base / "project").root)
         shutil.copytree(PACKAGE, project.package, ignore=shutil.ignore_patterns("__pycache__"))
         shutil.copy(PACKAGE / "naps.csv", project.root / "data" / "published")
-        host = {**sshd.host.model_dump(mode="json", exclude_defaults=True), "work_dir": str(base / "work")}
         project.write_study(
             {
                 # Other tests run in parallel, and must not affect its verdicts.
                 "disturbance": {"limit": "100 %"},
                 "study": "naps",
                 "blocks": 6,
-                "hosts": {"bed": host},
+                "hosts": {"bed": sshd.described(base / "work")},
                 "targets": {"bedroom": {"roles": {"sut": "bed"}}},
                 "acknowledge": [{"lint": "brief-nap", "reason": "They are meant to be brief."}],
                 "families": {FAMILY: {"lengths": ["1ms", "5ms"]}},

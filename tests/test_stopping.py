@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 from conftest import as_project
 from one_host import study_on
-from sshd_hosts import SshdHost, host_of_its_own
+from sshd_hosts import SshdHost
 from waiting import interrupts_heard_in_waits, until
 
 from benchstudy.commands import cli
@@ -234,7 +234,7 @@ class Lab:
     host: SshdHost
 
     def study(self, values: Mapping[str, Sequence[float | None]], **changes: Any) -> Study:
-        described = self.host.host.model_dump(exclude_none=True) | {"work_dir": str(self.host.folder / "work")}
+        described = self.host.described(self.host.folder / "work")
         families = {"scripted": {"values": {name: list(given) for name, given in values.items()}}}
         return study_on(described, families, study="s", target="t", name="h", **{**ADAPTIVE, **changes})
 
@@ -255,12 +255,6 @@ class Lab:
     @property
     def trials(self) -> list[StoredTrial]:
         return self.store.trials()
-
-
-@pytest.fixture(scope="module")
-def sshd(tmp_path_factory) -> Iterator[SshdHost]:
-    with host_of_its_own(tmp_path_factory.mktemp("host")) as host:
-        yield host
 
 
 @pytest.fixture

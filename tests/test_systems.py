@@ -119,14 +119,12 @@ def held(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Held]:
         tempfile.TemporaryDirectory(prefix="benchstudy-") as work,  # short: socket names have at most 107 characters
         pytest.MonkeyPatch.context() as patch,
     ):
-        patch.setenv("BENCHSTUDY_HOST_LOCK", str(folder / "host.lock"))
         patch.chdir(CHECKOUT)
-        host = sshd.host.model_dump(exclude_none=True, exclude_defaults=True) | {"work_dir": f"{work}/w"}
         study = parse_study(
             {
                 "study": "systems",
                 "blocks": 1,
-                "hosts": {"here": host},
+                "hosts": {"here": sshd.described(f"{work}/w")},
                 "targets": {"bench": {"roles": {"sut": "here"}}},
                 "families": {"command": {"commands": commands(), "services": SERVICES, "timeout": "60s"}},
             }
