@@ -13,6 +13,7 @@ import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NoReturn
 
 from waiting import until
 
@@ -85,9 +86,14 @@ def run(
     trace.unlink(missing_ok=True)
     if injection is None:
         trace.touch()
+
+    def armed() -> object:
+        _arm(plan, of_many)
+        return command()
+
     pid = os.fork()
     if pid == 0:
-        _work(root, command, plan, said, of_many)
+        as_program(armed, root, said)
     descriptor = os.pidfd_open(pid)
     in_time = bool(select.select([descriptor], [], [], MOST_S)[0])
     os.close(descriptor)
@@ -111,8 +117,8 @@ def working_in(root: Path) -> bool:
     return False
 
 
-def _work(root: Path, command: Callable[[], object], plan: Path, said: Path, of_many: bool) -> None:
-    """Does not return."""
+def as_program(command: Callable[[], object], root: Path, said: Path) -> NoReturn:
+    """End this fork as a program that does the command in the folder `root`, with its output in the file `said`."""
     status = 1
     try:
         streams = [os.open(os.devnull, os.O_RDONLY), *[os.open(said, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)] * 2]
@@ -120,15 +126,11 @@ def _work(root: Path, command: Callable[[], object], plan: Path, said: Path, of_
             os.dup2(stream, number)
         os.chdir(root)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        # Without capabilities, read-only files are read-only for root, too.
-        if os.geteuid() == 0 and ctypes.CDLL(None).capset((ctypes.c_uint32 * 2)(0x20080522), (ctypes.c_uint32 * 6)()):
-            os._exit(125)
-        os.environ[ARMED] = str(plan)
-        if not of_many and ctypes.CDLL(os.environ[PRELOADED]).inject_arm(os.fsencode(plan)):
-            os._exit(125)
         status = int(command() or 0)  # type: ignore[call-overload]
     except SystemExit as end:
         status = exit_status(end)
+    except KeyboardInterrupt:
+        status = 130
     except BaseException:
         traceback.print_exc()
     finally:
@@ -136,3 +138,12 @@ def _work(root: Path, command: Callable[[], object], plan: Path, said: Path, of_
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(status & 0xFF)
+
+
+def _arm(plan: Path, of_many: bool) -> None:
+    # Without capabilities, read-only files are read-only for root, too.
+    if os.geteuid() == 0 and ctypes.CDLL(None).capset((ctypes.c_uint32 * 2)(0x20080522), (ctypes.c_uint32 * 6)()):
+        os._exit(125)
+    os.environ[ARMED] = str(plan)
+    if not of_many and ctypes.CDLL(os.environ[PRELOADED]).inject_arm(os.fsencode(plan)):
+        os._exit(125)

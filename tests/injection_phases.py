@@ -201,8 +201,7 @@ class Lab:
         from sshd_hosts import SshdHost
 
         self.folder = folder
-        lock = {"BENCHSTUDY_HOST_LOCK": str(folder / "host.lock")}
-        self.host = SshdHost(folder / "sshd", environment=lock)
+        self.host = SshdHost(folder / "sshd")
         self.host.start()
         self._archive: s3_server.S3Server | None = None
 
@@ -219,17 +218,20 @@ class Lab:
 
     def small(self, root: Path, **changes: object) -> None:
         """A project with the study, of which nothing is measured yet."""
-        host = self.host.host.model_dump(exclude_none=True, exclude_defaults=True)
-        study = {**SMALL, "hosts": {"near": host | {"work_dir": str(self.folder / "work")}}, **changes}
+        study = {**SMALL, "hosts": {"near": self.host.described(self.folder / "work")}, **changes}
         as_project(root, study)
 
-    def measured(self, root: Path) -> None:
-        """The same project, measured. It is made once, so its trials are the same everywhere."""
-        made = self.folder / "measured"
+    def once(self, name: str, begin: Callable[[Path], None], command: Callable[[], object]) -> Path:
+        """The folder of what `command` makes of what `begin` has made. It is made once."""
+        made = self.folder / name
         if not made.exists():
-            self.small(made)
-            self.run(made, measure)
-        shutil.copytree(made, root)
+            begin(made)
+            self.run(made, command)
+        return made
+
+    def measured(self, root: Path) -> None:
+        """The same project, measured. Its trials are the same everywhere."""
+        shutil.copytree(self.once("measured", self.small, measure), root)
 
     def interrupted(self, root: Path) -> None:
         """The same project, whose controller was killed in a further session before the look was taken."""
@@ -255,25 +257,13 @@ class Lab:
         self.small(root, blocks=2, until=None)
 
     def tidied(self, root: Path) -> None:
-        made = self.folder / "tidied"
-        if not made.exists():
-            self.measured(made)
-            self.run(made, tidy)
-        shutil.copytree(made, root)
+        shutil.copytree(self.once("tidied", self.measured, tidy), root)
 
     def paged(self, root: Path) -> None:
-        made = self.folder / "paged"
-        if not made.exists():
-            self.tidied(made)
-            self.run(made, page)
-        shutil.copytree(made, root)
+        shutil.copytree(self.once("paged", self.tidied, page), root)
 
     def reported(self, root: Path) -> None:
-        made = self.folder / "reported"
-        if not made.exists():
-            self.paged(made)
-            self.run(made, overview)
-        shutil.copytree(made, root)
+        shutil.copytree(self.once("reported", self.paged, overview), root)
 
     def project(self, root: Path) -> None:
         """A whole project whose study asks for one more block than was measured."""
@@ -305,12 +295,8 @@ class Lab:
 
     def packed(self, root: Path) -> None:
         """A project with a crate, whose reports are in another folder."""
-        made = self.folder / "packed"
-        if not made.exists():
-            self.reported(made)
-            self.run(made, crate)
         self.small(root)
-        shutil.copytree(made / "reports", root / "made")
+        shutil.copytree(self.once("packed", self.reported, crate) / "reports", root / "made")
 
     def reproduced(self, root: Path) -> None:
         """The folder in which the crate was reproduced before."""

@@ -30,10 +30,9 @@ from typing import Any
 import injection_phases
 import injections
 import nothing_lost
+from injected import as_program
 from sshd_hosts import SshdHost
 from waiting import until
-
-from benchstudy.hosts.forks import exit_status
 
 _PR_SET_PDEATHSIG = 1
 _MOST_S = 120
@@ -72,8 +71,7 @@ class Soak:
             self.generation, self.blocks = self.generation + 1, 0
         self.blocks += self.rng.randint(1, 2)
         self.edits += 1
-        host = self.host.host.model_dump(exclude_none=True, exclude_defaults=True)
-        hosts = {"near": host | {"work_dir": str(self.work)}}
+        hosts = {"near": self.host.described(self.work)}
         injection_phases.as_project(self.root, {**_STUDY, "study": self.study, "blocks": self.blocks, "hosts": hosts})
         self.good[self.study] = self.blocks * len(_STUDY["families"]["command"]["commands"])
 
@@ -107,29 +105,8 @@ class Soak:
     def _fork(self, command: Callable[[], object]) -> int:
         """Start it as a separate job, so that a Ctrl-C reaches only this command."""
         if (pid := os.fork()) == 0:
-            status = 1
-            try:
-                os.setsid()
-                streams = [
-                    os.open(os.devnull, os.O_RDONLY),
-                    *[os.open(self._said, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)] * 2,
-                ]
-                for number, stream in enumerate(streams):
-                    os.dup2(stream, number)
-                os.chdir(self.root)
-                signal.signal(signal.SIGTERM, signal.SIG_DFL)
-                command()
-                status = 0
-            except SystemExit as end:
-                status = exit_status(end)
-            except KeyboardInterrupt:
-                status = 130
-            except BaseException:
-                traceback.print_exc()
-            finally:
-                sys.stdout.flush()
-                sys.stderr.flush()
-                os._exit(status & 0xFF)
+            os.setsid()
+            as_program(command, self.root, self._said)
         return pid
 
     def _kill(self, pid: int, descriptor: int) -> Iterator[str]:
@@ -180,7 +157,7 @@ class Soak:
             )
             done = wanted - killed if study != self.study else self._measured(told)
             try:
-                nothing_lost.nothing_lost(nothing_lost.seen(raw, self.work), good=done, lock=self.folder / "host.lock")
+                nothing_lost.nothing_lost(nothing_lost.seen(raw, self.work), good=done, lock=self.host.lock)
             except AssertionError as error:
                 self._fault(f"{study}: {error}")
         for problem in injections.broken(self.root):
@@ -269,7 +246,7 @@ def work(number: int, told: argparse.Namespace, folder: Path) -> dict[str, Any]:
     os.environ["TMPDIR"] = str(folder / "tmp")
     tempfile.tempdir = None
     (folder / "tmp").mkdir()
-    with SshdHost(folder / "sshd", environment={"BENCHSTUDY_HOST_LOCK": str(folder / "host.lock")}) as host:
+    with SshdHost(folder / "sshd") as host:
         soak = Soak(folder, rng, host)
         soak.more()
         soak.stop()
