@@ -35,6 +35,7 @@ from benchstudy.model import registry
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 import http_study
+from ports import free_ports
 from sshd_hosts import SshdHost
 
 RATIO = (0.97, 1.03)
@@ -47,7 +48,7 @@ class Session:
 
     def __init__(self, folder: Path, sshd: SshdHost, concurrency: int, requests: int):
         self.root, self.blocks = folder / "project", 0
-        host = http_study.described(sshd, folder / "work")
+        host = sshd.described(folder / "work")
         generator = {"name": "ab", "tool": "ab", "requests": requests, "warm_up": WARM_UP, "cpus": 1}
         config = http_study.block(
             [http_study.NGINX_SERVER],
@@ -95,7 +96,7 @@ class ByHand:
 
     @contextmanager
     def _nginx(self) -> Iterator[str]:
-        port = _free_port()
+        port = free_ports(1)[0]
         folder = Path(tempfile.mkdtemp(dir=self.folder))
         for name, text in http_study.NGINX["files"].items():
             file = folder / name
@@ -119,12 +120,6 @@ def _program(name: str) -> str:
     if not found:
         sys.exit(f"{name} is missing: apt install apache2-utils nginx-light")
     return found
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 def _wait_for(port: int, server: subprocess.Popen) -> None:
@@ -162,7 +157,6 @@ def main() -> int:
     found: dict[str, list[float]] = {"session": [], "by hand": []}
     with tempfile.TemporaryDirectory(prefix="fidelity-") as name:
         folder = Path(name)
-        os.environ["BENCHSTUDY_HOST_LOCK"] = f"{folder}/host.lock"
         with SshdHost(folder / "sshd") as sshd:
             session = Session(folder, sshd, given.concurrency, given.requests)
             measures = {

@@ -5,22 +5,22 @@ import itertools
 import json
 import os
 import shutil
-import socket
 import subprocess
 import sys
-import threading
 import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
 from agent_folders import agent_folder
+from between import Between, listening
 from conftest import TOOL_STORE
+from ports import free_ports
 from waiting import until
 
 _SECRETS = ("TOKEN", "USER", "PASSWORD")
@@ -100,7 +100,7 @@ def prometheus(
         ],
     }
     (folder / "prometheus.yml").write_text(json.dumps(config))
-    port = port or free_port()
+    port = port or free_ports(1)[0]
     argv = [
         program("prometheus"),
         f"--config.file={folder}/prometheus.yml",
@@ -119,12 +119,6 @@ def prometheus(
     finally:
         process.terminate()
         process.wait(60)
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 def backfill(folder: Path, samples: Iterator[str]) -> None:
@@ -192,18 +186,17 @@ def exporter(port: int = 0) -> Iterator[Exporter]:
 # --- a proxy that spoils answers ------------------------------------------------------------------------------------
 
 
-@contextmanager
-def proxy(server: Prometheus, behave: Callable[[BaseHTTPRequestHandler, int], str | None]) -> Iterator[str]:
-    """A proxy; returns its URL.
+def proxy(
+    server: Prometheus, behave: Callable[[BaseHTTPRequestHandler, int], str | None]
+) -> AbstractContextManager[str]:
+    """A proxy, as long as the block lasts; yields its URL.
 
     `behave(request, number)` decides each request: None passes it on, "cut" sends half of the answer, "503", "401" and
     "gzip" do what they say, and any other text is the answer. It may wait.
     """
     numbers = itertools.count()
 
-    class Between(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
+    class Handler(Between):
         def do_GET(self) -> None:
             self._pass_on(None)
 
@@ -241,19 +234,7 @@ def proxy(server: Prometheus, behave: Callable[[BaseHTTPRequestHandler, int], st
             self.wfile.write(body[:sent])
             self.close_connection = sent is not None
 
-        def log_message(self, *_: object) -> None:
-            pass
-
-    between = ThreadingHTTPServer(("127.0.0.1", 0), Between)
-    between.daemon_threads = True
-    thread = threading.Thread(target=between.serve_forever, kwargs={"poll_interval": 0.05})
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{between.server_port}"
-    finally:
-        between.shutdown()
-        between.server_close()
-        thread.join()
+    return listening(Handler)
 
 
 # --- the agent --------------------------------------------------------------------------------------------------

@@ -1,24 +1,22 @@
 """A real S3 server on loopback, a recording proxy that spoils requests, and sessions that measure there."""
 
-import http.client
-import http.server
 import json
 import os
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from pathlib import Path
 from typing import Any
 
 import boto3
 import botocore.exceptions
+from between import Between, listening
 from botocore.config import Config
 from conftest import CHECKOUT, TOOL_STORE
 from file_size_study import file_size_study, measure
+from ports import free_ports
 from sshd_hosts import SshdHost
 
 from benchstudy.hosts import shipping
@@ -35,8 +33,7 @@ class S3Server:
     def __init__(self, folder: Path):
         self.folder = folder
         (folder / "data").mkdir(parents=True, exist_ok=True)
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self.port = free.getsockname()[1]
+        (self.port,) = free_ports(1)
         self.url = f"http://127.0.0.1:{self.port}"
         argv, environment = self._command()
         self._process = subprocess.Popen(
@@ -140,18 +137,7 @@ class Proxy:
         # Method, path and headers of each request, in lower case.
         self.requests: list[tuple[str, str, dict[str, str]]] = []
 
-        class Handler(http.server.BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
-            def log_message(self, format: str, *args: Any) -> None:
-                """What it serves does not matter to the test."""
-
-            def handle(self) -> None:
-                try:
-                    super().handle()
-                except ConnectionError:
-                    self.close_connection = True  # the client was killed: one of the tests does this
-
+        class Handler(Between):
             def _pass_on(self) -> None:
                 left = int(self.headers.get("Content-Length", 0))
                 body = b""
@@ -170,15 +156,8 @@ class Proxy:
                     proxy.refused += 1
                     self._answer(503, {}, f"<Error><Code>SlowDown</Code><Key>{ACCESS}</Key></Error>".encode())
                     return
-                upstream = http.client.HTTPConnection("127.0.0.1", server.port)
-                upstream.putrequest(self.command, self.path, skip_host=True, skip_accept_encoding=True)
-                for name, value in self.headers.items():
-                    if name.lower() not in ("expect", "connection"):
-                        upstream.putheader(name, value)  # Host stays, because it is signed
-                upstream.endheaders(body)
-                answer = upstream.getresponse()
-                self._answer(answer.status, dict(answer.getheaders()), answer.read())
-                upstream.close()
+                status, answered, content = self.upstream(f"127.0.0.1:{server.port}", body)
+                self._answer(status, dict(answered), content)
 
             def _answer(self, status: int, headers: dict[str, str], body: bytes) -> None:
                 self.send_response(status)
@@ -191,19 +170,14 @@ class Proxy:
 
             do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = _pass_on
 
-        self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._server.daemon_threads = True
-        self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
-        self._thread = threading.Thread(target=self._server.serve_forever)
+        self._listening = listening(Handler)
 
     def __enter__(self) -> "Proxy":
-        self._thread.start()
+        self.url = self._listening.__enter__()
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
+    def __exit__(self, *error: Any) -> None:
+        self._listening.__exit__(*error)
 
 
 def backend(url: str, name: str = "s3", **changed: Any) -> dict[str, Any]:

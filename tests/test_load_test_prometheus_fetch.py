@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from ports import free_ports
 from prometheus_file import figures
 from prometheus_history import Calls, Instance, lines
 from prometheus_server import (
@@ -25,7 +26,6 @@ from prometheus_server import (
     agent_environment,
     backfill,
     exporter,
-    free_port,
     prometheus,
     proxy,
 )
@@ -321,7 +321,7 @@ def test_patience_ends(server, window, tmp_path):
 
 
 def test_a_server_that_does_not_run_is_named(window, tmp_path):
-    url = f"http://127.0.0.1:{free_port()}"
+    url = f"http://127.0.0.1:{free_ports(1)[0]}"
     assert refused(tmp_path, spec_of(url, window)) == (
         f"Prometheus at {url}: Connection refused; does it run, and can this host reach it?\n"
     )
@@ -435,7 +435,7 @@ def test_targets_and_a_window_that_ends_now(tmp_path):
         exporter() as program,
         prometheus(
             tmp_path / "server",
-            {"server": [program.address], "node": [f"127.0.0.1:{free_port()}"]},
+            {"server": [program.address], "node": [f"127.0.0.1:{free_ports(1)[0]}"]},
             interval="250ms",
         ) as server,
     ):

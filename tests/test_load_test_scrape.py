@@ -19,7 +19,8 @@ import pytest
 import yaml
 from conftest import CHECKOUT, as_project
 from load_test_study import FAMILY, checked, history, hold, plan_of, scraped, window
-from prometheus_server import Prometheus, backfill, free_port, prometheus
+from ports import free_ports
+from prometheus_server import Prometheus, backfill, prometheus
 from sshd_hosts import SshdHost
 
 from benchstudy.commands.cli import main
@@ -76,7 +77,7 @@ def past(data: tuple[Path, float]) -> Iterator[Past]:
 @pytest.fixture
 def host(tmp_path: Path) -> Iterator[dict[str, Any]]:
     with SshdHost(tmp_path / "sshd") as sshd:
-        yield {**sshd.host.model_dump(exclude_none=True), "work_dir": str(tmp_path / "work" / "benchstudy")}
+        yield sshd.described(tmp_path / "work" / "benchstudy")
 
 
 @pytest.fixture
@@ -122,7 +123,7 @@ def test_windows_become_trials_and_the_server_is_never_asked_again(
         assert trial.record.verified["load_test"] == facts
         assert {command.label for command in trial.record.commands} == {"clock", "metrics"}
     # Nothing is missing, so no host is contacted: this one does not exist.
-    nowhere = {**host, "port": free_port()}
+    nowhere = {**host, "port": free_ports(1)[0]}
     index = hold_session(root, plan_of(block, nowhere))
     assert json.loads(index.read_text())["problem"] is None
     # A window that was read is not silently replaced by another one.
@@ -197,7 +198,7 @@ def test_what_was_kept_of_two_real_releases_becomes_tables(host: dict[str, Any],
 
 
 def test_what_a_prometheus_cannot_be_asked_fails_with_the_cause(past: Past, host: dict[str, Any], root: Path):
-    gone = f"http://127.0.0.1:{free_port()}"
+    gone = f"http://127.0.0.1:{free_ports(1)[0]}"
     foreign = f"http://127.0.0.1:{host['port']}"
     never, nobody = past.window("new", -900, -800), past.window("new", 360, 460, select='{instance="nobody"}')
     cases = [
@@ -278,7 +279,7 @@ def test_a_clock_that_is_an_hour_off_is_refused_or_corrected(
 def test_check_says_what_a_session_would_find(
     past: Past, host: dict[str, Any], root: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    gone = f"http://127.0.0.1:{free_port()}"
+    gone = f"http://127.0.0.1:{free_ports(1)[0]}"
     sources = [
         past.source,
         {"name": "gone", "url": gone},

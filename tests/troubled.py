@@ -4,8 +4,6 @@ The rows that the tests go through become the tables in docs about answers and t
 tests/test_answers.py` writes these tables.
 """
 
-import http.client
-import http.server
 import socket
 import ssl
 import struct
@@ -16,8 +14,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit
+
+from between import Between, listening
 
 RESET, SILENT, CUT, SLOW, UNTRUSTED = "reset", "silent", "cut", "slow", "untrusted"
 _SLOW_S = 0.05
@@ -43,15 +42,7 @@ class Troubled:
 
 @contextmanager
 def troubled(upstream: str) -> Iterator[Troubled]:
-    class Between(http.server.BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def handle(self) -> None:
-            try:
-                super().handle()
-            except ConnectionError:
-                self.close_connection = True
-
+    class Handler(Between):
         def _pass_on(self) -> None:
             body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
             told.asked += 1
@@ -66,22 +57,11 @@ def troubled(upstream: str) -> Iterator[Troubled]:
                 place = [("Location", "http://elsewhere.invalid/")] if status.startswith("3") else []
                 self._answer(int(status), place, answer.encode(), trouble)
             else:
-                self._answer(*self._upstream(body), trouble)
+                status, headers, content = self.upstream(urlsplit(upstream).netloc, body)
+                own = ("content-length", "transfer-encoding", "connection", "date", "server")
+                kept = [(name, value) for name, value in headers if name.lower() not in own]
+                self._answer(status, kept, content, trouble)
             self.close_connection |= bool(trouble)
-
-        def _upstream(self, body: bytes) -> tuple[int, list[tuple[str, str]], bytes]:
-            asked = http.client.HTTPConnection(urlsplit(upstream).netloc)
-            asked.putrequest(self.command, self.path, skip_host=True, skip_accept_encoding=True)
-            for name, value in self.headers.items():
-                if name.lower() not in ("expect", "connection"):
-                    asked.putheader(name, value)  # Host stays, because S3's signatures cover it, too
-            asked.endheaders(body)
-            answer = asked.getresponse()
-            own = ("content-length", "transfer-encoding", "connection", "date", "server")
-            kept = [(name, value) for name, value in answer.getheaders() if name.lower() not in own]
-            content = answer.read()
-            asked.close()
-            return answer.status, kept, content
 
         def _answer(self, status: int, headers: Sequence[tuple[str, str]], body: bytes, trouble: str = "") -> None:
             self.send_response(status)
@@ -101,21 +81,12 @@ def troubled(upstream: str) -> Iterator[Troubled]:
 
         do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = _pass_on
 
-        def log_message(self, *_: Any) -> None:
-            """What it serves does not matter to the test."""
-
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Between)
-    server.daemon_threads = True
-    told = Troubled(f"http://127.0.0.1:{server.server_port}")
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
-    thread.start()
-    try:
-        yield told
-    finally:
-        told.over.set()
-        server.shutdown()
-        server.server_close()
-        thread.join()
+    with listening(Handler) as url:
+        told = Troubled(url)
+        try:
+            yield told
+        finally:
+            told.over.set()
 
 
 @contextmanager
