@@ -8,7 +8,7 @@ Another package declares in its own metadata which of its packages hold systems,
 
 import importlib.metadata
 import importlib.util
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ _SHIPPED = "envs"
 _DECIDE_NOTHING = (".py", ".pyc", ".sh", ".md")
 
 
-class Catalogue(Mapping[str, Found]):
+class Catalogue(dict[str, Found]):
     """Systems by name, each read only when it is used. If two have the same name, the nearer one wins.
 
     `folders`: the user's own, nearest first. Raises StudyError when two packages provide the same name.
@@ -34,16 +34,7 @@ class Catalogue(Mapping[str, Found]):
         for folder in dict.fromkeys([*folders, *_of_project(), *_of_packages()]):
             for system in _in(folder):
                 found.setdefault(system.name, Found(system.name, system))
-        self._found = dict(sorted(found.items()))
-
-    def __getitem__(self, name: str) -> Found:
-        return self._found[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._found)
-
-    def __len__(self) -> int:
-        return len(self._found)
+        super().__init__(sorted(found.items()))
 
 
 def installing_files(catalogue: Catalogue) -> list[Path]:
