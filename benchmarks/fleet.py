@@ -56,31 +56,27 @@ def main() -> None:
         project = copy_project(Path(folder, "project"))
         if asked.hosts:
             started = {
-                f"{kind}{number}": _host(Path(folder, f"{kind}{number}"), stack)
+                f"{kind}{number}": stack.enter_context(SshdHost(Path(folder, f"{kind}{number}", "sshd")))
                 for kind, count in (("h", asked.hosts), ("slow", asked.slow), ("rebooting", asked.rebooting))
                 for number in range(count)
             }
-            hosts = {name: sshd.described(place / "work") for name, (place, sshd) in started.items()}
+            hosts = {name: sshd.described(sshd.folder.with_name("work")) for name, sshd in started.items()}
             for name, host in hosts.items():
                 if name.startswith("slow"):
                     host["port"] = stack.enter_context(_slow_link(host["port"]))
-                    _pin(started[name][1], host["port"])
+                    _pin(started[name], host["port"])
             hosts |= {
                 f"dead{n}": {"address": "127.0.0.1", "port": 1, "known_hosts": os.devnull} for n in range(asked.dead)
             }
             study = _study("fleet", hosts)
             study["families"] = {"command": {"commands": [{"name": "nap", "argv": ["sleep", f"{asked.trial:g}"]}]}}
-            for name, (place, sshd) in started.items():
+            for name, sshd in started.items():
                 if name.startswith("rebooting"):
-                    threading.Thread(target=_reboot, args=(place, sshd, asked.trial), daemon=True).start()
+                    threading.Thread(target=_reboot, args=(sshd, asked.trial), daemon=True).start()
             for what in ("provision", "report", "report"):
                 _run(project, study, what)
         if asked.plan:
             _plan(project, asked.plan)
-
-
-def _host(place: Path, stack: contextlib.ExitStack) -> tuple[Path, SshdHost]:
-    return place, stack.enter_context(SshdHost(place / "sshd"))
 
 
 def _pin(sshd: SshdHost, port: int) -> None:
@@ -114,8 +110,9 @@ def _slow_link(port: int) -> Iterator[int]:
         thread.join()
 
 
-def _reboot(place: Path, sshd: SshdHost, trial_s: float) -> None:
+def _reboot(sshd: SshdHost, trial_s: float) -> None:
     """Once its trial runs, kill everything that runs on the host, and keep it away for a while."""
+    place = sshd.folder.parent
     while not any(process.command.startswith(f"sleep {trial_s:g}") for process in running(str(place))):
         time.sleep(0.5)  # looking at all processes takes processor time
     sshd.stop()
