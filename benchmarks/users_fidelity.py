@@ -38,7 +38,7 @@ from benchstudy.families.load_test.users.config import Behaviour, LoadLevel
 from benchstudy.families.load_test.users.run import run_load
 from benchstudy.hosts.agent import HostAgent
 from benchstudy.hosts.remote import Remote
-from benchstudy.measuring.state import HostConnection, SessionState
+from benchstudy.measuring.state import SessionState
 from benchstudy.measuring.trial import TrialContext
 from benchstudy.model import registry
 from benchstudy.model.errors import TrialFailed
@@ -117,10 +117,7 @@ def session(root):
                 remote, lease_s=60.0, reconnect_s=10.0, on_event=print, extensions=registry.get(FAMILY).extensions
             )
             with agent.lock(SESSION, {"user": "benchmarks"}):
-                connection = HostConnection(remote, agent)
-                state = SessionState(
-                    SESSION, study.session("bench", FAMILY), {"here": connection}, root / "session", print
-                )
+                state = SessionState(SESSION, study.session("bench", FAMILY), {"here": agent}, root / "session", print)
                 try:
                     yield state
                 finally:

@@ -14,7 +14,6 @@ from benchstudy.hosts.remote import Remote
 from benchstudy.measuring.hostcheck import HostCheck
 from benchstudy.measuring.raw import StoredTrial, TrialStore
 from benchstudy.measuring.session import hold_session
-from benchstudy.measuring.state import HostConnection
 from benchstudy.model import paths
 from benchstudy.model.study import SessionPlan, Study
 
@@ -67,7 +66,7 @@ def checked(plan: SessionPlan, roles: list[str]) -> list[tuple[bool, str, str]]:
         agent = HostAgent.deploy(
             remote, lease_s=30.0, reconnect_s=0.0, on_event=print, extensions=plan.family.extensions
         )
-        found = HostCheck(HostConnection(remote, agent), roles)
+        found = HostCheck(agent, roles)
         plan.family.check(plan.config, found)
     # The agent's desk ends by itself when nobody talks to it. Other fixtures of this run may have processes there.
     until(lambda: not processes(plan.hosts["here"].work_dir), 60.0)

@@ -30,7 +30,6 @@ from benchstudy.measuring.hostcheck import HostCheck
 from benchstudy.measuring.raw import StoredTrial, TrialStore
 from benchstudy.measuring.session import hold_session
 from benchstudy.measuring.sessionindex import is_held
-from benchstudy.measuring.state import HostConnection
 from benchstudy.model.causes import Cause
 from benchstudy.model.errors import StudyError
 from benchstudy.model.family import ParseError
@@ -248,7 +247,7 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Measured]:
         assert index["problem"] is None
         with Remote("here", study.hosts["here"]) as remote:
             agent = HostAgent.deploy(remote, lease_s=30, reconnect_s=10, on_event=print)
-            look = HostCheck(HostConnection(remote, agent), roles=["sut"])
+            look = HostCheck(agent, roles=["sut"])
             plan.family.check(plan.config, look)
         hanging = {"name": "hanging", "argv": ["sh", "-c", "touch here; sleep 60"]}
         again = study_of(host, hanging, timeout="1s", study="ended").session("machine", FAMILY)

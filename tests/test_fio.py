@@ -25,7 +25,6 @@ from benchstudy.jobs.tidy import tidy_family
 from benchstudy.measuring.hostcheck import HostCheck
 from benchstudy.measuring.raw import StoredTrial, TrialStore
 from benchstudy.measuring.session import hold_session
-from benchstudy.measuring.state import HostConnection
 from benchstudy.model import paths, registry
 from benchstudy.model.causes import Cause
 from benchstudy.model.errors import StudyError
@@ -334,7 +333,7 @@ def check(tmp_path: Path, host: Host, **fio: Any) -> list[tuple[bool, str]]:
     config = study_of(host, **fio).families["fio"]
     with Remote("here", host) as remote:
         agent = HostAgent.deploy(remote, lease_s=30, reconnect_s=10, on_event=print)
-        look = HostCheck(HostConnection(remote, agent), roles=["sut"])
+        look = HostCheck(agent, roles=["sut"])
         FAMILY.check(config, look)
     return [(fine, what) for fine, what, _ in look.findings]
 

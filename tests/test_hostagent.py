@@ -31,7 +31,7 @@ from benchstudy.measuring.execution import TrialExecution
 from benchstudy.measuring.hostcheck import HostCheck
 from benchstudy.measuring.neighbours import Neighbours
 from benchstudy.measuring.progress import log_to
-from benchstudy.measuring.state import HostConnection, SessionState
+from benchstudy.measuring.state import SessionState
 from benchstudy.model.errors import TrialFailed
 from benchstudy.model.host import Host
 from benchstudy.model.services import Limits, Service
@@ -215,8 +215,8 @@ def test_a_python_that_cannot_run_is_not_called_missing(sshd, tmp_path, text, wo
         HostAgent.deploy(remote, lease_s=5, reconnect_s=5, on_event=print)
 
 
-def test_limits_that_the_host_has_not_got_are_found_by_check(agent, remote):
-    look = HostCheck(HostConnection(remote, agent), roles=["sut"])
+def test_limits_that_the_host_has_not_got_are_found_by_check(agent):
+    look = HostCheck(agent, roles=["sut"])
     look.limits([Limits(cpus=1), Limits(memory="1MiB")], "limits")
     assert look.findings == []
     look.limits([Limits(cpus=4096), Limits(memory="900TiB")], "limits")
@@ -407,9 +407,9 @@ def test_the_same_command_goes_on_through_dropped_connections(agent, sshd, event
 @pytest.mark.parametrize(
     "ask",
     [
-        lambda state: abs(state.host("sut").agent.clock_offset_s()) < 0.05,
+        lambda state: abs(state.host("sut").clock_offset_s()) < 0.05,
         lambda state: state.tool_path("sh", "sut").endswith("/sh"),
-        lambda state: state.library("boto3", "sut").startswith(state.host("sut").agent.work_dir),
+        lambda state: state.library("boto3", "sut").startswith(state.host("sut").work_dir),
     ],
     ids=["clock", "tool", "library"],
 )
@@ -423,8 +423,8 @@ def test_what_a_trial_asks_a_host_is_asked_again_after_a_dropped_connection(agen
             "families": {"file_size": {"backends": [backend], "sizes": ["1MB"], "sync": ["none"]}},
         }
     )
-    connection = {"alpha": HostConnection(remote, agent)}
-    state = SessionState(SESSION, study.session("here", "file_size"), connection, tmp_path / "s", events.append)
+    plan = study.session("here", "file_size")
+    state = SessionState(SESSION, plan, {"alpha": agent}, tmp_path / "s", events.append)
     assert sshd.drop_connections()
     assert ask(state)
     assert sum("connected again" in event for event in events) == 1
@@ -470,14 +470,12 @@ def test_a_question_that_takes_too_long_is_ended_and_the_next_one_gets_its_own_a
     assert agent.call("cpus")["cpus"] == sorted(os.sched_getaffinity(0))
 
 
-def test_a_host_that_gives_no_reading_in_time_costs_no_trial(agent, remote, tmp_path, monkeypatch):
+def test_a_host_that_gives_no_reading_in_time_costs_no_trial(agent, tmp_path, monkeypatch):
     agent.call("cpus")
     (desk,) = (pid for pid, argv in _processes() if argv[-1:] == ["serve"] and agent.directory in argv)
     os.kill(desk, signal.SIGSTOP)
     monkeypatch.setattr(agent, "call", partial(agent.call, timeout_s=0.5))
-    neighbours = Neighbours(
-        SESSION, {"measured": HostConnection(remote, agent), "alpha": HostConnection(remote, agent)}
-    )
+    neighbours = Neighbours(SESSION, {"measured": agent, "alpha": agent})
     with neighbours.around("command", "measured", True) as observed:
         observed([])
     neighbours.keep(tmp_path)

@@ -20,7 +20,6 @@ from benchstudy.hosts.errors import HostBusy, HostRefused, LockLost
 from benchstudy.hosts.remote import Remote
 from benchstudy.jobs import preloaded
 from benchstudy.measuring.hostcheck import HostCheck
-from benchstudy.measuring.state import HostConnection
 from benchstudy.model import registry
 from benchstudy.model.services import Service
 
@@ -209,7 +208,7 @@ MEASURED = {
 @pytest.mark.parametrize("name", MEASURED)
 def test_check_names_a_measured_folder_in_which_he_may_rename(remote, shared, name):
     family = registry.get(name)
-    look = HostCheck(HostConnection(remote, deployed(remote, shared)), roles=["sut"])
+    look = HostCheck(deployed(remote, shared), roles=["sut"])
     for mode in (0o777, 0o1777):
         shared.chmod(mode)
         family.check(family.Config.model_validate(MEASURED[name](str(shared))), look)

@@ -19,7 +19,7 @@ from waiting import runs, until
 
 from benchstudy.hosts.agent import Command, HostAgent
 from benchstudy.hosts.remote import Remote
-from benchstudy.measuring.state import HostConnection, SessionState
+from benchstudy.measuring.state import SessionState
 from benchstudy.measuring.trial import TrialContext
 from benchstudy.model.errors import TrialFailed
 from benchstudy.model.services import Confinement, Limits, Service
@@ -139,15 +139,13 @@ def trial_of(agent, remote, tmp_path, hosts: dict, roles: dict) -> Iterator[Tria
             },
         }
     )
-    connection = HostConnection(Remote("server", study.hosts["server"]), agent)
-    connection.remote.connect()
-    state = SessionState(SESSION, study.session("here", "file_size"), {"server": connection}, tmp_path / "s", print)
+    agent.remote.host = study.hosts["server"]
+    state = SessionState(SESSION, study.session("here", "file_size"), {"server": agent}, tmp_path / "s", print)
     (tmp_path / "trial").mkdir()
     try:
         yield TrialContext(state, "trial-uuid", tmp_path / "trial", 1)
     finally:
         state.close()
-        connection.remote.close()
 
 
 # --- a trial's own server ----------------------------------------------------------------------------------------

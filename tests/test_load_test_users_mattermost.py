@@ -30,7 +30,7 @@ from benchstudy.families.load_test.users.run import Loaded, run_load
 from benchstudy.families.load_test.users.site import Site
 from benchstudy.hosts.agent import HostAgent
 from benchstudy.hosts.remote import Remote
-from benchstudy.measuring.state import HostConnection, SessionState
+from benchstudy.measuring.state import SessionState
 from benchstudy.measuring.trial import TrialContext
 from benchstudy.model import registry
 from benchstudy.model.criteria import USERS_SWING
@@ -111,12 +111,12 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
                 extensions=registry.get(FAMILY).extensions,
             )
             with agent.lock(SESSION, {"user": "tests"}):
-                yield from _place(root, study, HostConnection(remote, agent))
+                yield from _place(root, study, agent)
         until(lambda: not processes(str(root), "/agent-"))  # it notices that nobody asks any more
 
 
-def _place(root: Path, study: Any, connection: HostConnection) -> Iterator[Place]:
-    state = SessionState(SESSION, study.session("bench", FAMILY), {"here": connection}, root / "session", print)
+def _place(root: Path, study: Any, agent: HostAgent) -> Iterator[Place]:
+    state = SessionState(SESSION, study.session("bench", FAMILY), {"here": agent}, root / "session", print)
     (root / "site").mkdir()
     trial = TrialContext(state, "site", root / "site", 1)
     try:

@@ -26,7 +26,6 @@ from benchstudy.hosts.remote import Remote
 from benchstudy.jobs.tidy import tidy_family
 from benchstudy.measuring.hostcheck import HostCheck
 from benchstudy.measuring.raw import StoredTrial
-from benchstudy.measuring.state import HostConnection
 from benchstudy.model import registry
 from benchstudy.model.criteria import ACHIEVED
 from benchstudy.model.study import Study, with_systems
@@ -338,7 +337,7 @@ def test_check_looks_for_programs_and_variables_without_measuring(
         agent = HostAgent.deploy(
             remote, lease_s=30, reconnect_s=10, on_event=print, extensions=registry.get(FAMILY).extensions
         )
-        look = HostCheck(HostConnection(remote, agent), roles=["sut"])
+        look = HostCheck(agent, roles=["sut"])
         registry.get(FAMILY).check(config, look)
     problems = {what for fine, what, _ in look.findings if not fine}
     assert problems == {"BENCHSTUDY_TEST_DSN is not set", "service posix-antispam: tessera-cephfs is missing"}

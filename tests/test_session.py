@@ -583,7 +583,7 @@ def test_a_host_is_described_before_and_after_a_session(lab, monkeypatch):
             raise answer
         return answer
 
-    host = SimpleNamespace(agent=SimpleNamespace(facts=facts), remote=SimpleNamespace(name="h"))
+    host = SimpleNamespace(facts=facts, remote=SimpleNamespace(name="h"))
     monkeypatch.setattr(session._Session, "_connect", lambda self, stack: {"h": host})
     (first,) = lab.hold(lab.plan("a", blocks=1))["sessions"]
     assert (first["hosts"]["h"]["before"], first["hosts"]["h"]["after"]) == ({"cpus_allowed": 2}, {"cpus_allowed": 1})

@@ -16,7 +16,6 @@ from benchstudy.hosts.remote import Remote
 from benchstudy.measuring import neighbours
 from benchstudy.measuring.hostcheck import HostCheck
 from benchstudy.measuring.raw import TrialStore
-from benchstudy.measuring.state import HostConnection
 from benchstudy.model import interference, paths, rounding
 from benchstudy.model.criteria import DISTURBED
 from benchstudy.model.disturbance import DisturbancePolicy
@@ -129,23 +128,22 @@ def check_host(study: Study, name: str, plans: Sequence[SessionPlan]) -> list[Fi
             )
             return (
                 findings
-                + _check_machine(remote, agent)
+                + _check_machine(agent)
                 + _check_neighbours(agent, study.disturbance or DisturbancePolicy())
-                + _check_families(plans, name, HostConnection(remote, agent))
+                + _check_families(plans, agent)
             )
     except BenchstudyError as error:
         return [(False, str(error), "")]
 
 
-def _check_machine(remote: Remote, agent: HostAgent) -> list[Finding]:
+def _check_machine(agent: HostAgent) -> list[Finding]:
     findings: list[Finding] = []
-    work_dir = remote.expand(remote.host.work_dir)
-    free = agent.call("path-info", work_dir)["free_bytes"]
+    free = agent.call("path-info", agent.work_dir)["free_bytes"]
     enough = free is not None and free >= _MIN_FREE_BYTES
     findings.append(
         (
             enough,
-            f"{work_dir}: {rounding.shown((free or 0) / 1e9, trim=True)} GB free",
+            f"{agent.work_dir}: {rounding.shown((free or 0) / 1e9, trim=True)} GB free",
             "" if enough else "free at least 1 GiB",
         )
     )
@@ -175,13 +173,13 @@ def _check_neighbours(agent: HostAgent, policy: DisturbancePolicy) -> list[Findi
     return [("busy", said[found.what], "end it before you measure, or declare `disturbance: {then: repeat}`")]
 
 
-def _check_families(plans: Sequence[SessionPlan], host_name: str, connection: HostConnection) -> list[Finding]:
+def _check_families(plans: Sequence[SessionPlan], agent: HostAgent) -> list[Finding]:
     findings: list[Finding] = []
     for plan in plans:
-        roles = [role for role, name in plan.roles.items() if name == host_name]
-        check = HostCheck(connection, roles, plan.roles)
+        roles = [role for role, name in plan.roles.items() if name == agent.remote.name]
+        check = HostCheck(agent, roles, plan.roles)
         plan.family.check(plan.config, check)
-        found = [*check.findings, *_changed_programs(plan, roles, connection.agent)]
+        found = [*check.findings, *_changed_programs(plan, roles, agent)]
         findings += [(fine, f"{plan.family_name}: {text}", fix) for fine, text, fix in found]
     return findings
 

@@ -8,6 +8,7 @@ from secrets import token_hex
 from typing import Any
 from uuid import uuid4
 
+from benchstudy.hosts import shipping
 from benchstudy.hosts.commands import Command, Execution, SupervisedRun
 from benchstudy.hosts.errors import HostRefused, ServiceFailed, understood
 from benchstudy.hosts.line import AgentLine
@@ -23,6 +24,7 @@ class HostAgent(AgentLine):
     """What a session does with the agent: its lock, supervised commands, services, folders and facts."""
 
     _lock: HostLock | None = None
+    boot_id: str | None = None  # once a session holds the host
 
     # --- lock and clock --------------------------------------------------------------------------------------
 
@@ -185,10 +187,10 @@ class HostAgent(AgentLine):
                 self.on_event(f"{self.remote.name}: an earlier session left something: {why}")
         return swept
 
-    def join_accounts(self, session: str) -> str | None:
-        """Count what this connection does on the host as the session's. Returns the host's boot id."""
+    def join_accounts(self, session: str) -> None:
+        """Count what this connection does on the host as the session's, and learn the host's `boot_id`."""
         with understood(self.remote.name):
-            return self.call("join-accounts", f"{self.work_dir}/sessions/{session}")["boot_id"]
+            self.boot_id = self.call("join-accounts", f"{self.work_dir}/sessions/{session}")["boot_id"]
 
     def read_host(self, session: str) -> dict[str, Any]:
         """What the host has done so far, and how much of it was ours; see agent/interference.py."""
@@ -200,6 +202,10 @@ class HostAgent(AgentLine):
         with understood(self.remote.name):
             found["clock"]["offset_s"] = self.clock_offset_s()
         return found
+
+    def library(self, name: str) -> str:
+        """The path on the host of a library shipped from here, see shipping.py. Raises TrialFailed."""
+        return self.retrying(lambda: shipping.ship(self.remote, self.work_dir, name))
 
     def tool(self, program: str) -> dict[str, str | None]:
         """{"path", "version", "sha256"} of a program on the host; None for what is unknown."""

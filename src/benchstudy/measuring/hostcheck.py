@@ -4,8 +4,7 @@ import os
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from benchstudy.hosts import shipping
-from benchstudy.measuring.state import HostConnection
+from benchstudy.hosts.agent import HostAgent
 from benchstudy.model import hints
 from benchstudy.model.services import Limits
 
@@ -15,31 +14,30 @@ _CHECK_TIMEOUT_S = 120.0
 class HostCheck:
     """How a family checks a host for `benchstudy check`. Measures nothing and leaves nothing behind."""
 
-    def __init__(self, connection: HostConnection, roles: Iterable[str], target_roles: Iterable[str] = ()):
+    def __init__(self, agent: HostAgent, roles: Iterable[str], target_roles: Iterable[str] = ()):
         """`roles` are the host's, `target_roles` all roles of the target."""
-        self._connection = connection
-        self.name = connection.remote.name
+        self._agent = agent
+        self.name = agent.remote.name
         self.roles = tuple(roles)
         self.target_roles = tuple(target_roles) or self.roles
         self.findings: list[tuple[bool, str, str]] = []
 
     def agent_call(self, command: str, *args: str, input: bytes = b"") -> Any:
         """Ask the agent on the host. Raises HostRefused."""
-        return self._connection.agent.call(command, *args, input=input, timeout_s=_CHECK_TIMEOUT_S)
+        return self._agent.call(command, *args, input=input, timeout_s=_CHECK_TIMEOUT_S)
 
     def library(self, name: str) -> str:
         """The path on the host of a library shipped from here. It stays for the session. Raises TrialFailed."""
-        return shipping.ship(self._connection.remote, self._connection.agent.work_dir, name)
+        return self._agent.library(name)
 
     def which(self, tool: str) -> str | None:
         """The path of a program: the provisioned one, or else the one on the PATH."""
-        agent = self._connection.agent
-        places = (f"{agent.tools_dir}/{tool}", tool)
-        found = (agent.tool(place).get("path") for place in places)
+        places = (f"{self._agent.tools_dir}/{tool}", tool)
+        found = (self._agent.tool(place).get("path") for place in places)
         return next((path for path in found if path), None)
 
     def path_info(self, path: str) -> dict[str, Any]:
-        return self._connection.agent.call("path-info", self._connection.remote.expand(path))
+        return self._agent.call("path-info", self._agent.remote.expand(path))
 
     def program(self, program: str, what: str) -> None:
         """Report whether `program`, the first word of a service's argv or the name of a tool, exists."""
@@ -54,7 +52,7 @@ class HostCheck:
 
     def limits(self, limits: Sequence[Limits], where: str) -> None:
         """Report limits of servers that exceed what the host has. `where` names the server."""
-        facts = self._connection.agent.facts()
+        facts = self._agent.facts()
         cpus = max((limit.cpus or 0 for limit in limits), default=0)
         memory = max((limit.memory.bytes if limit.memory else 0 for limit in limits), default=0)
         for asked, has, unit in ((cpus, facts["cpus_allowed"], "CPUs"), (memory, facts["memory_total_bytes"], "bytes")):

@@ -14,7 +14,6 @@ from typing import Any
 from benchstudy.hosts.agent import HostAgent
 from benchstudy.hosts.errors import HostRefused
 from benchstudy.hosts.remote import CommandTimeout
-from benchstudy.measuring.state import HostConnection
 from benchstudy.model import interference
 from benchstudy.model.files import as_json, write_atomically
 
@@ -26,7 +25,7 @@ Readings = Sequence[Mapping[str, Any]]
 class Neighbours:
     """The readings of one trial. The supervisor reads the host of its command; the other hosts are asked."""
 
-    def __init__(self, session: str, hosts: Mapping[str, HostConnection]):
+    def __init__(self, session: str, hosts: Mapping[str, HostAgent]):
         self._session, self._hosts = session, hosts
         self._commands: list[dict[str, Any]] = []
         self._under_way = 0
@@ -67,11 +66,11 @@ class Neighbours:
         }
         self._commands.append({"label": label, "on": host, "measured": measured, "hosts": about})
 
-    def _read(self, hosts: Mapping[str, HostConnection]) -> dict[str, Any]:
+    def _read(self, hosts: Mapping[str, HostAgent]) -> dict[str, Any]:
         found = {}
-        for name, connection in hosts.items():
+        for name, host in hosts.items():
             with suppress(HostRefused, CommandTimeout):  # no reading is worth a trial
-                found[name] = connection.agent.read_host(self._session)
+                found[name] = host.read_host(self._session)
         return found
 
     def keep(self, files: Path) -> None:

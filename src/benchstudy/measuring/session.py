@@ -33,7 +33,7 @@ from benchstudy.measuring.raw import (
 from benchstudy.measuring.schedule import Scheduled, adopt, missing_trials, results, waiting_s
 from benchstudy.measuring.sessionindex import write_index
 from benchstudy.measuring.sessionrecord import SessionRecord
-from benchstudy.measuring.state import HostConnection, SessionState
+from benchstudy.measuring.state import SessionState
 from benchstudy.measuring.trial import TrialContext
 from benchstudy.model import paths
 from benchstudy.model.causes import Cause, Failure
@@ -161,7 +161,7 @@ class _Session:
             hosts = self._connect(stack)
             if self._one_of_many:
                 self._one_of_many.connected()
-            self._record.begin({name: host.agent.facts() for name, host in hosts.items()})
+            self._record.begin({name: host.facts() for name, host in hosts.items()})
             state = self._state = SessionState(self._uuid, self._plan, hosts, self._record.folder, self._event)
             # Whatever happens, end what the session started and record what it saw.
             stack.callback(self._end, hosts)
@@ -217,7 +217,7 @@ class _Session:
             interrupts.pause(wait_s)
             self._progress.waited(wait_s)
 
-    def _connect(self, stack: ExitStack) -> dict[str, HostConnection]:
+    def _connect(self, stack: ExitStack) -> dict[str, HostAgent]:
         thresholds = self._plan.study.thresholds
         owner = {
             "study": self._plan.study.study,
@@ -226,10 +226,10 @@ class _Session:
             "pid": os.getpid(),
             "since": now(),
         }
-        connections = {}
+        hosts = {}
         for name, host in self._plan.hosts.items():
             remote = stack.enter_context(Remote(name, host))
-            agent = HostAgent.deploy(
+            hosts[name] = agent = HostAgent.deploy(
                 remote,
                 lease_s=thresholds.lease,
                 reconnect_s=thresholds.reconnect,
@@ -238,8 +238,8 @@ class _Session:
             )
             stack.enter_context(agent.lock(self._uuid, owner))
             agent.sweep()
-            connections[name] = HostConnection(remote, agent, agent.join_accounts(self._uuid))
-        return connections
+            agent.join_accounts(self._uuid)
+        return hosts
 
     def _one_trial(self, scheduled: Scheduled, state: SessionState) -> Status:
         case = scheduled.case
@@ -327,11 +327,11 @@ class _Session:
         self._record.event(text)
         self._progress.event(text)
 
-    def _end(self, hosts: Mapping[str, HostConnection]) -> None:
+    def _end(self, hosts: Mapping[str, HostAgent]) -> None:
         after: dict[str, dict[str, Any] | None] = {}
         for name, host in hosts.items():
             try:
-                after[name] = host.agent.facts()
+                after[name] = host.facts()
             except BenchstudyError as error:
                 after[name] = None
                 self._event(f"{name}: the environment after the session is unknown: {error}")

@@ -4,15 +4,12 @@ import json
 import os
 import re
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass
 from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from secrets import token_hex
 from typing import Any, TypeVar
 
-from benchstudy.hosts import shipping
 from benchstudy.hosts.agent import HostAgent, RunningService, ServiceFailed
-from benchstudy.hosts.remote import Remote
 from benchstudy.measuring.raw import ToolRecord
 from benchstudy.measuring.sessionrecord import UNREDACTED
 from benchstudy.model.causes import Cause
@@ -29,15 +26,6 @@ _LOOPBACK = "127.0.0.1"
 _FIND_PROGRAM = 'PATH="$PATH:/usr/local/sbin:/usr/sbin:/sbin"; command -v -- "$1"'
 
 
-@dataclass(frozen=True)
-class HostConnection:
-    """An open, locked host."""
-
-    remote: Remote
-    agent: HostAgent
-    boot_id: str | None = None  # set while a session holds the host
-
-
 class SessionState:
     """State that trials of one session share: hosts, services, results of `once`, secrets to keep out of files."""
 
@@ -45,17 +33,17 @@ class SessionState:
         self,
         uuid: str,
         plan: SessionPlan,
-        hosts: Mapping[str, HostConnection],
+        hosts: Mapping[str, HostAgent],
         folder: Path,
         on_event: Callable[[str], None],
     ):
         self.uuid, self.plan, self.hosts, self.folder, self.event = uuid, plan, hosts, folder, on_event
         self._services: dict[str, RunningService] = {}
-        self._scratched: dict[str, HostConnection] = {}  # hosts with a scratch folder
+        self._scratched: dict[str, HostAgent] = {}  # hosts with a scratch folder
         self._made: dict[Hashable, Any] = {}
         self._secrets: set[str] = set()
 
-    def host(self, role: str) -> HostConnection:
+    def host(self, role: str) -> HostAgent:
         if role not in self.plan.roles:
             raise TrialFailed(f"target {self.plan.target} gives no host the role {role!r}; add it under targets")
         return self.hosts[self.plan.roles[role]]
@@ -96,7 +84,7 @@ class SessionState:
             secrets = {secret: token_hex(16) for secret in spec.secrets}
             secrets |= {secret: self.secret(variable) for secret, variable in spec.secret_env.items()}
             self._secrets.update(secrets.values())
-            return self.host(role).agent.start_service(
+            return self.host(role).start_service(
                 self.uuid,
                 name,
                 spec,
@@ -116,8 +104,8 @@ class SessionState:
 
     def hold(self, name: str, service: Service, secrets: Mapping[str, str], into: Path) -> RunningService:
         self._secrets.update(secrets.values())
-        agent = self.host(service.role).agent
-        self._services[name] = running = agent.start_service(self.uuid, name, service, secrets=secrets, into=into)
+        host = self.host(service.role)
+        self._services[name] = running = host.start_service(self.uuid, name, service, secrets=secrets, into=into)
         return running
 
     def described(self, name: str) -> Service:
@@ -131,17 +119,13 @@ class SessionState:
         return _LOOPBACK if len(self.plan.hosts) == 1 else host.service_address
 
     def library(self, name: str, role: str) -> str:
-        remote, agent = self.host(role).remote, self.host(role).agent
-
-        def ship() -> str:
-            return shipping.ship(remote, agent.work_dir, name)
-
-        return self._known(("library", remote.name, name), lambda: agent.retrying(ship))
+        host = self.host(role)
+        return self._known(("library", host.remote.name, name), lambda: host.library(name))
 
     def scratch(self, parent: str, role: str) -> str:
         host = self.host(role)
         self._scratched[host.remote.name] = host
-        return self._known(("scratch", host.remote.name, parent), lambda: host.agent.scratch(self.uuid, parent))
+        return self._known(("scratch", host.remote.name, parent), lambda: host.scratch(self.uuid, parent))
 
     def once(self, key: Hashable, make: Callable[[], T]) -> T:
         """The result of `make()`, called once per key. Later calls repeat its result or its TrialFailed."""
@@ -165,26 +149,26 @@ class SessionState:
         host = self.host(role)
 
         def ask() -> ToolRecord:
-            return ToolRecord(name=Path(program).name, **host.agent.tool(program))
+            return ToolRecord(name=Path(program).name, **host.tool(program))
 
         return self._known(("tool", host.remote.name, program), ask)
 
     def tool_path(self, program: str, role: str) -> str:
-        remote, agent = self.host(role).remote, self.host(role).agent
+        host, remote = self.host(role), self.host(role).remote
 
         def find() -> str:
-            path = f"{agent.tools_dir}/{program}"
+            path = f"{host.tools_dir}/{program}"
             if remote.run(["test", "-x", path], check=False).exit_status == 0:
                 return path
             path = remote.run(["sh", "-c", _FIND_PROGRAM, "sh", program], check=False).text.strip()
             if not path.startswith("/"):
                 raise TrialFailed(
-                    f"{program} is missing on {remote.name}: provisioning puts it into {agent.tools_dir}, or install "
+                    f"{program} is missing on {remote.name}: provisioning puts it into {host.tools_dir}, or install "
                     "it there so that it is found on the PATH"
                 )
             return path
 
-        return self._known(("tool_path", remote.name, program), lambda: agent.retrying(find))
+        return self._known(("tool_path", remote.name, program), lambda: host.retrying(find))
 
     def secret(self, env_name: str) -> str:
         value = os.environ.get(env_name, "")
@@ -223,7 +207,7 @@ class SessionState:
         """Remove scratch folders, then end services in reverse order of their start, and keep the services' logs."""
         for host in self._scratched.values():
             try:
-                host.agent.remove_scratch(self.uuid)
+                host.remove_scratch(self.uuid)
             except BenchstudyError as error:  # the host's lease removes what it still reaches
                 self.event(f"{host.remote.name}: folders of the session could not be removed: {error}")
         for name, running in reversed(self._services.items()):

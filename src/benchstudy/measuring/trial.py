@@ -40,24 +40,23 @@ class TrialContext(Generic[ConfigT_co]):
 
     def execute(self, command: Command, role: str = "sut") -> TrialExecution:
         """Run one command under the supervisor on the role's host, and fetch everything that it left."""
-        connection = self._state.host(role)
-        agent = connection.agent
+        host = self._state.host(role)
         program = command.program or command.argv[0]
         tool = self._state.tool(role, program)
         self._state._secrets.update(command.secret_env.values())
-        with self._neighbours.around(command.label, connection.remote.name, command.measured) as observed:
-            execution = agent.execute(self._state.uuid, command)
+        with self._neighbours.around(command.label, host.remote.name, command.measured) as observed:
+            execution = host.execute(self._state.uuid, command)
             observed(execution.readings)
         into = self.files if command.label == "command" else self.files / command.label
         try:
-            agent.fetch(execution, into)
+            host.fetch(execution, into)
         finally:
-            agent.discard(execution)
+            host.discard(execution)
         self.commands.append(
             CommandRecord(
                 label=command.label,
                 role=role,
-                host=connection.remote.name,
+                host=host.remote.name,
                 argv=[self._state.redact(argument) for argument in execution.argv],
                 tool=tool,
                 **{name: getattr(execution, name) for name in _AS_IT_WENT},
@@ -78,11 +77,11 @@ class TrialContext(Generic[ConfigT_co]):
         return execute_together(self, commands, label, stop_when)
 
     def agent_argv(self, command: str, *args: str, role: str = "sut") -> list[str]:
-        return self._state.host(role).agent.argv(command, *args)
+        return self._state.host(role).argv(command, *args)
 
     def agent_call(self, command: str, *args: str, input: bytes = b"", role: str = "sut") -> Any:
         """Ask the agent on the host; the answer is JSON. Not part of the measurement."""
-        return self._state.host(role).agent.call(command, *args, input=input)
+        return self._state.host(role).call(command, *args, input=input)
 
     def address(self, role: str = "sut") -> str:
         """The address at which the target's hosts reach servers of the role's host. Raises ServiceFailed if unknown."""
@@ -94,7 +93,7 @@ class TrialContext(Generic[ConfigT_co]):
 
     def clock(self, role: str = "sut") -> HostClock:
         """The wall clock of the role's host, read now."""
-        return self._state.host(role).agent.clock()
+        return self._state.host(role).clock()
 
     def clock_offset_s(self, role: str = "sut") -> float:
         """The wall clock of the role's host minus this machine's, in seconds, read now."""
@@ -184,19 +183,19 @@ class TrialContext(Generic[ConfigT_co]):
         if record is None or "started" not in record:
             return
         spec = self._state.described(name)
-        connection = self._state.host(spec.role)
+        host = self._state.host(spec.role)
         defaults = {"finished": record["started"], "stdout_truncated": False, "stderr_truncated": False}
         went = {key: record.get(key, defaults.get(key)) for key in _AS_IT_WENT} | {
             # A server that ends when asked is fine, whereas the state "stopped" means that a command was cut off.
             "state": "ended" if record["state"] == "stopped" else record["state"],
-            "clock_offset_s": connection.agent.last_clock_offset_s,
+            "clock_offset_s": host.last_clock_offset_s,
             "events": events_of(record),
         }
         self.commands.append(
             CommandRecord(
                 label=label,
                 role=spec.role,
-                host=connection.remote.name,
+                host=host.remote.name,
                 argv=spec.argv,
                 tool=self._state.tool(spec.role, record.get("program") or spec.argv[0]),
                 **went,
