@@ -776,7 +776,7 @@ def test_a_clock_that_is_killed_is_asked_again(agent, tmp_path, events):
 def test_sweeping_ends_and_removes_what_a_lost_keeper_left_and_nothing_else(agent, remote, tmp_path):
     with agent.lock("session-b", OWNER):
         orphan = agent.execute("session-b", Command(["true"]))
-        lock = agent.held_lock_path
+        lock = agent.lock_path
         # As if keeper and supervisor of an earlier session had been killed: a marked folder and a marked process.
         marker = Path(orphan.run_dir, ".benchstudy")
         marker.write_text(json.dumps({**json.loads(marker.read_text()), "session": "old"}))
@@ -815,6 +815,16 @@ def test_sweeping_ends_and_removes_what_a_lost_keeper_left_and_nothing_else(agen
         assert (runs / "not-ours").exists() and [*runs.glob("*/of somebody")]
         assert not any(folder.exists() for folder in unmarked)
         assert (young / "files" / "data").exists() and elsewhere.exists()
+
+
+def test_a_service_is_swept_under_a_lock_that_only_its_host_names(deploy, monkeypatch):
+    monkeypatch.delenv("BENCHSTUDY_HOST_LOCK", raising=False)
+    agent = deploy(lock_path="")
+    with agent.lock(SESSION, OWNER):
+        running = agent.start_service(SESSION, "sleeper", Service(argv=["sleep", "300"], ready={"mount": "/proc"}))
+        marker = Path(running.folder, ".benchstudy")
+        marker.write_text(json.dumps({**json.loads(marker.read_text()), "session": "old"}))
+        assert agent.sweep()["removed"] == [running.folder]
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="mounts file systems")

@@ -31,7 +31,6 @@ class HostAgent(AgentLine):
     def lock(self, session: str, owner: Mapping[str, Any]) -> HostLock:
         """The host for this session alone; a context manager, see HostLock. Raises HostBusy, HostRefused."""
         self._lock = HostLock(self, session, owner)
-        self.held_lock_path = self._lock.path
         return self._lock
 
     # --- commands --------------------------------------------------------------------------------------------
@@ -116,7 +115,7 @@ class HostAgent(AgentLine):
             spec = {
                 "uuid": uuid,
                 "session": session,
-                "lock": self.held_lock_path,
+                "lock": self.lock_path,
                 "lease_s": self.lease_s,
                 "name": name,
                 "service": service.model_dump(mode="json"),
@@ -177,7 +176,7 @@ class HostAgent(AgentLine):
         if self._lock is None:
             raise HostRefused(f"{self.remote.name}: sweeping needs the host's lock")
         self._lock.check()
-        swept = self.call("sweep", self.work_dir, self._lock.session, self._lock.path, timeout_s=600.0)
+        swept = self.call("sweep", self.work_dir, self._lock.session, self.lock_path, timeout_s=600.0)
         with understood(self.remote.name):
             swept["removed"] += self.retrying(lambda: self.remote.remove_left_parts(self.work_dir))
             for what in ("ended", "removed"):

@@ -154,7 +154,7 @@ class SupervisedRun:
         self._spec = {
             "uuid": self.uuid,
             "session": session,
-            "lock": agent.held_lock_path,
+            "lock": agent.lock_path,
             "lease_s": agent.lease_s,
             "label": command.label,
             "argv": [str(argument) for argument in command.argv],

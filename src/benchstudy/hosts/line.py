@@ -54,6 +54,7 @@ class AgentLine:
         then a path in /tmp."""
         self.remote, self.lease_s, self.on_event = remote, lease_s, on_event
         remote.reconnect_s = reconnect_s
+        # "" until the host has named it. It marks what a session starts.
         self.lock_path = lock_path or os.environ.get("BENCHSTUDY_HOST_LOCK", "")
         self._sources = agent_sources(tuple(extensions))
         self.sha256 = digest(self._sources)
@@ -62,7 +63,6 @@ class AgentLine:
         self.tools_dir = f"{self.work_dir}/tools/bin"  # where provisioning puts programs
         self.beat_s = min(10.0, lease_s / 4)
         self._offset: tuple[float, float] | None = None  # (round trip, offset), the best so far
-        self.held_lock_path = self.lock_path  # of the lock that the session holds; it marks what the session starts
         self._clocks: tuple[float, float, float] | None = None  # round trip, offset, local wall minus monotonic
         self._reconnecting = threading.Lock()
         self._unreachable: ConnectionFailed | None = None

@@ -25,8 +25,7 @@ class HostLock:
     """
 
     def __init__(self, agent: AgentLine, session: str, owner: Mapping[str, Any]):
-        self.session, self.path = session, agent.lock_path
-        self._agent = agent
+        self.session, self._agent = session, agent
         # Truncated, because all of it must fit into the lock file.
         self._owner = {key: str(value)[:200] for key, value in owner.items()}
         self._folder = f"{agent.work_dir}/sessions/{session}"
@@ -103,7 +102,7 @@ class HostLock:
         while (message := self._read(keeper, None)) is not None:
             with understood(host):
                 if message["state"] == "held":
-                    self.path, self._boot_id = message["lock"], message["boot_id"]
+                    self._agent.lock_path, self._boot_id = message["lock"], message["boot_id"]
                     return
                 who = _described(message["owner"])
                 if message["state"] == "busy":
