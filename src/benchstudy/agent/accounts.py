@@ -14,6 +14,7 @@ from contextlib import suppress
 
 import kernel
 import record
+import wire
 
 _ENDED = "ended"
 _SIZE = 1024  # of its text, always written whole and over the same blocks: a full disk cannot empty it
@@ -44,7 +45,8 @@ class Accounts:
         """Record what this process, and those it waited for, used; called before it ends."""
         mine = resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN)
         used = {"cpu_s": sum(r.ru_utime + r.ru_stime for r in mine), **(kernel.io(os.getpid()) or {})}
-        with suppress(OSError, ValueError), self._ended("r+") as file:
+        with suppress(OSError, ValueError), open(os.path.join(self.folder, _ENDED), "r+", encoding="ascii") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)  # a process that leaves must be counted exactly once
             before = json.load(file)
             _write(file, {name: before.get(name, 0) + used.get(name, 0) for name in {*before, *used}})
             os.unlink(os.path.join(self.folder, str(os.getpid())))
@@ -74,11 +76,6 @@ class Accounts:
         with open(os.path.join(self.folder, name), encoding="ascii") as file:
             return json.load(file)
 
-    def _ended(self, mode: str):
-        file = open(os.path.join(self.folder, _ENDED), mode, encoding="ascii")  # noqa: SIM115 the caller closes it
-        fcntl.flock(file, fcntl.LOCK_EX)  # a process that leaves must be counted exactly once
-        return file
-
 
 def _write(file, used: dict) -> None:
     os.pwrite(file.fileno(), json.dumps(used).encode("ascii").ljust(_SIZE), 0)
@@ -89,11 +86,13 @@ def of_run(run_folder: str, session: str) -> Accounts:
     return Accounts(os.path.join(os.path.dirname(os.path.dirname(run_folder)), "sessions", session))
 
 
-def join_desk(accounts: Accounts, desk: int) -> None:
-    """Count the desk as ours, with the SSH connection that it came over and everything else this connection started."""
-    accounts.join(desk)
-    above = desk
-    servers = []
+def join(arguments: list[str]) -> None:
+    """`join-accounts SESSION_DIR`, asked at the desk: {"boot_id"} of the host that the readings describe.
+
+    Counts the desk as ours, with the SSH connection that it came over and everything else this connection started.
+    """
+    accounts, above, servers = Accounts(arguments[0]), os.getppid(), []
+    accounts.join(above)
     with suppress(OSError, IndexError, ValueError):
         while (above := int(kernel.stat(above)[1])) > 1:
             if kernel.comm(above).startswith(kernel.SSH_SERVERS):
@@ -101,11 +100,4 @@ def join_desk(accounts: Accounts, desk: int) -> None:
     for number, pid in enumerate(servers):
         # The next process up also listens for other users' connections.
         accounts.join(pid, alone=number > 0)
-
-
-def join(arguments: list[str]) -> None:
-    """`join-accounts SESSION_DIR`, asked at the desk: {"boot_id"} of the host that the readings describe."""
-    import wire
-
-    join_desk(Accounts(arguments[0]), os.getppid())
     wire.emit({"boot_id": record.boot_id()})

@@ -15,6 +15,7 @@ from contextlib import suppress
 import cgroups
 import kernel
 import record
+import wire
 from accounts import Accounts
 
 TYPE_CHECKING = False  # typing takes long to import
@@ -32,15 +33,11 @@ _MOST_TRIED = 256  # new process numbers that are tried one by one; more would t
 
 def read_command(arguments: list[str]) -> None:
     """`read-host SESSION_DIR`: one reading, see `Reader.read`."""
-    import wire
-
     wire.emit(Reader(Accounts(arguments[0])).read())
 
 
 def watch(arguments: list[str]) -> None:
     """`watch-host SECONDS`: {"boot_id", "readings"} of a window of this length, in which we do nothing."""
-    import wire
-
     reader = Reader(Accounts(""))
     reader.begin()
     time.sleep(float(arguments[0]))

@@ -97,7 +97,7 @@ def last_pid() -> int:
 
 
 def stat(pid: int) -> list[bytes]:
-    """The fields of /proc/PID/stat after the name: state, parent, …"""
+    """The fields of /proc/PID/stat after the name, which may contain spaces and parentheses: state, parent, …"""
     fd = _opened(f"/proc/{pid}/stat")
     try:
         return os.read(fd, 2048).rpartition(b")")[2].split()

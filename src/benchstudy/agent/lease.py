@@ -11,9 +11,9 @@ from __future__ import annotations
 import errno
 import os
 import re
-import select
 import stat
 import time
+from contextlib import closing, suppress
 
 FIFO = ".lease"
 _BEAT, _STOP = b".", b"S"
@@ -98,23 +98,7 @@ class Renewal:
         os.close(self.fd)
 
 
-def beat_once(folder: str) -> bool:
-    """Renew the lease of the daemon in `folder`. Returns whether there is one."""
-    try:
-        renewal = Renewal(folder)
-    except DaemonGone:
-        return False
-    try:
+def beat_once(folder: str) -> None:
+    """Renew the lease of the daemon in `folder`, if there is one."""
+    with suppress(DaemonGone), closing(Renewal(folder)) as renewal:
         renewal.beat()
-    except DaemonGone:
-        return False
-    finally:
-        renewal.close()
-    return True
-
-
-def wait_gone(renewal: Renewal, timeout_s: float) -> bool:
-    """Whether the daemon ended within `timeout_s`."""
-    poller = select.poll()
-    poller.register(renewal.fd, 0)
-    return bool(poller.poll(max(0, timeout_s) * 1000))

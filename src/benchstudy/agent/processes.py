@@ -10,6 +10,8 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 
+import kernel
+
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -133,12 +135,8 @@ def parents() -> dict[int, int]:
     table = {}
     for name in os.listdir("/proc"):
         if name.isdigit():
-            try:
-                with open(f"/proc/{name}/stat", "rb") as file:
-                    # The name in parentheses may itself contain spaces and parentheses.
-                    table[int(name)] = int(file.read().rpartition(b")")[2].split()[1])
-            except (OSError, IndexError):
-                continue  # ended in the meantime
+            with suppress(OSError, IndexError):  # ended in the meantime
+                table[int(name)] = int(kernel.stat(int(name))[1])
     return table
 
 
@@ -163,17 +161,12 @@ def user_name() -> str:
 
 
 def name_of(pid: int) -> str:
-    try:
-        with open(f"/proc/{pid}/comm", encoding="utf-8", errors="replace") as file:
-            return file.read().strip()
-    except OSError:
-        return "?"
+    return kernel.comm(pid).decode("utf-8", "replace") or "?"
 
 
 def is_zombie(pid: int) -> bool:
     try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            return file.read().rpartition(b")")[2].split()[0] == b"Z"
+        return kernel.stat(pid)[0] == b"Z"
     except (OSError, IndexError):
         return True
 

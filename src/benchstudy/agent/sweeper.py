@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import closing, suppress
 
 import cgroups
 import folders
@@ -54,14 +56,16 @@ def _clear(work_dir: str, lock: str, concerned: Callable[[str], bool]) -> dict[s
         # With a shared work folder, what another host's sessions have there may be in use.
         if marker["lock"] == lock and marker.get("host", here) == here and concerned(marker["session"])
     ]
-    _stop_all(left, "run")
+    for run in _of_kind(left, "run"):
+        stop_daemon(run)
     # Before the services end: one of them may be the mount that holds a scratch folder.
     removed, staying = [], set()
-    for session_dir, _ in _of_kind(left, "session"):
+    for session_dir in _of_kind(left, "session"):
         gone, stay = _remove_scratch(session_dir)
         removed += gone
         staying |= {session_dir} if stay else set()
-    _stop_all(left, "service")
+    for service in _of_kind(left, "service"):
+        stop_daemon(service)
     own_mark = processes.lock_mark(lock)
     ended = processes.end(
         lambda: processes.marked(
@@ -92,28 +96,17 @@ def _clear(work_dir: str, lock: str, concerned: Callable[[str], bool]) -> dict[s
     return {"ended": ended, "removed": removed, "kept": kept}
 
 
-def _of_kind(left: list[tuple[str, dict]], kind: str) -> list[tuple[str, dict]]:
-    return [(path, marker) for path, marker in left if marker["kind"] == kind]
+def _of_kind(left: list[tuple[str, dict]], kind: str) -> list[str]:
+    return [path for path, marker in left if marker["kind"] == kind]
 
 
-def _stop_all(left: list[tuple[str, dict]], kind: str) -> None:
-    for path, _ in _of_kind(left, kind):
-        stop_daemon(path)
-
-
-def stop_daemon(folder: str) -> bool:
-    """Ask the supervisor of `folder` to end its command, and wait for it. Returns whether it is gone."""
-    try:
-        renewal = lease.Renewal(folder)
-    except lease.DaemonGone:
-        return True
-    try:
+def stop_daemon(folder: str) -> None:
+    """Ask the supervisor of `folder` to end its command, and wait for it."""
+    with suppress(lease.DaemonGone), closing(lease.Renewal(folder)) as renewal:
         renewal.stop()
-        return lease.wait_gone(renewal, _SUPERVISOR_S)
-    except lease.DaemonGone:
-        return True
-    finally:
-        renewal.close()
+        poller = select.poll()
+        poller.register(renewal.fd, 0)  # POLLERR, sent when the last reader is gone, is always reported
+        poller.poll(_SUPERVISOR_S * 1000)
 
 
 def _remove_scratch(session_dir: str) -> tuple[list[str], list[str]]:
