@@ -45,7 +45,14 @@ def adopt(
 
     Raises SessionFailed if the study describes a case differently than when it was measured, or has it elsewhere.
     """
-    return {key: _standing(plan, found) for key, found in results(plan, trials, discarded).items()}
+    return standing(plan, results(plan, trials, discarded))
+
+
+def standing(
+    plan: SessionPlan, found: Mapping[tuple[str, int], list[StoredTrial]]
+) -> dict[tuple[str, int], StoredTrial]:
+    """By case and block, the one of the results `found`, as `results` returns them, that figures use."""
+    return {key: _standing(plan, repeated) for key, repeated in found.items()}
 
 
 def _standing(plan: SessionPlan, found: list[StoredTrial]) -> StoredTrial:
@@ -123,7 +130,7 @@ def missing_trials(
     Raises SessionFailed like `adopt`, and if a trial that a look needs can no longer be parsed.
     """
     found = results(plan, trials, store.discards())
-    adopted = {key: _standing(plan, repeated) for key, repeated in found.items()}
+    adopted = standing(plan, found)
     stopping, given = plan.stopping, given_up(plan, found)
     blocks = stopping.look_from(looks.begun(adopted)) if stopping else plan.blocks
     while True:

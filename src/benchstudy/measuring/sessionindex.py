@@ -9,7 +9,7 @@ import orjson
 from benchstudy.measuring import looks
 from benchstudy.measuring.giving_up import given_up
 from benchstudy.measuring.raw import NOT_HELD, StoredTrial, TrialStore, in_order, record_of
-from benchstudy.measuring.schedule import adopt, missing_trials, results, set_aside
+from benchstudy.measuring.schedule import adopt, missing_trials, results, set_aside, standing
 from benchstudy.measuring.sealed import read_index
 from benchstudy.model.errors import SessionFailed
 from benchstudy.model.files import as_json, write_atomically
@@ -67,11 +67,11 @@ def write_index(plan: SessionPlan, store: TrialStore, trials: Iterable[StoredTri
                 "files": [{"name": file.name, "size": file.size, "sha256": file.sha256} for file in trial.files],
             }
         )
+    discards = store.discards()
     try:
-        found = results(plan, trials, store.discards())
-        repeated, given = set_aside(plan, found), [vars(case) for case in given_up(plan, found).values()]
+        found, taken = results(plan, trials, discards), store.looks() if plan.stopping else []
     except SessionFailed:  # a case was described anew, and the index says so already
-        repeated, given = {}, []
+        found, taken = {}, []
     sessions = [_session(path) for path in store.folder.glob("sessions/[!.]*/session.json")]
     index = {
         "schema_version": 1,
@@ -82,12 +82,12 @@ def write_index(plan: SessionPlan, store: TrialStore, trials: Iterable[StoredTri
         "plan": plan.digest,
         "roles": dict(plan.roles),
         "problem": problem,
-        "stopping": _stopping(plan, store, trials),
+        "stopping": looks.course(plan, taken, standing(plan, found)),
         "sessions": sorted(sessions, key=lambda s: s["started"]),
         "trials": listed,
-        "disturbance": {**plan.disturbance.model_dump(mode="json"), "repeated": repeated},
-        "discarded": [vars(d) for d in store.discards().values()],
-        "given_up": given,
+        "disturbance": {**plan.disturbance.model_dump(mode="json"), "repeated": set_aside(plan, found)},
+        "discarded": [vars(d) for d in discards.values()],
+        "given_up": [vars(case) for case in given_up(plan, found).values()],
     }
     write_atomically(store.index, _as_json(index))
     return store.index
@@ -103,13 +103,3 @@ def _as_json(index: Mapping[str, Any]) -> str:
 
 def _session(path: Path) -> dict[str, Any]:
     return record_of(path, "the record of a session", "uuid", "started")
-
-
-def _stopping(plan: SessionPlan, store: TrialStore, trials: Iterable[StoredTrial]) -> dict[str, Any] | None:
-    """What an adaptive session has seen so far; None for a fixed number of blocks."""
-    if plan.stopping is None:
-        return None
-    try:
-        return looks.course(plan, store.looks(), adopt(plan, trials, store.discards()))
-    except SessionFailed:  # a case was described anew, and the index says so already
-        return looks.course(plan, [], {})
