@@ -14,7 +14,7 @@ from typing import Any
 from benchstudy.hosts.agent import HostAgent
 from benchstudy.hosts.errors import HostRefused
 from benchstudy.hosts.remote import CommandTimeout
-from benchstudy.model import interference
+from benchstudy.model import interference, machine
 from benchstudy.model.files import as_json, write_atomically
 
 log = logging.getLogger("benchstudy")
@@ -59,7 +59,7 @@ class Neighbours:
         about = {
             name: {
                 "boot_id": (boot := self._hosts[name].boot_id),
-                "controller": own if boot is not None and boot == _boot_id() else None,
+                "controller": own if boot == machine.boot_id() else None,
                 "readings": readings,
             }
             for name, readings in found.items()
@@ -89,15 +89,8 @@ def watch(agent: HostAgent, seconds: float) -> dict[str, Any]:
     """What a host does in the next seconds, in the form that a trial keeps, for a command that does nothing."""
     own_before = _used_by_controller()
     answer = agent.call("watch-host", str(seconds))
-    own = (own_before, _used_by_controller()) if answer["boot_id"] == _boot_id() else None
+    own = (own_before, _used_by_controller()) if answer["boot_id"] == machine.boot_id() else None
     return {"commands": [{"hosts": {agent.remote.name: {**answer, "controller": own}}}]}
-
-
-def _boot_id() -> str | None:
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    except OSError:
-        return None
 
 
 def _used_by_controller() -> dict[str, Any]:

@@ -10,10 +10,15 @@ _PROCESS = re.compile(r"([0-9a-f]{8})-([0-9]+)")
 ANY_PROCESS = f"{'[0-9a-f]' * 8}-[0-9]*"
 
 
+def boot_id() -> str:
+    """What the kernel calls this boot of this machine."""
+    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+
+
 @cache
 def place() -> str:
     """This boot of this machine and its pid namespace; within both, a process id is unique."""
-    return f"{Path('/proc/sys/kernel/random/boot_id').read_text().strip()} {os.readlink('/proc/self/ns/pid')}"
+    return f"{boot_id()} {os.readlink('/proc/self/ns/pid')}"
 
 
 @cache
