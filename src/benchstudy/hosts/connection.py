@@ -326,13 +326,8 @@ class Connection:
             CommandTimeout: it was ended after `timeout_s`.
             ConnectionLost
         """
-        started = time.monotonic()
-        deadline = None if timeout_s is None else started + timeout_s
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
         streams = {"stdout": bytearray(), "stderr": bytearray()}
-
-        def seen(status: int) -> Completed:
-            out, err = map(bytes, streams.values())
-            return Completed(tuple(argv), status, out, err, time.monotonic() - started)
 
         with RemoteProcess(self, argv) as process:
             feeder = threading.Thread(target=_feed, args=(process, input), daemon=True)
@@ -352,13 +347,13 @@ class Connection:
                         raise CommandFailed(
                             f"{self.name}: `{_shown(argv)}` was ended: it wrote more than {max_output_bytes} bytes "
                             f"to {stream}; let it write into a file instead",
-                            seen(-1),
+                            Completed(-1, *map(bytes, streams.values())),
                         )
             status = process.wait(None if deadline is None else max(1.0, deadline - time.monotonic()))
             if status is None:
                 process.kill()
                 raise CommandTimeout(f"{self.name}: `{_shown(argv)}` was ended after {timeout_s:g} s")
-        completed = seen(status)
+        completed = Completed(status, *map(bytes, streams.values()))
         if check and status != 0:
             tail = completed.stderr.decode(errors="replace").strip()[-2000:] or "no message"
             raise CommandFailed(f"{self.name}: `{_shown(argv)}` ended with status {status}: {tail}", completed)
@@ -375,8 +370,8 @@ class Connection:
             try:
                 self._home = self.run(["sh", "-c", 'printf %s "$HOME"']).text
             except CommandFailed as error:
-                why = f"{self.name}: no command can be run there; does the user's login shell run commands? ({error})"
-                raise CommandFailed(why, error.completed) from error
+                text = f"{self.name}: no command can be run there; does the user's login shell run commands? ({error})"
+                raise CommandFailed(text, error.completed) from error
         return self._home
 
     def expand(self, path: str) -> str:
@@ -389,8 +384,7 @@ class Connection:
         if not self.host.loopback:
             return resolve(self.name, self.host)
         state = self._loopback_state or paths.loopback_state(paths.project_root())
-        self._resources.enter_context(loopback.running(state))
-        found = loopback.parameters(state)
+        found = self._resources.enter_context(loopback.running(state))
         return Endpoint(
             hostname=found.address,
             port=found.port,
@@ -399,8 +393,6 @@ class Connection:
             identities_only=True,
             known_hosts=(found.known_hosts,),
             host_key_alias=found.host_key_alias,
-            proxy_jump=(),
-            proxy_command=None,
         )
 
     def _drop_link(self) -> None:
@@ -420,8 +412,7 @@ class Connection:
         try:
             yield
         except (paramiko.SSHException, EOFError, OSError) as error:
-            reason = str(error) or type(error).__name__
-            raise ConnectionLost(f"{self.name}: the connection was lost: {reason}") from error
+            raise ConnectionLost(f"{self.name}: the connection was lost: {why(error)}") from error
 
 
 def _feed(process: RemoteProcess, data: bytes) -> None:

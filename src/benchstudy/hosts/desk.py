@@ -65,7 +65,7 @@ class HostDesk:
             self._drop()
             return self._ask(argv, given, timeout_s, generation, again=False) if again else None
         said = json_of(line)
-        return Completed(argv, said["status"], said["stdout"].encode(), said["stderr"].encode(), 0.0)
+        return Completed(said["status"], said["stdout"].encode(), said["stderr"].encode())
 
     def _open(self, generation: int) -> None:
         self._drop()

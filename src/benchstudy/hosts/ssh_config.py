@@ -49,8 +49,8 @@ class Endpoint:
     identities_only: bool
     known_hosts: tuple[Path, ...]
     host_key_alias: str | None
-    proxy_jump: tuple[str, ...]
-    proxy_command: str | None
+    proxy_jump: tuple[str, ...] = ()
+    proxy_command: str | None = None
     certificate_files: tuple[Path, ...] = ()
     # Its socket; None: no agent.
     agent: Path | None = None

@@ -59,16 +59,11 @@ class ContentRefused(TransferFailed, TrialFailed):
 
 @dataclass(frozen=True)
 class Completed:
-    """A command that ended.
+    """A command that ended; `exit_status` is -1 when a signal ended it."""
 
-    `exit_status` is -1 when a signal ended it; `duration_s` includes the round trip.
-    """
-
-    argv: tuple[str, ...]
     exit_status: int
     stdout: bytes
     stderr: bytes
-    duration_s: float
 
     @property
     def text(self) -> str:
