@@ -116,13 +116,13 @@ def agent(remote, tmp_path) -> Iterator[HostAgent]:
 
 
 @pytest.fixture
-def trial(agent, remote, tmp_path) -> Iterator[TrialContext]:
+def trial(agent, tmp_path) -> Iterator[TrialContext]:
     """A trial of a study with the servers of this file, on one host."""
-    yield from trial_of(agent, remote, tmp_path, {"server": {}}, {"sut": "server"})
+    yield from trial_of(agent, tmp_path, {"server": {}}, {"sut": "server"})
 
 
-def trial_of(agent, remote, tmp_path, hosts: dict, roles: dict) -> Iterator[TrialContext]:
-    described = remote.host.model_dump(exclude_none=True)
+def trial_of(agent, tmp_path, hosts: dict, roles: dict) -> Iterator[TrialContext]:
+    described = agent.remote.host.model_dump(exclude_none=True)
     backend = {"name": "local", "kind": "path", "path": str(tmp_path)}
     study = parse_study(
         {
@@ -390,10 +390,13 @@ def test_the_next_session_removes_the_group_of_a_killed_supervisor_and_who_hides
 # --- as the agent alone sees it ----------------------------------------------------------------------------------
 
 
-def supervised(folder: Path, prefix: list[str] = (), before: Callable[[], None] | None = None, **spec) -> dict:
+RUNS_AGENT = (sys.executable, "-I", "-S", AGENT)
+
+
+def supervised(folder: Path, agent=RUNS_AGENT, before: Callable[[], None] | None = None, **spec) -> dict:
     """The agent's last message about a command. It runs without SSH, so that a test can prepare what it inherits."""
     given = {"uuid": folder.name, "session": "s", "lock": "", "lease_s": 20.0, "timeout_s": 20.0, **spec}
-    argv = [*prefix, sys.executable, "-I", "-S", str(AGENT), "run", str(folder)]
+    argv = [*agent, "run", str(folder)]
     with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, preexec_fn=before) as process:
         process.stdin.write(json.dumps(given).encode() + b"\n")
         process.stdin.flush()
@@ -439,23 +442,16 @@ def open_folder() -> Iterator[Path]:
 
 @needs_root
 def test_a_user_without_a_group_is_refused_limits_but_not_accounting(open_folder):
+    python = shutil.which("python3", path="/usr/bin:/bin") or sys.executable
     nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
-
-    def run_as_nobody(name: str, **spec) -> dict:
-        python = shutil.which("python3", path="/usr/bin:/bin") or sys.executable
-        given = {"uuid": name, "session": "s", "lock": "", "lease_s": 20.0, "timeout_s": 20.0, "argv": ["true"], **spec}
-        argv = [*nobody, python, "-I", "-S", str(open_folder / "agent"), "run", str(open_folder / "runs" / name)]
-        with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
-            process.stdin.write(json.dumps(given).encode() + b"\n")
-            process.stdin.flush()
-            return [json.loads(line) for line in process.stdout][-1]
-
-    refused = run_as_nobody("refused", limits={"cpus": 1, "memory_bytes": None})
+    as_nobody = [*nobody, python, "-I", "-S", open_folder / "agent"]
+    folder, nothing = open_folder / "runs", {"cpus": None, "memory_bytes": None}
+    refused = supervised(folder / "refused", as_nobody, argv=["true"], limits={**nothing, "cpus": 1})
     assert refused["state"] == "start-failed"
     assert "cannot enforce limits for nobody" in refused["cause"]
     assert "no permission to make a group in /sys/fs/cgroup" in refused["cause"]
     assert "connect as root" in refused["cause"]
-    counted = run_as_nobody("counted", limits={"cpus": None, "memory_bytes": None})
+    counted = supervised(folder / "counted", as_nobody, argv=["true"], limits=nothing)
     assert (counted["state"], counted["exit_status"]) == ("exited", 0)
     assert counted["limits"]["kind"] is None
     assert "no permission" in counted["limits"]["why_no_group"]
@@ -465,18 +461,18 @@ def test_a_user_without_a_group_is_refused_limits_but_not_accounting(open_folder
 # --- addresses and tools -----------------------------------------------------------------------------------------
 
 
-def test_a_server_for_other_hosts_listens_at_the_hosts_service_address(agent, remote, tmp_path):
+def test_a_server_for_other_hosts_listens_at_the_hosts_service_address(agent, tmp_path):
     hosts = {"server": {"service_address": "127.0.0.2"}, "other": {}}
-    for trial in trial_of(agent, remote, tmp_path, hosts, {"sut": "server", "load": "other"}):
+    for trial in trial_of(agent, tmp_path, hosts, {"sut": "server", "load": "other"}):
         with trial.server("web") as running:
             assert running.address == "127.0.0.2"
             assert running.fill("http://{{bind}}:{{port.web}}") == f"http://127.0.0.2:{running.ports['web']}"
             get(running, "")
 
 
-def test_a_server_for_other_hosts_needs_to_be_told_its_address(agent, remote, tmp_path):
+def test_a_server_for_other_hosts_needs_to_be_told_its_address(agent, tmp_path):
     fix = r"hosts\.server\.service_address must be the address of server at which the others reach it"
-    for trial in trial_of(agent, remote, tmp_path, {"server": {}, "other": {}}, {"sut": "server", "load": "other"}):
+    for trial in trial_of(agent, tmp_path, {"server": {}, "other": {}}, {"sut": "server", "load": "other"}):
         with pytest.raises(TrialFailed, match=fix), trial.server("web"):
             pytest.fail("it was not refused")
 
