@@ -6,12 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from nothing_lost import processes
-from one_host import study_on
+from one_host import findings_of, study_on
 from waiting import until
 
-from benchstudy.hosts.agent import HostAgent
-from benchstudy.hosts.remote import Remote
-from benchstudy.measuring.hostcheck import HostCheck
 from benchstudy.measuring.raw import StoredTrial, TrialStore
 from benchstudy.measuring.session import hold_session
 from benchstudy.model import paths
@@ -62,15 +59,10 @@ def hold(root: Path, block: Mapping[str, Any], host: Mapping[str, Any]) -> list[
 
 def checked(plan: SessionPlan, roles: list[str]) -> list[tuple[bool, str, str]]:
     """What `benchstudy check` finds on the host: whether it is good, what it is, and what to do."""
-    with Remote("here", plan.hosts["here"]) as remote:
-        agent = HostAgent.deploy(
-            remote, lease_s=30.0, reconnect_s=0.0, on_event=print, extensions=plan.family.extensions
-        )
-        found = HostCheck(agent, roles)
-        plan.family.check(plan.config, found)
+    found = findings_of(plan.family, plan.config, plan.hosts["here"], *roles)
     # The agent's desk ends by itself when nobody talks to it. Other fixtures of this run may have processes there.
     until(lambda: not processes(plan.hosts["here"].work_dir), 60.0)
-    return found.findings
+    return found
 
 
 def stored(root: Path) -> list[StoredTrial]:

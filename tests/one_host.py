@@ -1,8 +1,12 @@
-"""Studies whose only target is one host."""
+"""Studies whose only target is one host, and what a family's check finds there."""
 
 from collections.abc import Mapping
 from typing import Any
 
+from benchstudy.hosts.agent import HostAgent
+from benchstudy.hosts.remote import Remote
+from benchstudy.measuring.hostcheck import HostCheck
+from benchstudy.model.family import Family, FamilyConfig
 from benchstudy.model.host import Host
 from benchstudy.model.study import Study, parse_study
 
@@ -17,3 +21,12 @@ def study_on(
     hosts = {name: dict(host or {"loopback": True})}
     targets = {target: {"roles": {"sut": name}}}
     return parse_study({"study": study, "hosts": hosts, "targets": targets, "families": dict(families), **more})
+
+
+def findings_of(family: Family, config: FamilyConfig, host: Host, *roles: str) -> list[tuple[bool, str, str]]:
+    """What `benchstudy check` would say of the family on a host with these roles."""
+    with Remote("here", host) as remote:
+        agent = HostAgent.deploy(remote, lease_s=30, reconnect_s=0, on_event=print, extensions=family.extensions)
+        look = HostCheck(agent, roles)
+        family.check(config, look)
+    return look.findings

@@ -13,7 +13,7 @@ from typing import Any
 import polars as pl
 import pytest
 from conftest import CHECKOUT, as_project
-from one_host import study_on
+from one_host import findings_of, study_on
 from sshd_hosts import SshdHost
 from waiting import until
 
@@ -22,11 +22,8 @@ from benchstudy.commands.importing import import_outputs
 from benchstudy.families.command.extract import figure, points
 from benchstudy.families.command.parse import parse_trial
 from benchstudy.families.command.sources import OwnMetric, OwnSeries
-from benchstudy.hosts.agent import HostAgent
-from benchstudy.hosts.remote import Remote
 from benchstudy.jobs.tidy import tidy_family
 from benchstudy.lints import Figure, Group, Material, lint
-from benchstudy.measuring.hostcheck import HostCheck
 from benchstudy.measuring.raw import StoredTrial, TrialStore
 from benchstudy.measuring.session import hold_session
 from benchstudy.measuring.sessionindex import is_held
@@ -245,14 +242,11 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Measured]:
         plan = study.session("machine", FAMILY)
         index = json.loads(hold_session(folder, plan).read_text())
         assert index["problem"] is None
-        with Remote("here", study.hosts["here"]) as remote:
-            agent = HostAgent.deploy(remote, lease_s=30, reconnect_s=10, on_event=print)
-            look = HostCheck(agent, roles=["sut"])
-            plan.family.check(plan.config, look)
+        findings = findings_of(plan.family, plan.config, study.hosts["here"], "sut")
         hanging = {"name": "hanging", "argv": ["sh", "-c", "touch here; sleep 60"]}
         again = study_of(host, hanging, timeout="1s", study="ended").session("machine", FAMILY)
         hold_session(folder, again)
-        yield Measured(folder, plan, [(fine, what) for fine, what, _ in look.findings])
+        yield Measured(folder, plan, [(fine, what) for fine, what, _ in findings])
 
 
 def test_a_discard_while_the_session_ends_is_measured_again(tmp_path: Path):

@@ -12,17 +12,14 @@ from typing import Any
 import polars as pl
 import pytest
 from notebook_outputs import code_of
-from one_host import study_on
+from one_host import findings_of, study_on
 from sshd_hosts import SshdHost
 from tidy_fixture import Tables
 
 from benchstudy.commands.importing import import_outputs
 from benchstudy.families.fio.page import fast_enough, small_files
 from benchstudy.families.fio.page.small_files import judge
-from benchstudy.hosts.agent import HostAgent
-from benchstudy.hosts.remote import Remote
 from benchstudy.jobs.tidy import tidy_family
-from benchstudy.measuring.hostcheck import HostCheck
 from benchstudy.measuring.raw import StoredTrial, TrialStore
 from benchstudy.measuring.session import hold_session
 from benchstudy.model import paths, registry
@@ -331,11 +328,7 @@ def test_fio_missing_names_the_package(tmp_path: Path, without_fio: Host, data: 
 
 def check(tmp_path: Path, host: Host, **fio: Any) -> list[tuple[bool, str]]:
     config = study_of(host, **fio).families["fio"]
-    with Remote("here", host) as remote:
-        agent = HostAgent.deploy(remote, lease_s=30, reconnect_s=10, on_event=print)
-        look = HostCheck(agent, roles=["sut"])
-        FAMILY.check(config, look)
-    return [(fine, what) for fine, what, _ in look.findings]
+    return [(fine, what) for fine, what, _ in findings_of(FAMILY, config, host, "sut")]
 
 
 def test_check_looks_without_measuring(tmp_path: Path, here: Host, data: Path):

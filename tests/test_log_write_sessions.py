@@ -15,16 +15,14 @@ from conftest import CHECKOUT
 from held_session import start_session
 from log_write_study import BACKEND, FAMILY, HAMMER, LOG, OPEN, POSIX, POSIX_ARGV, SERVICES
 from nothing_lost import left_on_host
+from one_host import findings_of
 from sshd_hosts import SshdHost
 from waiting import until
 
 from benchstudy.families.log_write.growth import growth
 from benchstudy.families.log_write.page.limits import told
 from benchstudy.families.log_write.parse import note_trial
-from benchstudy.hosts.agent import HostAgent
-from benchstudy.hosts.remote import Remote
 from benchstudy.jobs.tidy import tidy_family
-from benchstudy.measuring.hostcheck import HostCheck
 from benchstudy.measuring.raw import StoredTrial
 from benchstudy.model import registry
 from benchstudy.model.criteria import ACHIEVED
@@ -333,15 +331,10 @@ def test_check_looks_for_programs_and_variables_without_measuring(
     ).families[FAMILY]
     host = sshd.host.model_copy(update={"work_dir": str(everything.work)})
     monkeypatch.delenv("BENCHSTUDY_TEST_DSN", raising=False)
-    with Remote("here", host) as remote:
-        agent = HostAgent.deploy(
-            remote, lease_s=30, reconnect_s=10, on_event=print, extensions=registry.get(FAMILY).extensions
-        )
-        look = HostCheck(agent, roles=["sut"])
-        registry.get(FAMILY).check(config, look)
-    problems = {what for fine, what, _ in look.findings if not fine}
+    findings = findings_of(registry.get(FAMILY), config, host, "sut")
+    problems = {what for fine, what, _ in findings if not fine}
     assert problems == {"BENCHSTUDY_TEST_DSN is not set", "service posix-antispam: tessera-cephfs is missing"}
-    found = {what.partition(":")[0] for fine, what, _ in look.findings if fine}
+    found = {what.partition(":")[0] for fine, what, _ in findings if fine}
     assert {"generator logbench", "generator tessera-hammer", "service posix", "service log"} <= found
 
 
