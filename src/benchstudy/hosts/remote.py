@@ -1,4 +1,4 @@
-"""The one SSH door: connect, run, open, put, get. Nothing outside it and its parts imports paramiko."""
+"""The one SSH door: connect, run, open, put_tree, get_tree. Nothing outside it and its parts imports paramiko."""
 
 from contextlib import suppress
 from pathlib import Path
@@ -27,10 +27,8 @@ _SYNC_S = 600.0  # a slow disk with much to write
 
 
 class Remote(Connection):
-    """One SSH connection to one host, with file transfer in both directions; a context manager. Thread-safe."""
+    """One SSH connection to one host, with transfer of folders in both directions; a context manager. Thread-safe."""
 
-    put = transfer.put
-    get = transfer.get
     put_tree = transfer.put_tree
     get_tree = transfer.get_tree
 

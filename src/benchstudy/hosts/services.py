@@ -160,11 +160,12 @@ def with_log(cause: str, log: str) -> str:
 
 def fetch_logs(agent: AgentLine, folder: str, logs: list[str], into: Path | None) -> None:
     """Copy these files of a service's folder into the folder `into`, if one is given. Raises HostRefused."""
-    if into is not None:
-        for log in logs:
-            if Path(log).name != log:
-                raise HostRefused(f"{agent.remote.name}: {log!r} is not the name of a log, and is not copied")
-            agent.remote.get(f"{folder}/{log}", into / log)
+    if into is None or not logs:
+        return
+    for log in logs:
+        if Path(log).name != log:
+            raise HostRefused(f"{agent.remote.name}: {log!r} is not the name of a log, and is not copied")
+    agent.remote.get_tree(folder, into, logs)
 
 
 def check_addresses(host: str, service: Service, bind: str | None, needed: Mapping[str, RunningService]) -> None:

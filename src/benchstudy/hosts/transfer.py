@@ -1,4 +1,4 @@
-"""Files to and from a host: streams over commands, resumed after a lost connection, compared by SHA-256.
+"""Folders to and from a host: streams over commands, begun again after a lost connection, compared by SHA-256.
 
 The host needs only a shell, coreutils and tar, because this is how a bare host gets everything else. Both sides hash
 while the data flows, each what it reads from or writes to its own files.
@@ -8,37 +8,24 @@ import hashlib
 import io
 import os
 import re
-import secrets
 import shutil
 import subprocess
 import tarfile
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, TypeVar
+from typing import IO
 
 from benchstudy.hosts.connection import Connection, RemoteProcess
-from benchstudy.hosts.ssh_errors import (
-    CommandEnded,
-    CommandFailed,
-    ConnectionLost,
-    ContentRefused,
-    RemoteError,
-    TransferFailed,
-)
+from benchstudy.hosts.ssh_errors import CommandEnded, ConnectionLost, ContentRefused, TransferFailed
 from benchstudy.model.files import IMPOSSIBLE, keep_link
-
-T = TypeVar("T")
 
 BLOCK = 1 << 20
 STALL_TIMEOUT_S = 60.0
 MOST_FILES = 200_000  # in a tree copied from a host
 _MOST_NAMED = 5
 _LEASE = ".lease"  # the agent's, in the folder of a command whose supervisor was killed
-# Attempts that moved nothing. Others do not count, or a bad line would end a long transfer.
-MOST_FRUITLESS_ATTEMPTS = 3
+MOST_RECONNECTS = 3  # in one transfer
 
 # openssl and Python use the CPU's own SHA instructions; the code in coreutils is five times slower.
 SHA256 = """
@@ -55,45 +42,12 @@ print(digest.hexdigest())'
     else sha256sum; fi
 }
 """
-# $1: file, $2: offset. The hash of the whole file is computed during the transfer and printed on stderr.
-SEND_FILE = (
-    SHA256
-    + """
-exec 3< "$1" && { sha256 < "$1" >&2 & } && if [ "$2" = 0 ]; then cat <&3; else tail -c "+$(($2 + 1))" <&3; fi && wait
-"""
-)
-# $1: file, $2: the size that is already good. With Python the hash is computed while data arrives; without, at the
-# end, which costs the host less CPU time than tee with its 8 KiB blocks.
-RECEIVE_FILE = (
-    SHA256
-    + """
-umask 077; truncate -s "$2" -- "$1" || exit 1
-if command -v python3 >/dev/null 2>&1; then exec python3 -I -c '
-import hashlib, sys
-digest, block = hashlib.sha256(), bytearray(1 << 18)
-view = memoryview(block)
-with open(sys.argv[1], "r+b", buffering=0) as file, open(0, "rb", buffering=0) as arriving:
-    for size in iter(lambda: file.readinto(block), 0):
-        digest.update(view[:size])
-    for size in iter(lambda: arriving.readinto(block), 0):
-        digest.update(view[:size])
-        written = 0
-        while written < size:
-            written += file.write(view[written:size])
-print(digest.hexdigest())' "$1"; fi
-cat >> "$1" && sha256 < "$1"
-"""
-)
-# $1: file, $2: its right size, $3: mode, $4: destination.
-PUBLISH = """
-size=$(stat -c %s -- "$1") && if [ "$size" != "$2" ]; then echo "only $size of $2 bytes were written" >&2; exit 1; fi
-chmod "$3" "$1" && mv -fT -- "$1" "$4"
-"""
-# $1: folder. The archive goes to the hash and to standard output, which must be a pipe to have a name.
+# $1: folder, then what of it. The archive goes to the hash and to standard output, which must be a pipe to have a name.
 SEND_TREE = (
     SHA256
     + """
-{ { { tar -c -f - -C "$1" . || echo 'tar failed' >&2; } | tee /dev/fd/4 | sha256 >&2; } 4>&1; } | cat
+folder=$1; shift
+{ { { tar -c -f - -C "$folder" -- "$@" || echo 'tar failed' >&2; } | tee /dev/fd/4 | sha256 >&2; } 4>&1; } | cat
 """
 )
 RECEIVE_TREE = (
@@ -104,84 +58,6 @@ mkdir -p -- "$1" && { { tee /dev/fd/4 | sha256 >&2; } 4>&1; } | {
 }
 """
 )
-# $1: process group, $2: a word of its command line, so that no other process is killed.
-END_WRITER = """
-case "$(tr '\\0' ' ' < "/proc/$1/cmdline")" in *"$2"*) kill -s KILL -- "-$1";; esac 2>/dev/null
-"""
-
-
-@dataclass(frozen=True)
-class Digest:
-    """The digest and size of a file when it was transferred."""
-
-    sha256: str
-    size: int
-
-
-def put(remote: Connection, local: Path, destination: str, mode: int = 0o644) -> Digest:
-    """Copy a file to the host, completely or not at all; resumes after a lost connection."""
-    destination = remote.expand(destination)
-    part = f"{destination}.part-{secrets.token_hex(6)}"
-    writers: list[RemoteProcess] = []
-    offset = 0
-    with open(local, "rb") as file, ThreadPoolExecutor(1) as hasher:
-
-        def send_rest() -> Digest:
-            nonlocal offset
-            if writers:
-                offset = _written_so_far(remote, writers, part)
-            digest, size = hashlib.sha256(), 0
-            with remote.open(["sh", "-c", RECEIVE_FILE, "sh", part, str(offset)]) as process:
-                writers.append(process)
-                file.seek(0)
-                with suppress(CommandEnded):  # the result says why it ended
-                    for block in _blocks(file):
-                        hashing = hasher.submit(digest.update, block)
-                        # What was sent before the connection was lost is only hashed again.
-                        process.write(block[max(0, offset - size) :], STALL_TIMEOUT_S)
-                        size += len(block)
-                        hashing.result()
-                    process.close_stdin()
-                there = _result(process, destination)
-            _compare(f"{remote.name}: {destination}", digest.hexdigest(), there)
-            return Digest(digest.hexdigest(), size)
-
-        try:
-            sent = _until_through(remote, send_rest, lambda: offset)
-            remote.run(["sh", "-c", PUBLISH, "sh", part, str(sent.size), f"{mode:o}", destination])
-            return sent
-        except BaseException as error:
-            with suppress(RemoteError):
-                remote.run(["rm", "-f", "--", part], check=False)
-            if isinstance(error, CommandFailed):
-                raise TransferFailed(f"{remote.name}: {local} could not be put to {destination}: {error}") from error
-            raise
-
-
-def get(remote: Connection, source: str, local: Path) -> Digest:
-    """Copy a file from the host, completely or not at all; resumes after a lost connection."""
-    source = remote.expand(source)
-    local.parent.mkdir(parents=True, exist_ok=True)
-    part = local.with_name(f".{local.name}.part-{secrets.token_hex(6)}")
-    digest = hashlib.sha256()
-    try:
-        with open(part, "wb", buffering=0) as file, ThreadPoolExecutor(1) as hasher:
-
-            def receive_rest() -> str:
-                with remote.open(["sh", "-c", SEND_FILE, "sh", source, str(file.tell())]) as process:
-                    for data in _output(process):
-                        hashing = hasher.submit(digest.update, data)
-                        _write_all(file, data)
-                        hashing.result()
-                    return _result(process, source, stream="stderr")
-
-            there = _until_through(remote, receive_rest, file.tell)
-            size = file.tell()
-        _compare(f"{remote.name}: {source}", digest.hexdigest(), there)
-        part.replace(local)
-    finally:
-        part.unlink(missing_ok=True)
-    return Digest(digest.hexdigest(), size)
 
 
 def put_tree(remote: Connection, local: Path, destination: str) -> None:
@@ -197,7 +73,7 @@ def put_tree(remote: Connection, local: Path, destination: str) -> None:
         ):
             assert tar.stdout is not None and tar.stderr is not None, "both are pipes"
             try:
-                for block in _blocks(tar.stdout):
+                while block := tar.stdout.read(BLOCK):
                     digest.update(block)
                     process.write(block, STALL_TIMEOUT_S)
                 message = tar.stderr.read().decode(errors="replace").strip()
@@ -209,22 +85,22 @@ def put_tree(remote: Connection, local: Path, destination: str) -> None:
             except BaseException:
                 tar.kill()
                 raise
-            there = _result(process, destination, stream="stderr")
+            there = _result(process, destination)
         _compare(f"{remote.name}: {destination}", digest.hexdigest(), there)
 
     if not local.is_dir():
         raise TransferFailed(f"{local} is not a folder")
-    _until_through(remote, send, lambda: 0)
+    _until_through(remote, send)
 
 
-def get_tree(remote: Connection, source: str, local: Path) -> None:
-    """Copy the contents of the folder `source` into the folder `local`, which is made if necessary."""
+def get_tree(remote: Connection, source: str, local: Path, names: Sequence[str] = (".",)) -> None:
+    """Copy the contents of the folder `source`, or only `names` of it, into the folder `local`, made if necessary."""
     source = remote.expand(source)
     local.mkdir(parents=True, exist_ok=True)
 
     def receive() -> None:
         links: list[tarfile.TarInfo] = []
-        with remote.open(["sh", "-c", SEND_TREE, "sh", source]) as process:
+        with remote.open(["sh", "-c", SEND_TREE, "sh", source, *names]) as process:
             stream = _OutputStream(process)
             with io.BufferedReader(stream, BLOCK) as buffered:
                 try:
@@ -235,7 +111,7 @@ def get_tree(remote: Connection, source: str, local: Path) -> None:
                     stream.damaged = True
                 while buffered.read(BLOCK):
                     pass
-                there = _result(process, source, stream="stderr")
+                there = _result(process, source)
                 _compare(f"{remote.name}: {source}", stream.digest.hexdigest(), there)
                 if stream.damaged:
                     raise TransferFailed(f"{remote.name}: {source}: what tar sent is not an archive")
@@ -245,7 +121,7 @@ def get_tree(remote: Connection, source: str, local: Path) -> None:
                     raise ContentRefused(f"{remote.name}: {source}: not all of it can be copied: {named}")
         _make_links(links, local)
 
-    _until_through(remote, receive, lambda: 0)
+    _until_through(remote, receive)
 
 
 def _extract(archive: tarfile.TarFile, into: Path) -> list[tarfile.TarInfo]:
@@ -321,9 +197,8 @@ def _write_file(path: str, mode: int, content: IO[bytes]) -> None:
     except FileExistsError:
         os.unlink(path)
         target = os.open(path, flags, mode)
-    with open(target, "wb", buffering=0) as file:
-        while block := content.read(BLOCK):
-            _write_all(file, block)
+    with open(target, "wb") as file:
+        shutil.copyfileobj(content, file, BLOCK)
 
 
 class _OutputStream(io.RawIOBase):
@@ -349,34 +224,14 @@ class _OutputStream(io.RawIOBase):
         return size
 
 
-def _until_through(remote: Connection, attempt: Callable[[], T], progress: Callable[[], int]) -> T:
-    """Call `attempt` until it ends without a lost connection, reconnecting in between.
-
-    Args:
-        attempt: resumes the transfer.
-        progress: bytes known to have arrived.
-    """
-    fruitless, before = 0, 0
-    while True:
+def _until_through(remote: Connection, attempt: Callable[[], None]) -> None:
+    """Call `attempt`, which begins the transfer again, until it ends without a lost connection."""
+    for _ in range(MOST_RECONNECTS):
         try:
             return attempt()
         except ConnectionLost:
-            if fruitless == MOST_FRUITLESS_ATTEMPTS:
-                raise
             remote.reconnect()
-        after = progress()
-        fruitless = 0 if after > before else fruitless + 1
-        before = after
-
-
-def _written_so_far(remote: Connection, writers: list[RemoteProcess], part: str) -> int:
-    """Bytes in the part file on the host, after ending those that wrote it over a lost connection."""
-    for writer in writers:
-        if writer.pid is not None:
-            remote.run(["sh", "-c", END_WRITER, "sh", str(writer.pid), part], check=False)
-    writers.clear()
-    answer = remote.run(["stat", "-c", "%s", "--", part], check=False)
-    return int(answer.text) if answer.exit_status == 0 else 0
+    return attempt()
 
 
 def _output(process: RemoteProcess) -> Iterator[bytes]:
@@ -387,12 +242,13 @@ def _output(process: RemoteProcess) -> Iterator[bytes]:
         yield got
 
 
-def _result(process: RemoteProcess, what: str, stream: str = "stdout") -> str:
-    """The digest that a script printed last. Raises TransferFailed with its output if it failed."""
-    output = b"".join(_output(process))
+def _result(process: RemoteProcess, what: str) -> str:
+    """The digest that a script printed last on stderr. Raises TransferFailed with its output if it failed."""
+    for _ in _output(process):
+        pass
     said = process.stderr_tail
     status = process.wait(STALL_TIMEOUT_S)
-    found = re.findall(r"^([0-9a-f]{64})\b", said if stream == "stderr" else output.decode(), re.MULTILINE)
+    found = re.findall(r"^([0-9a-f]{64})\b", said, re.MULTILINE)
     if status != 0 or not found:
         raise TransferFailed(f"{process.name}: {what}: {said.strip() or f'ended with status {status}'}")
     return found[-1]
@@ -403,14 +259,3 @@ def _compare(where: str, here: str, there: str) -> None:
         raise TransferFailed(
             f"{where}: SHA-256 is {here} here and {there} there: did something write to it during the transfer?"
         )
-
-
-def _blocks(file: IO[bytes]) -> Iterator[memoryview]:
-    while block := file.read(BLOCK):
-        yield memoryview(block)
-
-
-def _write_all(file: io.FileIO, data: bytes) -> None:
-    view = memoryview(data)
-    while view:
-        view = view[file.write(view) :]
