@@ -323,7 +323,7 @@ def _of_hosts(work: Path) -> Iterator[Door]:
 
     def clock() -> None:
         with mock.patch.object(host, "clock", host.said):
-            agent.clock_offset_s()
+            agent.clock()
 
     asked: dict[str, Callable[[], object]] = {
         "run": run,

@@ -407,7 +407,7 @@ def test_the_same_command_goes_on_through_dropped_connections(agent, sshd, event
 @pytest.mark.parametrize(
     "ask",
     [
-        lambda state: abs(state.host("sut").clock_offset_s()) < 0.05,
+        lambda state: abs(state.host("sut").clock().offset_s) < 0.05,
         lambda state: state.tool_path("sh", "sut").endswith("/sh"),
         lambda state: state.library("boto3", "sut").startswith(state.host("sut").work_dir),
     ],
@@ -490,7 +490,7 @@ def _processes() -> Iterator[tuple[int, list[str]]]:
 
 
 def test_the_clock_of_this_very_machine_has_no_offset(agent):
-    assert abs(agent.clock_offset_s()) < 0.05
+    assert abs(agent.clock().offset_s) < 0.05
     assert abs(agent.facts(["sh"])["clock"]["offset_s"]) < 0.05
 
 
@@ -768,7 +768,7 @@ def test_a_clock_that_is_killed_is_asked_again(agent, tmp_path, events):
     asked, module = tmp_path / "asked", Path(agent.directory, "watcher.py")
     dies = f"if not os.path.exists({str(asked)!r}):\n    os.mkdir({str(asked)!r})\n    os.kill(os.getpid(), 9)\n"
     module.write_text(module.read_text() + dies)
-    assert abs(agent.clock_offset_s()) < 0.05
+    assert abs(agent.clock().offset_s) < 0.05
     assert events == ["alpha: the agent's clock was killed; it is asked again"]
 
 

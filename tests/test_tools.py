@@ -322,7 +322,7 @@ def test_the_builder_is_python_3_9():
 def test_requirements_for_a_newer_python_are_refused_in_a_sentence(tmp_path):
     compiled = "#    uv pip compile --universal -p 9.10 x.in -o x.txt\nclick==8.5.1\n"
     with pytest.raises(toolbuilder.BuildFailed, match=r"^needs Python 9\.10 or newer, but .* set `python` of the host"):
-        toolbuilder.make_venv({"name": "x"}, tmp_path / "venv", compiled, tmp_path)
+        toolbuilder.make_venv({"name": "x"}, tmp_path / "venv", compiled)
 
 
 def test_programs_are_those_of_the_hosts_own_roles():

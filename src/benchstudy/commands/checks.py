@@ -147,7 +147,7 @@ def _check_machine(agent: HostAgent) -> list[Finding]:
             "" if enough else "free at least 1 GiB",
         )
     )
-    offset = agent.clock_offset_s()
+    offset = agent.clock().offset_s
     steady = abs(offset) <= _MAX_CLOCK_OFFSET_S
     findings.append((steady, f"clock {offset:+.3f} s off this machine's", "" if steady else "synchronise it (chrony)"))
     return findings

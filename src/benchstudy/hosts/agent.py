@@ -199,7 +199,7 @@ class HostAgent(AgentLine):
         """The host's environment (agent/facts.py), with `clock.offset_s` to this machine. Unknown facts are None."""
         found = self.call("facts", *tools)
         with understood(self.remote.name):
-            found["clock"]["offset_s"] = self.clock_offset_s()
+            found["clock"]["offset_s"] = self.clock().offset_s
         return found
 
     def library(self, name: str) -> str:

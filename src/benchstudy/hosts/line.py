@@ -215,10 +215,6 @@ class AgentLine:
         self._offset = None
         self.on_event(f"{whose}: its clock was set by {by_s:+.1f} s")
 
-    def clock_offset_s(self) -> float:
-        """The host's wall clock minus this machine's, asked now."""
-        return self.clock().offset_s
-
     def clock(self) -> HostClock:
         """The host's wall clock, asked now; asked again as by `call`."""
         return self.retrying(self._ask_clock)

@@ -139,7 +139,7 @@ class _Session:
     ):
         """`trials`: measured trials are added to it, even if the session does not finish."""
         self._one_of_many = one_of_many
-        self._root, self._plan, self._store, self._trials = root, plan, store, trials
+        self._plan, self._store, self._trials = plan, store, trials
         self._uuid = str(uuid4())
         self._instrument = one_of_many.instrument if one_of_many else instrument_sha256(plan.family_name)
         self._record = SessionRecord(store.folder, self._uuid, plan, self._instrument)

