@@ -60,8 +60,8 @@ class RemoteProcess:
 
     def __init__(self, remote: "Connection", argv: Sequence[str]):
         self.argv = tuple(argv)
-        self._pid: int | None = None
-        self._held_back = b""
+        # On the host, where it is also its process group; None until the host has reported it.
+        self.pid: int | None = None
         self._remote = remote
         self._stdout = bytearray()
         self._stderr = bytearray()
@@ -123,13 +123,12 @@ class RemoteProcess:
             with self._remote._lost_if_broken():  # taking data also tells the host that there is room for more
                 out = self.channel.recv(CHUNK) if self.channel.recv_ready() else b""
                 err = self.channel.recv_stderr(CHUNK) if self.channel.recv_stderr_ready() else b""
-            if out and self._pid is None:
+            if out and self.pid is None:
                 out = self._take_pid(out)
-            out, self._held_back = self._held_back + out, b""
             if out or err:
                 return out, err
             if ended and not (self.channel.recv_ready() or self.channel.recv_stderr_ready()):
-                out = bytes(self._stdout) if self._pid is None else b""
+                out = bytes(self._stdout) if self.pid is None else b""
                 self._stdout.clear()
                 return out, b""
             left_s = deadline - time.monotonic()
@@ -179,14 +178,6 @@ class RemoteProcess:
                 return b""
 
     @property
-    def pid(self) -> int | None:
-        """Its process id on the host, which is also its process group; None until the host has reported it."""
-        if self._pid is None and self.channel.recv_ready():
-            with self._remote._lost_if_broken():
-                self._held_back += self._take_pid(self.channel.recv(CHUNK))
-        return self._pid
-
-    @property
     def name(self) -> str:
         return self._remote.name
 
@@ -224,7 +215,7 @@ class RemoteProcess:
             self.channel.close()
 
     def _lines(self) -> bytearray:
-        return self._stdout if self._pid is not None else bytearray()
+        return self._stdout if self.pid is not None else bytearray()
 
     def _refuse_endless(self) -> None:
         if len(self._stdout) > LONGEST_LINE:
@@ -238,7 +229,7 @@ class RemoteProcess:
         told = PID_LINE.search(self._stdout)
         if told is None:
             return b""
-        self._pid = int(told[1])
+        self.pid = int(told[1])
         rest = bytes(self._stdout[told.end() :])
         self._stdout.clear()
         return rest
