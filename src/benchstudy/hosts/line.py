@@ -62,8 +62,8 @@ class AgentLine:
         self.directory = f"{self.work_dir}/agent-{self.sha256[:12]}"
         self.tools_dir = f"{self.work_dir}/tools/bin"  # where provisioning puts programs
         self.beat_s = min(10.0, lease_s / 4)
-        self._offset: tuple[float, float] | None = None  # (round trip, offset), the best so far
-        self._clocks: tuple[float, float, float] | None = None  # round trip, offset, local wall minus monotonic
+        self._best_clock: HostClock | None = None
+        self._clocks: tuple[HostClock, float] | None = None  # the host's, and here wall minus monotonic
         self._reconnecting = threading.Lock()
         self._unreachable: ConnectionFailed | None = None
         self.generation = 0  # of the connection
@@ -182,37 +182,37 @@ class AgentLine:
     @property
     def last_clock_offset_s(self) -> float | None:
         """The host's wall clock minus this machine's, as measured by the heartbeats."""
-        best = self._offset
-        return best[1] if best else None
+        best = self._best_clock
+        return best.offset_s if best else None
 
-    def note_clock(self, beats: Heartbeats, answer: Mapping[str, Any]) -> tuple[float, float]:
+    def note_clock(self, beats: Heartbeats, answer: Mapping[str, Any]) -> HostClock:
         """Learn from an answer that came now; the fastest round trip is the most precise. Raises HostRefused.
 
-        Returns round trip and offset. Other threads may note and ask at the same time.
+        Returns the clock by this answer. Other threads may note and ask at the same time.
         """
         received = time.time()
         with understood(self.remote.name):
             sent = beats.sent(answer)
-            round_trip, offset = received - sent, answer["wall"] - (sent + received) / 2
-            if not abs(offset) < _FARTHEST_CLOCK_S:
+            clock = HostClock(answer["wall"] - (sent + received) / 2, (received - sent) / 2)
+            if not abs(clock.offset_s) < _FARTHEST_CLOCK_S:
                 raise ValueError(f"its clock is at {answer['wall']} s")
-        self._tell_steps(round_trip, offset)
-        best = self._offset
-        if best is None or round_trip <= best[0] * 1.5:
-            self._offset = (round_trip, offset)
-        return round_trip, offset
+        self._tell_steps(clock)
+        best = self._best_clock
+        if best is None or clock.uncertainty_s <= best.uncertainty_s * 1.5:
+            self._best_clock = clock
+        return clock
 
-    def _tell_steps(self, round_trip: float, offset: float) -> None:
+    def _tell_steps(self, clock: HostClock) -> None:
         """Report a clock that was set during a session: it shifts figures of others, such as Prometheus's, in time."""
         here = time.time() - time.monotonic()
-        then = self._clocks
-        if then is None or abs(offset - then[1]) > _CLOCK_STEP_S + round_trip + then[0]:
-            self._clocks = (round_trip, offset, here)
-        if then is None or self._clocks is then:
+        if self._clocks is None:
+            self._clocks = clock, here
+        then, here_then = self._clocks
+        its_s, own_s = clock.offset_s - then.offset_s, here - here_then
+        if abs(its_s) <= _CLOCK_STEP_S + 2 * (clock.uncertainty_s + then.uncertainty_s):
             return
-        own_s = here - then[2]
-        whose, by_s = (self.remote.name, offset - then[1]) if abs(own_s) < _CLOCK_STEP_S else ("this machine", own_s)
-        self._offset = None
+        self._clocks, self._best_clock = (clock, here), None
+        whose, by_s = (self.remote.name, its_s) if abs(own_s) < _CLOCK_STEP_S else ("this machine", own_s)
         self.on_event(f"{whose}: its clock was set by {by_s:+.1f} s")
 
     def clock(self) -> HostClock:
@@ -230,8 +230,8 @@ class AgentLine:
                 if not line:
                     raise HostRefused(f"{self.remote.name}: the agent does not report the time: {process.stderr_tail}")
                 noted.append(self.note_clock(beats, self.message(line)))
-        round_trip, offset = self._offset = min(noted)
-        return HostClock(offset, round_trip / 2)
+        self._best_clock = min(noted, key=lambda clock: clock.uncertainty_s)
+        return self._best_clock
 
     def message(self, line: bytes) -> dict:
         """One message. Raises ConnectionLost at the end of the output, HostRefused for an error of the agent."""
