@@ -16,7 +16,7 @@ import pytest
 from benchstudy.families.fio import fio_printed, fio_text
 from benchstudy.families.fio.config import Directory
 from benchstudy.families.fio.fio_json import parse_fio_json, split_fio_json
-from benchstudy.families.fio.fio_result import MIN_OPERATIONS, Bin, Direction, FioJob, FioRun, Latency, observe
+from benchstudy.families.fio.fio_result import MIN_OPERATIONS, Direction, FioJob, FioRun, Latency, observe
 from benchstudy.families.fio.fio_text import parse_fio_text, split_fio_text
 from benchstudy.families.fio.parse import note_trial, parse_trial
 from benchstudy.families.fio.place import unusable
@@ -286,7 +286,7 @@ def test_every_bin_has_the_edges_that_fio_gives_it():
 
         document = parse_fio_json(edited("fio-3.33-latency-plus.json", edit))
         found = document.jobs[0].directions["read"].latencies["clat"].bins
-        return [(round(one.lower_s * 1e9), round(one.upper_s * 1e9), one.count) for one in found]
+        return [(round(lower * 1e9), round(upper * 1e9), count) for lower, upper, count in found]
 
     counted = [(low, high, number + 1) for number, (low, high) in enumerate(bins)]
     assert parsed(**{str((low + high) // 2): count for low, high, count in counted}) == counted, "by a value in it"
@@ -620,8 +620,7 @@ def ran(name: str, *, group: int = 0, **took_s: list[float]) -> FioJob:
     directions = {}
     for op, times in took_s.items():
         bins = [
-            Bin(low, low + 0.01, count)
-            for low, count in sorted(Counter(math.floor(t * 100) / 100 for t in times).items())
+            (low, low + 0.01, count) for low, count in sorted(Counter(math.floor(t * 100) / 100 for t in times).items())
         ]
         moments = (len(times), min(times), max(times), statistics.fmean(times), statistics.stdev(times))
         directions[op] = Direction(

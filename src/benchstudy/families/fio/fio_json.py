@@ -14,7 +14,8 @@ from itertools import pairwise
 from typing import Any
 
 from benchstudy.families.fio.fio_printed import GOES_ON_AFTER, INTERRUPTED, amount, same, seconds
-from benchstudy.families.fio.fio_result import Bin, Direction, FioJob, FioRun, Latency
+from benchstudy.families.fio.fio_result import Direction, FioJob, FioRun, Latency
+from benchstudy.families.shared.clients import Bins
 from benchstudy.families.shared.files import damaged
 from benchstudy.model.family import ParseError
 
@@ -262,7 +263,7 @@ def _percentiles(values: Any, per_second: float, where: str) -> dict[float, floa
     return {float(key): _number(values, key, where) / per_second for key in values if key != "0.00"}
 
 
-def _bins(values: Any, per_second: float, where: str) -> list[Bin]:
+def _bins(values: Any, per_second: float, where: str) -> Bins:
     if not isinstance(values, dict):
         return []
     by_number = "FIO_IO_U_PLAT_BITS" in values
@@ -272,7 +273,7 @@ def _bins(values: Any, per_second: float, where: str) -> list[Bin]:
     for key, count in values.items():
         if key.isdecimal() and count:
             lower, width = _edges_of_number(int(key)) if by_number else _edges_of_value(int(key))
-            bins.append(Bin(lower / per_second, (lower + width) / per_second, int(_number(values, key, where))))
+            bins.append((lower / per_second, (lower + width) / per_second, int(_number(values, key, where))))
     return bins
 
 

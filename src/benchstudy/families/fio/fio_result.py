@@ -4,21 +4,12 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from benchstudy.families.shared.clients import bin_of_rank, merged, pooled_mean, pooled_sd
+from benchstudy.families.shared.clients import Bins, bin_of_rank, merged, pooled_mean, pooled_sd
 from benchstudy.model.family import Observation, Parsed, ParseError
 
 # The percentiles given, and the operations a trial must have had for each: with fewer, even the extremes do
 # not bracket the percentile at 95 % (`stats.smallest_n`, not imported because scipy takes a second to load).
 MIN_OPERATIONS: Mapping[float, int] = {50.0: 6, 90.0: 36, 95.0: 72, 99.0: 368, 99.9: 3688}
-
-
-@dataclass(frozen=True)
-class Bin:
-    """`count` operations took at least `lower_s` and less than `upper_s` seconds."""
-
-    lower_s: float
-    upper_s: float
-    count: int
 
 
 @dataclass(frozen=True)
@@ -31,7 +22,7 @@ class Latency:
     mean: float
     stddev: float
     percentiles: Mapping[float, float] = field(default_factory=dict)
-    bins: Sequence[Bin] = ()
+    bins: Bins = ()
 
 
 @dataclass(frozen=True)
@@ -236,7 +227,7 @@ def _merged_percentiles(parts: Sequence[Latency]) -> dict[float, float]:
     """From the merged histogram, by fio's own rule: nearest rank, middle of the bin."""
     if any(not p.bins for p in parts):
         return {}
-    bins = _merged(parts)
+    bins = merged(part.bins for part in parts)
     total, found = sum(count for *_, count in bins), {}
     for percentile in MIN_OPERATIONS:
         edges = bin_of_rank(bins, math.ceil(total * percentile / 100 - 1e-9))
@@ -248,10 +239,5 @@ def _merged_percentiles(parts: Sequence[Latency]) -> dict[float, float]:
 def _histogram(op: str, kind: str, parts: Sequence[Latency]) -> list[dict[str, object]]:
     return [
         {"op": op, "kind": kind, "lower_s": lower, "upper_s": upper, "count": count}
-        for lower, upper, count in _merged(parts)
+        for lower, upper, count in merged(part.bins for part in parts)
     ]
-
-
-def _merged(parts: Sequence[Latency]) -> list[tuple[float, float, int]]:
-    """Lower and upper edge in s, and the count, of each bin, rising."""
-    return merged([(one.lower_s, one.upper_s, one.count) for one in part.bins] for part in parts)

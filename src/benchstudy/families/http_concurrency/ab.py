@@ -8,14 +8,11 @@ import re
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from benchstudy.families.http_concurrency.ab_result import AbResult, Times, options
+from benchstudy.families.shared.clients import Bins
 from benchstudy.families.shared.files import damaged
 from benchstudy.model.family import ParseError
-
-if TYPE_CHECKING:
-    import polars as pl
 
 _PHASES = {"Connect": "connect", "Processing": "processing", "Waiting": "waiting", "Total": "total"}
 _VERSION = re.compile(r"^This is ApacheBench, Version (?P<version>\S+)", re.M)
@@ -232,8 +229,8 @@ def parse_ab_percentiles(csv: str) -> list[tuple[float, float]]:
 
 
 @damaged("ab's list of requests is damaged")
-def histogram_of_gnuplot(path: Path, *, expected: int | None = None) -> "pl.DataFrame":
-    """Read the file of -g (plain or gzip) as counts of total times: low_s, high_s (Float64), count (Int64), sorted.
+def histogram_of_gnuplot(path: Path, *, expected: int | None = None) -> Bins:
+    """Read the file of -g (plain or gzip) as counts of total times, in ascending order.
 
     ab rounds times to the nearest millisecond, so a bin extends half a millisecond to both sides of the printed value,
     and the first one begins at 0. `expected`: required number of rows. Raises ParseError if the file is truncated or
@@ -258,6 +255,5 @@ def histogram_of_gnuplot(path: Path, *, expected: int | None = None) -> "pl.Data
     if not found or (expected is not None and found != expected):
         raise ParseError(f"{path.name} is truncated: {found} requests" + (f" of {expected}" if expected else ""))
     middle = pl.col("ttime").cast(pl.Float64)
-    return counts.sort("ttime").select(
-        ((middle - 0.5) / 1000).clip(lower_bound=0.0).alias("low_s"), ((middle + 0.5) / 1000).alias("high_s"), "count"
-    )
+    low, high = ((middle - 0.5) / 1000).clip(lower_bound=0.0).alias("low_s"), ((middle + 0.5) / 1000).alias("high_s")
+    return counts.sort("ttime").select(low, high, "count").rows()

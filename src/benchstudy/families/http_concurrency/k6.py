@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 
 from benchstudy.families.http_concurrency.errors import Errors
-from benchstudy.families.http_concurrency.latency import Bin, Latency
+from benchstudy.families.http_concurrency.latency import Latency
+from benchstudy.families.shared.clients import Bins
 from benchstudy.families.shared.files import damaged
 from benchstudy.model import rounding
 from benchstudy.model.family import ParseError
@@ -207,7 +208,7 @@ def _latency(metrics: Mapping[str, Any], name: str, requests: int) -> Latency | 
     )
 
 
-def _bins(quantiles: list[tuple[float, float]], requests: int) -> list[Bin]:
+def _bins(quantiles: list[tuple[float, float]], requests: int) -> Bins:
     """Counts of requests between the edges of the wrk script's bins, from the quantiles."""
     percents, seconds = np.array(quantiles).T
     shares, times, edges = percents / 100, seconds * 1e6, _edges()
@@ -220,7 +221,7 @@ def _bins(quantiles: list[tuple[float, float]], requests: int) -> list[Bin]:
     counts = np.diff(np.maximum.accumulate([0, *upto, requests])).astype(int)
     filled = counts > 0
     columns = (part[filled].tolist() for part in (lows / 1e6, highs / 1e6, counts))
-    return [Bin(*row) for row in zip(*columns, strict=True)]
+    return list(zip(*columns, strict=True))
 
 
 @cache

@@ -1,10 +1,9 @@
 """The result of one run of a generator, in common terms. Pure."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from pathlib import Path
-from typing import Any
 
 from benchstudy.families.http_concurrency.ab import AbResult, histogram_of_gnuplot, parse_ab, parse_ab_percentiles
 from benchstudy.families.http_concurrency.ab_result import Steps, percentile_place, steps_of_percentiles
@@ -15,19 +14,18 @@ from benchstudy.families.http_concurrency.latency import Latency
 from benchstudy.families.http_concurrency.metrics import PERCENTILES
 from benchstudy.families.http_concurrency.scripts import K6_SUMMARY
 from benchstudy.families.http_concurrency.wrk import WrkResult, parse_wrk
+from benchstudy.families.shared.clients import Bins, Values, value_of
 from benchstudy.families.shared.files import read_text
 from benchstudy.model.family import ParseError
-
-Rows = Sequence[Mapping[str, Any]]
 
 
 @dataclass(frozen=True)
 class LoadResult:
     """The result of a generator in common terms. None: the generator does not report the value."""
 
-    values: Mapping[str, tuple[float | None, str]]  # metric to value and unit
-    percentiles: Rows
-    histogram: Rows
+    values: Values
+    percentiles: Sequence[tuple[float, float]]  # percent and s, in ascending order
+    histogram: Bins
     good: int
     duration: float  # s, until the last response
     sending_s: float  # how long requests were sent; k6 waits for the last responses afterwards
@@ -60,18 +58,18 @@ def ab_load(result: AbResult, percentiles: list[tuple[float, float]] | None, req
     if percentiles:
         percentiles = _within(result.complete, percentiles)
     errors, total = result.errors(), result.times["total"]
-    histogram: Rows = []
+    histogram: Bins = []
     if requests is not None:
         if not requests.is_file():
             raise ParseError(f"the file {requests.name} is missing")
         # A request with a broken connection has no row.
         expected = None if errors.connect else result.complete
-        histogram = histogram_of_gnuplot(requests, expected=expected).to_dicts()
+        histogram = histogram_of_gnuplot(requests, expected=expected)
     low, high = result.mean_between(*_steps(result.complete, percentiles, histogram))
     mean = (low + high) / 2 if percentiles else total.mean
     rate = result.requests_per_second
     known = dict(percentiles) if percentiles else {float(p): seconds for p, seconds in result.percentiles.items()}
-    values: dict[str, tuple[float | None, str]] = {
+    values: Values = {
         "throughput": (result.throughput, "1/s"),
         "requests": (result.complete, "1"),
         **_errors(errors, bodies=result.document_length is not None),
@@ -90,10 +88,10 @@ def ab_load(result: AbResult, percentiles: list[tuple[float, float]] | None, req
     for phase in ("connect", "processing", "waiting"):
         times = result.times[phase]
         values |= {f"{phase}_{name}": (getattr(times, name), "s") for name in ("mean", "sd", "median", "max")}
-    rows = [{"percent": percent, "latency_s": seconds} for percent, seconds in sorted(known.items())]
     problems, lasted_s = result.problems(mean=(low, high)), result.duration
     blur = (rate or 0.0) * max(high - mean, mean - low)
-    return LoadResult(values, rows, histogram, result.good, lasted_s, lasted_s, problems, result.concurrency, blur)
+    rising = sorted(known.items())
+    return LoadResult(values, rising, histogram, result.good, lasted_s, lasted_s, problems, result.concurrency, blur)
 
 
 def _within(complete: int, percentiles: list[tuple[float, float]]) -> list[tuple[float, float]]:
@@ -102,20 +100,20 @@ def _within(complete: int, percentiles: list[tuple[float, float]]) -> list[tuple
     return [(p, longest if percentile_place(complete, p) >= complete else seconds) for p, seconds in percentiles]
 
 
-def _steps(complete: int, percentiles: list[tuple[float, float]] | None, histogram: Rows) -> list[Steps]:
+def _steps(complete: int, percentiles: list[tuple[float, float]] | None, histogram: Bins) -> list[Steps]:
     """What ab tells about single latencies besides their mean: percentiles to 1 µs, and all of them to 1 ms.
 
     Each fills gaps of the other: many latencies below 1 ms share a bin, and the slowest hundredth shares a percentile.
     """
-    ends = list(accumulate(row["count"] for row in histogram))
-    binned = [(end, row["low_s"], row["high_s"]) for end, row in zip(ends, histogram, strict=True)]
+    ends = list(accumulate(count for *_, count in histogram))
+    binned = [(end, low_s, high_s) for end, (low_s, high_s, _) in zip(ends, histogram, strict=True)]
     known = [steps_of_percentiles(complete, percentiles)] if percentiles else []
     return [*known, binned] if ends and ends[-1] == complete else known
 
 
 def _wrk_result(result: WrkResult) -> LoadResult:
     latency = result.latency
-    values = {
+    values: Values = {
         "throughput": (result.throughput, "1/s"),
         "requests": (result.requests + result.errors.connect, "1"),
         **_errors(result.errors, bodies=result.checked),
@@ -124,12 +122,13 @@ def _wrk_result(result: WrkResult) -> LoadResult:
         "concurrency_measured": (result.concurrency_measured, "1"),
         "transfer_rate": (result.transfer_rate, "B/s"),
     }
-    lasted_s = result.duration
-    return LoadResult(values, *_rows(latency), result.good, lasted_s, lasted_s, result.problems(), result.connections)
+    percentiles, bins, lasted_s = latency.percentiles, latency.bins, result.duration
+    problems, good = result.problems(), result.good
+    return LoadResult(values, percentiles, bins, good, lasted_s, lasted_s, problems, result.connections)
 
 
 def _k6_result(result: K6Result, latency: Latency | None) -> LoadResult:
-    values = {
+    values: Values = {
         "throughput": (result.throughput, "1/s"),
         "offered": (result.offered, "1/s"),
         "requests": (result.requests, "1"),
@@ -143,11 +142,12 @@ def _k6_result(result: K6Result, latency: Latency | None) -> LoadResult:
         "waiting_max": (result.waiting_max, "s"),
         "transfer_rate": (result.transfer_rate, "B/s"),
     }
+    percentiles, bins = (latency.percentiles, latency.bins) if latency else ([], [])
     lasted_s, sending_s = result.duration, result.load_duration
-    return LoadResult(values, *_rows(latency), result.good, lasted_s, sending_s, result.problems(), result.rate)
+    return LoadResult(values, percentiles, bins, result.good, lasted_s, sending_s, result.problems(), result.rate)
 
 
-def _errors(errors: Errors, *, bodies: bool = True) -> dict[str, tuple[float | None, str]]:
+def _errors(errors: Errors, *, bodies: bool = True) -> Values:
     """`bodies`: whether the generator looked at the bodies of responses."""
     return {
         "errors": (errors.total, "1"),
@@ -158,7 +158,7 @@ def _errors(errors: Errors, *, bodies: bool = True) -> dict[str, tuple[float | N
     }
 
 
-def _latencies(latency: Latency | None) -> dict[str, tuple[float | None, str]]:
+def _latencies(latency: Latency | None) -> Values:
     if latency is None:
         return {}
     known = {name: (getattr(latency, name), "s") for name in ("mean", "sd", "min", "max")}
@@ -168,13 +168,9 @@ def _latencies(latency: Latency | None) -> dict[str, tuple[float | None, str]]:
     }
 
 
-def _rows(latency: Latency | None) -> tuple[Rows, Rows]:
-    return ([], []) if latency is None else (latency.percentile_rows(), latency.histogram_rows())
-
-
-def requests_under_way(values: Mapping[str, tuple[float | None, str]]) -> float | None:
+def requests_under_way(values: Values) -> float | None:
     """Return the mean number of requests in flight, by Little's law: responses per second × mean latency."""
     if "concurrency_measured" in values:
         return values["concurrency_measured"][0]
-    mean, duration, requests = (values.get(name, (None, ""))[0] for name in ("latency_mean", "duration", "requests"))
+    mean, duration, requests = (value_of(values, name) for name in ("latency_mean", "duration", "requests"))
     return None if mean is None or not duration or requests is None else requests / duration * mean

@@ -1,12 +1,12 @@
 """Parser of one trial of http_concurrency: the generator's output, and the facts about the load. Pure."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from benchstudy.families.http_concurrency.ab import parse_ab
 from benchstudy.families.http_concurrency.command import FACTS, LOAD
-from benchstudy.families.http_concurrency.load_result import LoadResult, Rows, ab_load, requests_under_way
+from benchstudy.families.http_concurrency.load_result import LoadResult, ab_load, requests_under_way
 from benchstudy.families.http_concurrency.metrics import METRICS
 from benchstudy.families.http_concurrency.several import Loads, one_load, several_loads
 from benchstudy.families.http_concurrency.summaries import (
@@ -17,7 +17,7 @@ from benchstudy.families.http_concurrency.summaries import (
     parse_k6,
     parse_locust,
 )
-from benchstudy.families.shared.clients import SERIES, combined
+from benchstudy.families.shared.clients import SERIES, Bins, Values, combined, value_of
 from benchstudy.families.shared.files import damaged, read_facts, read_json, read_text
 from benchstudy.families.shared.levels import Rate
 from benchstudy.model.criteria import BUSY_GENERATOR, LITTLE
@@ -34,8 +34,7 @@ def parse_trial(levels: Mapping[str, str], files: Path) -> Parsed:
     """Parse the observations and series of a trial, measured or imported. Raises ParseError."""
     summary = imported_summary(files)
     if summary is not None:
-        rows = [{"percent": percent, "latency_s": seconds} for percent, seconds in sorted(summary.percentiles.items())]
-        return _parsed(levels, known(summary.values, METRICS), rows, [])
+        return _parsed(levels, known(summary.values, METRICS), sorted(summary.percentiles.items()), [])
     if (files / IMPORTED_AB).is_file():
         found = ab_load(parse_ab(read_text(files / IMPORTED_AB)), None, None)
         return _parsed(levels, found.values, found.percentiles, found.histogram, found.in_flight_blur)
@@ -69,16 +68,19 @@ def _threads(facts: Mapping[str, Any]) -> list[int]:
 
 def _parsed(
     levels: Mapping[str, str],
-    values: Mapping[str, tuple[float | None, str]],
-    percentiles: Rows,
-    histogram: Rows,
+    values: Values,
+    percentiles: Sequence[tuple[float, float]],
+    histogram: Bins,
     in_flight_blur: float = 0.0,
 ) -> Parsed:
     last = _little(levels, values, in_flight_blur)
     both = {**{name: value for name, value in values.items() if name not in last}, **last}
     return Parsed(
         [Observation(metric, float(value), unit) for metric, (value, unit) in both.items() if value is not None],
-        {"percentiles": percentiles, "histogram": histogram},
+        {
+            "percentiles": [{"percent": percent, "latency_s": seconds} for percent, seconds in percentiles],
+            "histogram": [{"low_s": low, "high_s": high, "count": count} for low, high, count in histogram],
+        },
     )
 
 
@@ -118,9 +120,9 @@ def _compare(levels: Mapping[str, str], facts: Mapping[str, Any], found: LoadRes
             )
 
 
-def _around(facts: Mapping[str, Any], found: LoadResult) -> dict[str, tuple[float | None, str]]:
+def _around(facts: Mapping[str, Any], found: LoadResult) -> Values:
     """The resources that the server used, and the length of its responses."""
-    values: dict[str, tuple[float | None, str]] = {}
+    values: Values = {}
     server = facts["server"] or {}
     before, after = facts["usage"]["before"], facts["usage"]["after"]
     cpus = (server.get("effective") or {}).get("cpus")
@@ -131,18 +133,18 @@ def _around(facts: Mapping[str, Any], found: LoadResult) -> dict[str, tuple[floa
             # A server whose last responses are late is idle afterwards, or still busy.
             values["server_cpu"] = (max(used / found.duration, min(1.0, used / found.sending_s)), "1")
     values["server_peak_memory"] = (server.get("peak_memory_bytes"), "B")
-    if found.values.get("document_length", (None, ""))[0] is None:
+    if value_of(found.values, "document_length") is None:
         values["document_length"] = (facts["checks"]["before"]["length"], "B")
     return values
 
 
-def _achieved(found: LoadResult) -> dict[str, tuple[float | None, str]]:
+def _achieved(found: LoadResult) -> Values:
     """The share of the offered rate that an open loop achieved.
 
     Requests in flight at the end count, up to those of a stable server by Little's law, if their responses came later.
     """
     offered, throughput, mean = (
-        found.values.get(name, (None, ""))[0] or 0.0 for name in ("offered", "throughput", "latency_mean")
+        value_of(found.values, name) or 0.0 for name in ("offered", "throughput", "latency_mean")
     )
     if not offered:
         return {}
@@ -169,9 +171,7 @@ def _generator_cpu(supervised: Mapping[str, Any], load: LoadResult, threads: int
     return None if most - least > _GENERATOR_CPU_BLUR and is_either else min(1.0, most)
 
 
-def _little(
-    levels: Mapping[str, str], values: Mapping[str, tuple[float | None, str]], blur: float
-) -> dict[str, tuple[float | None, str]]:
+def _little(levels: Mapping[str, str], values: Values, blur: float) -> Values:
     """The mean number of requests in flight, which equals the number of connections in a closed loop.
 
     Only a deviation that rounding cannot explain counts. Where rounding may hide one that matters, none is told.
@@ -179,7 +179,7 @@ def _little(
     measured = requests_under_way(values)
     if measured is None:
         return {}
-    found: dict[str, tuple[float | None, str]] = {"concurrency_measured": (measured, "1")}
+    found: Values = {"concurrency_measured": (measured, "1")}
     if levels.get("concurrency", UNKNOWN) != UNKNOWN:
         asked = int(levels["concurrency"])
         error = max(0.0, abs(asked - measured) - blur) / asked

@@ -7,7 +7,6 @@ from pathlib import Path
 from benchstudy.families.http_concurrency.load_result import LoadResult, parse_load, requests_under_way
 from benchstudy.families.http_concurrency.metrics import PERCENTILES
 from benchstudy.families.shared.clients import (
-    Bins,
     Clients,
     Values,
     client_folders,
@@ -16,6 +15,7 @@ from benchstudy.families.shared.clients import (
     percentile,
     pooled_sd,
     read_clients,
+    value_of,
     whole_s,
 )
 
@@ -48,7 +48,7 @@ def several_loads(tool: str, folder: Path) -> Loads:
     clients = read_clients(folder)
     folders = client_folders(folder, clients)
     each = [parse_load(tool, one, clients=len(folders)) for one in folders]
-    if any(load.values.get("dropped", (0, ""))[0] for load in each):
+    if any(value_of(load.values, "dropped") for load in each):
         each = [parse_load(tool, one, clients=len(folders), from_sending=True) for one in folders]
     return Loads(each, _together(each, clients, by_amount=tool == "ab"), folders, clients)
 
@@ -60,8 +60,7 @@ def _together(each: Sequence[LoadResult], clients: Clients, *, by_amount: bool) 
     the last end, because they are of different times.
     """
     values = [load.values for load in each]
-    bins = [_bins(load) for load in each]
-    counts = [sum(count for *_, count in one) for one in bins]
+    counts = [sum(count for *_, count in load.histogram) for load in each]
     spans = [(began_s, began_s + load.sending_s) for (began_s, _), load in zip(clients.spans, each, strict=True)]
     if by_amount and (lasts_s := whole_s(spans)):
         values = [_over(lasts_s, load) for load in each]
@@ -76,11 +75,11 @@ def _together(each: Sequence[LoadResult], clients: Clients, *, by_amount: bool) 
     under_way = [requests_under_way(one) for one in values]
     if None not in under_way:
         found["concurrency_measured"] = (sum(filter(None, under_way)), "1")
-    moments = [(one.get("latency_mean", (None, ""))[0], one.get("latency_sd", (None, ""))[0]) for one in values]
+    moments = [(value_of(one, "latency_mean"), value_of(one, "latency_sd")) for one in values]
     known = [(mean, sd) for mean, sd in moments if mean is not None and sd is not None]
     if len(known) == len(each):
         found["latency_sd"] = (pooled_sd([mean for mean, _ in known], [sd for _, sd in known], counts), "s")
-    everything = merged(bins)
+    everything = merged(load.histogram for load in each)
     read = {float(percent): percentile(everything, percent) for percent in _SHOWN} if everything else {}
     found |= {f"latency_p{percent}": (read.get(float(percent)), "s") for percent in PERCENTILES}
     problems = [
@@ -96,12 +95,8 @@ def _together(each: Sequence[LoadResult], clients: Clients, *, by_amount: bool) 
         )
     return LoadResult(
         {**found, **clients.values(spans=spans)},
-        [
-            {"percent": percent, "latency_s": seconds}
-            for percent, seconds in sorted(read.items())
-            if seconds is not None
-        ],
-        [{"low_s": low, "high_s": high, "count": count} for low, high, count in everything],
+        [(percent, seconds) for percent, seconds in sorted(read.items()) if seconds is not None],
+        everything,
         sum(load.good for load in each),
         max(load.duration for load in each),
         max(load.sending_s for load in each),
@@ -109,10 +104,6 @@ def _together(each: Sequence[LoadResult], clients: Clients, *, by_amount: bool) 
         sum(load.load for load in each),
         sum(load.in_flight_blur for load in each),
     )
-
-
-def _bins(load: LoadResult) -> Bins:
-    return [(row["low_s"], row["high_s"], row["count"]) for row in load.histogram]
 
 
 def _over(lasts_s: float, load: LoadResult) -> Values:

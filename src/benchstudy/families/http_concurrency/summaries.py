@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
+from benchstudy.families.shared.clients import Values
 from benchstudy.families.shared.files import damaged
 from benchstudy.model.family import ParseError
 
-Values = dict[str, tuple[float | None, str]]
 _MS = 1e-3
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from benchstudy.families.http_concurrency.errors import Errors
-from benchstudy.families.http_concurrency.latency import Bin, Latency
+from benchstudy.families.http_concurrency.latency import Latency
 from benchstudy.families.shared.files import damaged
 from benchstudy.model import rounding
 from benchstudy.model.criteria import LITTLE
@@ -183,7 +183,7 @@ def _latency(found: Mapping[str, Any]) -> Latency:
         min=found["min"] * _US,
         max=found["max"] * _US,
         percentiles=[(float(percent), us * _US) for percent, us in found["percentiles"]],
-        bins=[Bin(low * _US, high * _US, int(count)) for low, high, count in found["bins"]],
+        bins=[(low * _US, high * _US, int(count)) for low, high, count in found["bins"]],
     )
 
 

@@ -52,7 +52,7 @@ METRICS = (
         "several clients: uncertainty of the clock comparison, and therefore of the skew",
     ),
 )
-Values = Mapping[str, tuple[float | None, str]]  # metric to value and unit
+Values = dict[str, tuple[float | None, str]]  # metric to value and unit
 Spans = Sequence[tuple[float, float]]  # when each client sent load: begin and end in s
 Bins = Sequence[tuple[float, float, int]]  # lower and upper edge in s, and the count
 
@@ -171,12 +171,12 @@ def combined(
     most: Iterable[str] = (),
     means: Iterable[str] = (),
     counts: Sequence[int] = (),
-) -> dict[str, tuple[float | None, str]]:
+) -> Values:
     """Combine the named metrics over all clients. A metric that a client lacks is left out.
 
     `counts`: the number of operations of each client, as weights of `means`.
     """
-    found: dict[str, tuple[float | None, str]] = {}
+    found: Values = {}
     ways: list[tuple[Iterable[str], Callable[[Sequence[float]], float | None]]]
     ways = [(summed, sum), (least, min), (most, max), (means, lambda known: pooled_mean(known, counts))]
     for names, of in ways:
@@ -186,6 +186,11 @@ def combined(
             if known and len(known) == len(given):
                 found[name] = (of(known), given[0][1])
     return found
+
+
+def value_of(values: Values, metric: str) -> float | None:
+    """Return the value of a metric; None also if it is not there."""
+    return values.get(metric, (None, ""))[0]
 
 
 def pooled_mean(values: Sequence[float], counts: Sequence[int]) -> float | None:
