@@ -400,6 +400,3 @@ class HttpConcurrencyConfig(LoadedByClients):
 
     def generator(self, name: str) -> Generator:
         return next(generator for generator in self.generators if generator.name == name)
-
-    def limit(self, name: str) -> Limit | None:
-        return next((limit for limit in self.limits if limit.name == name), None)

@@ -12,7 +12,7 @@ from benchstudy.families.http_concurrency.config import Endpoint, Generator, Htt
 from benchstudy.families.http_concurrency.metrics import METRICS
 from benchstudy.families.http_concurrency.scripts import LIBRARY, scripts
 from benchstudy.families.shared import clients
-from benchstudy.families.shared.levels import UNLIMITED, Rate
+from benchstudy.families.shared.levels import UNLIMITED, Rate, limits_named
 from benchstudy.model import services
 from benchstudy.model.clients import CLIENTS, NUMBER
 from benchstudy.model.errors import StudyError
@@ -124,11 +124,10 @@ def _case(
         **({"rate": load.level} if isinstance(load, Rate) else {"concurrency": str(load)}),
     }
     plain: dict[str, Any] = {"mode": "json", "exclude_defaults": True}
-    limits = config.limit(limit)
     definition = {
         "server": server.model_dump(exclude={"name", "endpoints"}, **plain),
         "endpoint": endpoint.model_dump(exclude={"name"}, **plain),
-        "limits": limits.model_dump(exclude={"name"}, **plain) if limits else {},
+        "limits": limits_named(limit, config.limits).model_dump(**plain),
         "generator": generator.model_dump(exclude={"name"}, **plain),
         "services": services.definition(config.services, server.service),
     }

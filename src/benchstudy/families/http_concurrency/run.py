@@ -20,14 +20,14 @@ from benchstudy.families.http_concurrency.config import (
     Server,
 )
 from benchstudy.families.http_concurrency.scripts import LIBRARY, SCRIPTS
-from benchstudy.families.shared.levels import Rate
+from benchstudy.families.shared.levels import Rate, limits_named
 from benchstudy.families.shared.under_load import Placement, cpus_for_generator, place
 from benchstudy.hosts.agent import Command
 from benchstudy.model.clients import CLIENTS, client_roles
 from benchstudy.model.errors import TrialFailed
 from benchstudy.model.family import Case
 from benchstudy.model.files import as_json, write_atomically
-from benchstudy.model.services import PLACEHOLDER, Limits
+from benchstudy.model.services import PLACEHOLDER
 
 if TYPE_CHECKING:
     from benchstudy.hosts.agent import RunningService
@@ -52,8 +52,7 @@ class _Trial:
         self.server: Server = config.server(case.levels["server"])
         self.endpoint: Endpoint = self.server.endpoint(case.levels["endpoint"])
         self.generator: Generator = config.generator(case.levels["generator"]).at_least(self.server.ceiling_time)
-        limit = config.limit(case.levels["limits"])
-        self.limits = limit.limits if limit else Limits()
+        self.limits = limits_named(case.levels["limits"], config.limits)
         self.clients = client_roles(case.levels, trial.roles)
         self.load_role = self.clients[0]
         self.server_role = config.services[self.server.service].role

@@ -387,6 +387,3 @@ class LogWriteConfig(LoadedByClients):
 
     def generator(self, name: str) -> LogGenerator:
         return next(generator for generator in self.generators if generator.name == name)
-
-    def limit(self, name: str) -> Limit | None:
-        return next((limit for limit in self.limits if limit.name == name), None)

@@ -21,7 +21,7 @@ from benchstudy.families.log_write.limits import COLUMNS
 from benchstudy.families.log_write.metrics import METRICS
 from benchstudy.families.log_write.planned import search_s
 from benchstudy.families.shared import clients
-from benchstudy.families.shared.levels import Rate
+from benchstudy.families.shared.levels import Rate, limits_named
 from benchstudy.model import services
 from benchstudy.model.clients import CLIENTS, NUMBER
 from benchstudy.model.errors import StudyError
@@ -137,12 +137,11 @@ def _case(
         "rate": rate if rate == SEARCH else Rate(rate).level,
     }
     plain: dict[str, Any] = {"mode": "json", "exclude_defaults": True}
-    limits = config.limit(limit)
     # Names and checks are not part of what is executed.
     named = {"name", "label", "emulated", "expect_fs", "service", "antispam_service", "max_integrate_p99"}
     definition = {
         "backend": backend.model_dump(exclude=named, **plain),
-        "limits": limits.model_dump(exclude={"name"}, **plain) if limits else {},
+        "limits": limits_named(limit, config.limits).model_dump(**plain),
         "generator": generator.model_dump(exclude={"name"}, **plain),
         "server": backend.server(antispam),
         "services": services.definition(config.services, backend.server(antispam)),

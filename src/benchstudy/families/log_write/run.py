@@ -20,7 +20,7 @@ from benchstudy.families.log_write.log import Log, Wanted
 from benchstudy.families.log_write.reading import read_hammer_log, read_written, window_of
 from benchstudy.families.log_write.search import Missed, Reason, Step, bracket, next_rate, tried, verdict
 from benchstudy.families.log_write.starts import Death, ServerDied, Starts
-from benchstudy.families.shared.levels import Rate
+from benchstudy.families.shared.levels import Rate, limits_named
 from benchstudy.hosts import interrupts
 from benchstudy.hosts.agent import Command
 from benchstudy.model.causes import Cause, Failure
@@ -29,7 +29,6 @@ from benchstudy.model.errors import BenchstudyError, TrialFailed
 from benchstudy.model.family import Case, ParseError
 from benchstudy.model.files import as_json, write_atomically
 from benchstudy.model.rounding import plural
-from benchstudy.model.services import Limits
 
 if TYPE_CHECKING:
     from benchstudy.families.log_write.logbench import LogbenchResult
@@ -74,7 +73,6 @@ class _Trial:
         self.roles = client_roles(levels, trial.roles)
         self.role = self.roles[0]
         self.has_clients = CLIENTS in levels
-        limit = config.limit(levels["limits"])
         bound = self.backend.max_integrate_p99
         self.objective = config.search.model_copy(update={"max_integrate_p99": bound} if bound else {})
         self.steps: list[Step] = []  # of a search, and its windows
@@ -83,7 +81,7 @@ class _Trial:
         self.wanted = Wanted(
             backend=self.backend,
             service=self.backend.server(levels["antispam"]) or "",
-            limits=limit.limits if limit else Limits(),
+            limits=limits_named(levels["limits"], config.limits),
             front_ends=int(levels["front_ends"]),
             generator=self.generator,
             under_way=self.generator.under_way(highest),

@@ -40,6 +40,11 @@ class Limit(Strict):
         return Limits(cpus=self.cpus, memory=self.memory)
 
 
+def limits_named(name: str, declared: Iterable[Limit]) -> Limits:
+    """Return the declared limits of this name; those of `UNLIMITED`, which no study declares, limit nothing."""
+    return next((limit.limits for limit in declared if limit.name == name), Limits())
+
+
 class Rate(str):
     """A rate of requests as written in the study, such as "200/s". `per_s`: its value in 1/s. Raises ValueError."""
 
