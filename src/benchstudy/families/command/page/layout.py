@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 
 import polars as pl
 
+from benchstudy.families.command.config import COMMAND
 from benchstudy.families.command.metrics import METRICS
 from benchstudy.model.metrics import measured_for
 from benchstudy.report import human
@@ -14,7 +15,6 @@ from benchstudy.report.page import Page
 from benchstudy.report.results.results import Results, Where
 from benchstudy.statistics.stats import smallest_n
 
-COMMAND = "command"
 _MOST_VIEWS = 12  # tables and panels of one kind
 _STEPS = 200  # number of time steps in a figure of a run
 _NUMBERS = (("_number", "1"), ("_bytes", "B"))

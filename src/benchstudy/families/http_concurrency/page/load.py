@@ -12,6 +12,7 @@ from typing import Any
 
 import polars as pl
 
+from benchstudy.families.http_concurrency.config import CEILING
 from benchstudy.families.http_concurrency.page.wording import setting
 from benchstudy.families.shared.sweeps import Draw, SweepResults, shares_cpus
 from benchstudy.model.clients import CLIENTS
@@ -23,7 +24,6 @@ from benchstudy.report.tables.tables import Cell
 from benchstudy.statistics import scalability
 from benchstudy.statistics.stats import smallest_n
 
-CEILING_ENDPOINT = "null"
 ALWAYS = "throughput"  # the metric of every successful trial
 MEDIAN_LATENCY = "latency_p50"
 _HISTOGRAMS = {
@@ -78,20 +78,6 @@ class Sweep:
         return f"{self.generator}, {'open' if self.is_open else 'closed'} loop{from_hosts}"
 
 
-@dataclass(frozen=True)
-class ClientLimit:
-    """How far the load generator may limit a figure.
-
-    `share`: throughput as a share of the generator's throughput with the null server; None if that was not measured.
-    `generator_cpu`: CPU used, as a share of what the generator may use. `reasons` is empty if nothing shows that the
-    generator was the limit.
-    """
-
-    share: float | None
-    generator_cpu: float | None
-    reasons: tuple[str, ...]
-
-
 class HttpLoad(SweepResults):
     """The sweeps in the results of one family."""
 
@@ -114,23 +100,28 @@ class HttpLoad(SweepResults):
 
     def sweeps(self, *, is_open: bool | None = None) -> list[Sweep]:
         """The sweeps of servers under test. `is_open`: only open or only closed loops."""
-        return [s for s in self.all_sweeps if s.endpoint != CEILING_ENDPOINT and is_open in (None, s.is_open)]
+        return [s for s in self.all_sweeps if s.endpoint != CEILING and is_open in (None, s.is_open)]
 
     def ceilings(self) -> list[Sweep]:
         """The sweeps of the null server."""
-        return [s for s in self.all_sweeps if s.endpoint == CEILING_ENDPOINT]
+        return [s for s in self.all_sweeps if s.endpoint == CEILING]
+
+    @cached_property
+    def measured(self) -> list[tuple[Sweep, Point]]:
+        """The points of servers under test that have a throughput."""
+        return [(s, p) for s in self.sweeps() for p in s.points if self.median(ALWAYS, s, p) is not None]
 
     # -- limits of the generator ---------------------------------------------------------------------------------------
 
     @cached_property
-    def _ceiling(self) -> dict[tuple[str, str, str, bool, float], float]:
-        """(target, generator, clients, open, load) to the median of the best null server, if it ran long enough."""
-        found: dict[tuple[str, str, str, bool, float], float] = {}
+    def _ceilings(self) -> dict[tuple[Any, ...], float]:
+        """The median throughput of the best null server by `_load_of`, if it ran long enough."""
+        found: dict[tuple[Any, ...], float] = {}
         for sweep in self.ceilings():
             for point in sweep.points:
-                key = (sweep.target, sweep.generator, sweep.clients, sweep.is_open, point.number)
                 median = self.median("throughput", sweep, point)
                 if median is not None and not self.is_short(sweep, point):
+                    key = _load_of(sweep, point)
                     found[key] = max(median, found.get(key, 0.0))
         return found
 
@@ -139,51 +130,45 @@ class HttpLoad(SweepResults):
         lasted_s = self.median("duration", sweep, point)
         return lasted_s is not None and round(lasted_s, 1) < LEAST_CEILING_S
 
-    def client_limit(self, sweep: Sweep, point: Point) -> ClientLimit:
-        """Whether the generator, and not the server, may have limited the throughput of a point."""
-        throughput = self.median("throughput", sweep, point)
-        ceiling = self._ceiling.get((sweep.target, sweep.generator, sweep.clients, sweep.is_open, point.number))
-        cpu = self.median("generator_cpu", sweep, point)
-        share = throughput / ceiling if throughput is not None and ceiling else None
-        if sweep.endpoint == CEILING_ENDPOINT:  # it is the ceiling itself
-            share = None
+    def client_limit(self, sweep: Sweep, point: Point) -> list[str]:
+        """Why the generator, and not the server, may have limited the throughput of a point; empty if nothing shows it.
+
+        A closed loop is compared with its ceiling, unless it is a ceiling itself.
+        """
+        throughput, cpu = (self.median(metric, sweep, point) for metric in ("throughput", "generator_cpu"))
+        ceiling = self._ceilings.get(_load_of(sweep, point))
         reasons = []
-        if share is not None and not sweep.is_open and share > LARGEST_SHARE:
-            reasons.append(f"{human.percent(share)} of the same generator's throughput with the null server")
+        if throughput is not None and ceiling and not sweep.is_open and sweep.endpoint != CEILING:
+            share = throughput / ceiling
+            if share > LARGEST_SHARE:
+                reasons.append(f"{human.percent(share)} of the same generator's throughput with the null server")
         # In an open loop, the generator offers the null server the same rate as any other server.
         if sweep.is_open and ceiling is not None and ceiling < ACHIEVED * point.number:
             reasons.append(f"even the null server received only {human.quantity(ceiling, '1/s')}")
         if cpu is not None and cpu >= BUSY_GENERATOR:
             reasons.append(f"the generator used {human.percent(cpu)} of its CPUs")
-        return ClientLimit(share, cpu, tuple(reasons))
+        return reasons
 
     def at_ceiling(self) -> list[str]:
         """The points that only the null server shows to be client-limited, with the reason. Lints know the others."""
-        points = ((s, p) for s in self.sweeps() for p in s.points if self.median(ALWAYS, s, p) is not None)
-        limits = ((s, p, self.client_limit(s, p)) for s, p in points)
         return [
-            f"{self.name(s)} · {p.level}: {limit.reasons[0]}"
-            for s, p, limit in limits
-            if limit.reasons and (limit.generator_cpu or 0.0) < BUSY_GENERATOR
+            f"{self.name(s)} · {p.level}: {reasons[0]}"
+            for s, p in self.measured
+            if (reasons := self.client_limit(s, p)) and (self.median("generator_cpu", s, p) or 0.0) < BUSY_GENERATOR
         ]
 
     def lacks_ceiling(self, sweep: Sweep, point: Point) -> bool:
         """Whether a closed loop has no null server measured with the same generator and load."""
-        key = (sweep.target, sweep.generator, sweep.clients, False, point.number)
-        return not sweep.is_open and key not in self._ceiling
-
-    def little(self, sweep: Sweep, point: Point) -> float | None:
-        """Median over trials of |L − λW| / L."""
-        return None if sweep.is_open else self.median("little_error", sweep, point)
+        return not sweep.is_open and _load_of(sweep, point) not in self._ceilings
 
     def breaks_little(self, sweep: Sweep, point: Point) -> bool:
         """Whether a closed loop deviates too far from Little's law."""
-        return (self.little(sweep, point) or 0.0) > LITTLE
+        return (self.median("little_error", sweep, point) or 0.0) > LITTLE
 
     @property
     def served(self) -> dict[str, list[str]]:
         """The cases of servers under test, as a choice for comparisons."""
-        return {"endpoint": [e for e in self.results.levels("endpoint") if e != CEILING_ENDPOINT]}
+        return {"endpoint": [e for e in self.results.levels("endpoint") if e != CEILING]}
 
     def unfit(self, metric: str, target: str, case: str) -> str:
         """Why a figure of a case does not describe its server, so that it allows no verdict; "" if it does."""
@@ -194,7 +179,7 @@ class HttpLoad(SweepResults):
         return ""
 
     def _unfit(self, metric: str, sweep: Sweep, point: Point) -> Iterator[str]:
-        for reason in self.client_limit(sweep, point).reasons:
+        for reason in self.client_limit(sweep, point):
             yield f"client-limited, {reason}"
         dropped, sent = (self.total(count, sweep, point) for count in ("dropped", "requests"))
         unsent = dropped / (dropped + sent) if dropped else 0.0
@@ -340,8 +325,7 @@ class HttpLoad(SweepResults):
 
         In one figure, the folded panels would decide the scale of the others.
         """
-        points = [(s, p) for s in self.sweeps() for p in s.points if self.median(ALWAYS, s, p) is not None]
-        loads = {(sweep.target, point.case): point.number for sweep, point in points}
+        loads = {(sweep.target, point.case): point.number for sweep, point in self.measured}
         lines, single = dict[str, dict[str, Any]](), dict[str, dict[str, Any]]()
         for title, view in self.views(percentile).items():
             drawn = {loads[view["target"], case] for case in view["case"] if (view["target"], case) in loads}
@@ -430,7 +414,7 @@ class HttpLoad(SweepResults):
         point, estimate = best
         at = f"an offered rate of {point.level}" if sweep.is_open else human.plural(int(point.number), "connection")
         evidence = f"at {at}; {human.evidence(estimate.summary, '1/s')}"
-        if self.client_limit(sweep, point).reasons:
+        if self.client_limit(sweep, point):
             evidence += "; client-limited, so the server may be faster"
         return {"name": name, "value": human.median(estimate.summary, "1/s"), "evidence": evidence}
 
@@ -438,7 +422,7 @@ class HttpLoad(SweepResults):
         """How many closed loops, also of the null server, break Little's law, and what the sign of the error means."""
         counts, broken = [], []
         for sweeps, whose in ((self.sweeps(), ""), (self.ceilings(), " of the null server")):
-            points = [(s, p) for s in sweeps for p in s.points if self.little(s, p) is not None]
+            points = [(s, p) for s in sweeps for p in s.points if self.median("little_error", s, p) is not None]
             broken += (beyond := [(s, p) for s, p in points if self.breaks_little(s, p)])
             counts += [f"{len(beyond)} of {human.plural(len(points), 'closed-loop point')}{whose}"] if points else []
         if not broken:
@@ -457,9 +441,9 @@ class HttpLoad(SweepResults):
 
     def weaknesses(self) -> Iterator[str]:
         """Sentences about the weaknesses of these figures."""
-        points = [(s, p) for s in self.sweeps() for p in s.points if self.median("throughput", s, p) is not None]
+        points = self.measured
         closed = [(s, p) for s, p in points if not s.is_open]
-        limited = [(s, p) for s, p in points if self.client_limit(s, p).reasons]
+        limited = [(s, p) for s, p in points if self.client_limit(s, p)]
         if limited:
             yield (
                 f"{len(limited)} of {human.plural(len(points), 'point')} client-limited: the generator may have "
@@ -499,3 +483,8 @@ class HttpLoad(SweepResults):
                 "The largest throughput of a sweep is selected from the data. Its interval is that of the shown "
                 "concurrency and does not account for the selection."
             )
+
+
+def _load_of(sweep: Sweep, point: Point) -> tuple[Any, ...]:
+    """What a point has in common with its ceiling: target, generator, clients, kind of loop, and load."""
+    return sweep.target, sweep.generator, sweep.clients, sweep.is_open, point.number

@@ -121,14 +121,14 @@ class HttpTables:
         if summary.median is None:
             return Cell(tuple(failed) or (summary.note,), href, "failed", " ".join(why))
         shown = (human.median(summary, estimate.unit), *lines(estimate), *failed)
-        title = "; ".join([*why, *self.load.client_limit(sweep, point).reasons])
+        title = "; ".join([*why, *self.load.client_limit(sweep, point)])
         return Cell(shown, href, "number warning" if failed else "number", title, self._marks(sweep, point))
 
     def _marks(self, sweep: Sweep, point: Point) -> tuple[str, ...]:
         marks = []
         if sweep in self.load.ceilings():
             marks += [TOO_SHORT] if self.load.is_short(sweep, point) else []
-        elif self.load.client_limit(sweep, point).reasons:
+        elif self.load.client_limit(sweep, point):
             marks.append(CLIENT_LIMITED)
         elif self.load.lacks_ceiling(sweep, point):
             marks.append(NO_CEILING)
@@ -267,7 +267,7 @@ class HttpTables:
             if isinstance(fit, str):
                 continue
             saturated = self.load.saturation(sweep)
-            limited = [p.level for p in sweep.points if self.load.client_limit(sweep, p).reasons]
+            limited = [p.level for p in sweep.points if self.load.client_limit(sweep, p)]
             note = f"client-limited at {', '.join(limited)}: the fit describes server and generator together"
             body.append(
                 (
