@@ -22,7 +22,6 @@ _FIELD = re.compile(r"^(?P<name>[A-Z][A-Za-z/0-9 -]+?):[ \t]*+(?P<value>(?:.*\S)
 _FAILURES = re.compile(r"^\s+\(Connect: (\d+), (?:Receive: (\d+), )?Length: (\d+), Exceptions: (\d+)\)\s*$")
 _TIMES = re.compile(r"^(Connect|Processing|Waiting|Total):((?:\s+-?\d+(?:\.\d+)?){3,5})\s*$")
 _PERCENTILE = re.compile(r"^\s*(?P<percent>\d+)%\s+<?(?P<ms>-?\d+)>?")
-_WARNING = re.compile(r"^(?:WARNING|ERROR): The median and mean for (?P<what>.+?) are", re.M)
 _GAVE_UP = re.compile(r"^Total of (\d+) requests completed", re.M)
 _SAID = re.compile(r"^(?:ab|apr_\w+|SSL \w+|[\w/.-]*ab): .+$|^.+\(\d{2,6}\)\s*$|^Test aborted after .+$", re.M)
 
@@ -133,7 +132,6 @@ class _Report:
             transfer_rate=_times_1024(optional("Transfer rate")),
             times=self._times,
             percentiles=self._percentiles,
-            warnings=tuple(match["what"] for match in _WARNING.finditer(self._text)),
         )
 
     def _require_whole(self, complete: int, command: str | None) -> None:

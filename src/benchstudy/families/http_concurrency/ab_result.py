@@ -11,7 +11,7 @@ from benchstudy.families.http_concurrency.errors import Errors
 from benchstudy.model import rounding
 from benchstudy.model.criteria import LITTLE
 
-_RESOLUTION_S = 0.001
+_RESOLUTION_S = 0.001  # of the latencies in a report, which are whole multiples of it
 _FLAGS_WITH_VALUE = "ncstbpuTwxyzCHAPXgemfEIZBR"
 
 # Requests in the order of their latencies, in steps: how many took no longer than this step, and its bounds in s.
@@ -60,7 +60,6 @@ class AbResult:
     failed_exceptions: int = 0
     write_errors: int = 0
     non_2xx: int = 0
-    warnings: tuple[str, ...] = ()  # ab's own, about mean and median
 
     def errors(self) -> Errors:
         """Count failures once each, as a lower bound. ab's counters overlap.
@@ -84,11 +83,6 @@ class AbResult:
     def throughput(self) -> float:
         """Successful responses per second; equal to ab's figure if all succeed."""
         return (self.requests_per_second or 0.0) * self.good / self.complete
-
-    @property
-    def latency_resolution(self) -> float:
-        """Resolution of the report's latencies in s; they are whole multiples of it."""
-        return _RESOLUTION_S
 
     def mean_between(self, *known: Steps) -> tuple[float, float]:
         """The smallest and largest possible mean latency in s, by the printed mean and all steps that are known."""
@@ -254,7 +248,7 @@ def _arithmetic(result: AbResult) -> Iterator[str]:
         if times.median is None or times.sd is None:
             continue
         # Mean and median of one sample are at most one standard deviation apart; both are rounded here.
-        if abs(times.mean - times.median) > times.sd + result.latency_resolution:
+        if abs(times.mean - times.median) > times.sd + _RESOLUTION_S:
             yield (
                 f"summary: mean {times.mean:g} s and median {times.median:g} s of {name} are more than their standard "
                 f"deviation of {times.sd:g} s apart"
