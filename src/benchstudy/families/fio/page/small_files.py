@@ -1,6 +1,5 @@
 """Judgement of the naive test with 1001 files: by the page's limit, and by a stricter limit from its figures."""
 
-from dataclasses import dataclass
 from pathlib import Path
 
 import polars as pl
@@ -9,45 +8,34 @@ OPS = ("write", "read")
 _CASE = ("target", "directory", "job")
 
 
-@dataclass(frozen=True)
-class Limits:
-    """Limits in seconds for one operation on 1001 files.
+def limits(published: Path) -> tuple[float, float]:
+    """Return (page, strict), limits in seconds for one operation on 1001 files.
 
     `page`: the page's upper limit for a good file system, for the shell loop.
     `strict`: the limit of the run without a fork. The page tolerates page / read times the example's time of its
     slowest loop, which reads. `strict` applies the same tolerance to the published loop without a fork, which writes.
     The limit for reading back is the same as for writing.
     """
-
-    page: float
-    published_write: float
-    published_read: float
-
-    @property
-    def strict(self) -> float:
-        return self.published_write * self.page / self.published_read
-
-
-def limits(published: Path) -> Limits:
-    """Compute the limits. `published`: the path of `data/published/gitlab-filesystem.csv`."""
     rows = pl.read_csv(published).filter(pl.col("reference") == "small files")
 
     def value(statistic: str, op: str | None) -> float:
         which = pl.col("op").is_null() if op is None else pl.col("op") == op
         return rows.filter(which & (pl.col("statistic") == statistic))["value"].item()
 
-    return Limits(value("limit", None), value("real", "write"), value("real", "read"))
+    page = value("limit", None)
+    return page, value("real", "write") * page / value("real", "read")
 
 
 def judge(observations: pl.DataFrame, cases: pl.DataFrame, published: Path) -> pl.DataFrame:
     """Judge the tidy tables, and return one row per target, directory, job and op.
 
+    `published`: the path of `data/published/gitlab-filesystem.csv`.
     Columns: target, directory, job, op, n (trials with a value), failed (trials without), median_s,
     page_limit_s, within_page_limit (trials under it), strict_limit_s and within_strict_limit (null for the
     shell loop, which mostly measures forks), not_storage (share of the shell loop's median that the run without
     forks does not need; null unless both were measured and each trial of the shell loop was slower than all of those).
     """
-    allowed = limits(published)
+    page_limit, strict_limit = limits(published)
     tests = cases.filter(pl.col("test") == "small-files").select("case", *_CASE)
     metrics = pl.DataFrame({"metric": [f"{op}_time" for op in OPS], "op": list(OPS)})
     # A failed trial has one row without a metric and a value. It counts as a failure of each operation.
@@ -64,12 +52,12 @@ def judge(observations: pl.DataFrame, cases: pl.DataFrame, published: Path) -> p
             pl.col("value").median().alias("median_s"),
             pl.col("value").min().alias("fastest_s"),
             pl.col("value").max().alias("slowest_s"),
-            (pl.col("value") < allowed.page).sum().cast(pl.Int64).alias("within_page_limit"),
-            (pl.col("value") < allowed.strict).sum().cast(pl.Int64).alias("within_strict_limit"),
+            (pl.col("value") < page_limit).sum().cast(pl.Int64).alias("within_page_limit"),
+            (pl.col("value") < strict_limit).sum().cast(pl.Int64).alias("within_strict_limit"),
         )
         .with_columns(
-            pl.lit(allowed.page).alias("page_limit_s"),
-            strict.then(allowed.strict).alias("strict_limit_s"),
+            pl.lit(page_limit).alias("page_limit_s"),
+            strict.then(strict_limit).alias("strict_limit_s"),
             strict.then(pl.col("within_strict_limit")).alias("within_strict_limit"),
         )
     )
