@@ -5,9 +5,12 @@ import os
 import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from benchstudy.families.http_concurrency.command import Load
+from benchstudy.families.http_concurrency.config import Expect, Generator
 from benchstudy.measuring.raw import StoredTrial, TrialStore
 from benchstudy.measuring.session import hold_session
 from benchstudy.model import paths
@@ -360,3 +363,21 @@ def python_with_few_files(folder: Path, number: int) -> str:
     python.write_text(f'#!/bin/sh\nulimit -n {number}\nexec {drop} python3 "$@"\n')
     python.chmod(0o755)
     return str(python)
+
+
+def load(tool: str, concurrency: int | None = None, rate_per_s: float | None = None, **changed: Any) -> Load:
+    """One run of a generator; what it is given beside the address."""
+    own = {key: changed.pop(key) for key in tuple(changed) if key in Generator.model_fields}
+    generator = Generator(name="g", tool=tool, **own)
+    made = Load(
+        generator=generator,
+        program=f"/tools/{tool}",
+        folder="/scripts",
+        base="http://192.0.2.1:8080",
+        path="/page?x=1",
+        expect=Expect(length=1000),
+        headers={},
+        concurrency=concurrency,
+        rate_per_s=rate_per_s,
+    )
+    return replace(made, **changed)

@@ -20,7 +20,7 @@ from sshd_hosts import SshdHost
 from benchstudy.commands import cli
 from benchstudy.families.http_concurrency.page.load import HttpLoad
 from benchstudy.families.http_concurrency.page.tables import HttpTables
-from benchstudy.families.http_concurrency.scripts import K6_SCRIPT, k6_environment
+from benchstudy.families.http_concurrency.scripts import SCRIPTS
 from benchstudy.families.shared.levels import Rate
 from benchstudy.jobs.tidy import tidy_family
 from benchstudy.measuring.raw import StoredTrial
@@ -181,9 +181,9 @@ def test_a_limit_that_is_too_small_or_too_large_is_told_in_the_table(held: Held)
     [("300/s", 300, "1s"), ("100/min", 100, "1m0s"), ("12.345/s", 12_345, "16m40s"), ("0.125/min", 125, "16h40m0s")],
 )
 def test_k6_asks_at_exactly_the_rate(held: Held, rate: str, arrivals: int, unit: str):
-    environment = k6_environment(["http://127.0.0.1:1/"], rate=Rate(rate).per_s, duration_s=1, vus=1)
+    environment = http_study.load("k6", rate_per_s=Rate(rate).per_s, duration=1.0).environment()
     inspected = subprocess.run(
-        [held.tools / "k6", "inspect", "--include-system-env-vars", str(K6_SCRIPT)],
+        [held.tools / "k6", "inspect", "--include-system-env-vars", str(SCRIPTS["k6"])],
         env={**os.environ, **environment},
         capture_output=True,
         check=True,

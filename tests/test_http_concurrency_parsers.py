@@ -5,7 +5,6 @@ import gzip
 import json
 import math
 import re
-import shlex
 import subprocess
 import threading
 from collections import Counter
@@ -21,6 +20,7 @@ import numpy as np
 import polars as pl
 import pytest
 from conftest import CHECKOUT
+from http_study import load
 from provisioning import provision_here
 
 from benchstudy.families.http_concurrency.ab import (
@@ -32,10 +32,11 @@ from benchstudy.families.http_concurrency.ab import (
     split_ab,
 )
 from benchstudy.families.http_concurrency.ab_result import mean_between, percentile_place, steps_of_percentiles
+from benchstudy.families.http_concurrency.config import Expect
 from benchstudy.families.http_concurrency.errors import Errors
 from benchstudy.families.http_concurrency.k6 import K6Result, parse_k6_summary
 from benchstudy.families.http_concurrency.load_result import ab_load
-from benchstudy.families.http_concurrency.scripts import K6_SCRIPT, WRK_SCRIPT, k6_environment, wrk_environment
+from benchstudy.families.http_concurrency.scripts import SCRIPTS
 from benchstudy.families.http_concurrency.wrk import WrkResult, parse_wrk
 from benchstudy.model.family import ParseError
 
@@ -853,6 +854,9 @@ def test_k6_summaries_with_odd_values_raise_nothing_else():
 # --- the scripts, in their tools ----------------------------------------------------------------------------
 
 
+WELCOME, TOKEN = Expect(text="welcome", length=7), {"X-Token": "se: cret"}
+
+
 class _Recorder(ThreadingHTTPServer):
     daemon_threads = True
 
@@ -874,8 +878,6 @@ class _Recorder(ThreadingHTTPServer):
                 self.send_header("Content-Length", str(len(body)))
                 self.end_headers()
                 self.wfile.write(body)
-
-            do_DELETE = do_GET
 
             def log_message(self, *_: object) -> None:
                 pass
@@ -899,42 +901,38 @@ def recorder(answers: float = math.inf) -> Iterator[_Recorder]:
             thread.join()
 
 
-def run_wrk(server: _Recorder, connections: int, threads: int, **settings: Any) -> WrkResult:
-    paths = settings.pop("paths", ["/page"])
-    environment = wrk_environment(paths, threads=threads, connections=connections, **settings)
-    command = ["wrk", f"-t{threads}", f"-c{connections}", "-d1s", "--latency", "-s", str(WRK_SCRIPT)]
-    url = f"http://127.0.0.1:{server.server_port}/"
-    done = subprocess.run([*command, url], env=environment, capture_output=True, text=True, timeout=30, check=True)
+def address(server: _Recorder, tool: str) -> dict[str, str]:
+    return {"base": f"http://127.0.0.1:{server.server_port}", "folder": str(SCRIPTS[tool].parent)}
+
+
+def run_wrk(server: _Recorder, connections: int, threads: int, **changed: Any) -> WrkResult:
+    made = load("wrk", connections, threads=threads, duration=1.0, program="wrk", **address(server, "wrk"), **changed)
+    done = subprocess.run(made.argv(), env=made.environment(), capture_output=True, text=True, timeout=30, check=True)
     return parse_wrk(done.stdout)
 
 
 @pytest.mark.long
-def test_wrk_walks_paths_with_numbers_of_their_own():
+def test_wrk_walks_a_path_with_numbers_of_its_own():
     with recorder() as server:
-        paths = ["/a?n={{n}}", "/plain", "/b/{{n}}.jpg"]
-        result = run_wrk(server, 4, 2, paths=paths, first_number=1000, method="DELETE", headers={"X-Token": "se: cret"})
+        result = run_wrk(server, 4, 2, path="/b/{{n}}.jpg", first=1000, expect=WELCOME, headers=TOKEN)
         assert result.good == result.requests > 50
-    assert {(method, token) for method, _, token in server.seen} == {("DELETE", "se: cret")}
-    numbers = [int(n) for _, path, _ in server.seen for n in re.findall(r"\d+", path)]
+    assert {(method, token) for method, _, token in server.seen} == {("GET", "se: cret")}
+    numbers = [int(re.fullmatch(r"/b/(\d+)\.jpg", path)[1]) for _, path, _ in server.seen]
     assert len(numbers) == len(set(numbers)) and min(numbers) >= 1000, "no number was asked for twice"
-    kinds = Counter(re.sub(r"\d+", "", path) for _, path, _ in server.seen)
-    assert set(kinds) == {"/a?n=", "/plain", "/b/.jpg"}
-    assert max(kinds.values()) - min(kinds.values()) <= 4, "each in turn"
 
 
 @pytest.mark.long
 def test_wrk_tells_a_login_page_from_the_page():
     with recorder() as server:
-        secret = {"X-Token": "se: cret"}
-        good = run_wrk(server, 2, 1, text="welcome", length=7, headers=secret)
+        good = run_wrk(server, 2, 1, expect=WELCOME, headers=TOKEN)
         assert good.errors.total == 0 and good.good > 50
-        login = run_wrk(server, 2, 1, text="welcome")
+        login = run_wrk(server, 2, 1, expect=Expect(text="welcome"))
         assert login.errors.text == login.requests > 50 and login.good == 0
-        length = run_wrk(server, 2, 1, length=7)
+        length = run_wrk(server, 2, 1, expect=Expect(length=7))
         assert length.errors.length == length.requests > 50
-        unchecked = run_wrk(server, 2, 1, length=7, check=False)
+        unchecked = run_wrk(server, 2, 1, expect=Expect(length=7), check_answers=False)
         assert not unchecked.checked and unchecked.errors.total == 0 and "unchecked" in names(unchecked.problems())
-        status = run_wrk(server, 2, 1, status=204)
+        status = run_wrk(server, 2, 1, expect=Expect(status=204, length=0))
         assert status.errors.status == status.requests and status.statuses == {200: status.requests}
 
 
@@ -946,7 +944,7 @@ def test_wrk_without_one_answer_is_a_failure_and_not_a_rate_of_nothing():
 def test_fewer_answers_than_connections_have_their_times_all_the_same():
     """wrk then adds none for stalled connections, so there is nothing to take out."""
     with recorder(answers=3) as server:
-        result = run_wrk(server, 5, 1)
+        result = run_wrk(server, 5, 1, expect=WELCOME, headers=TOKEN)
     assert result.requests == result.latency.count == result.good == 3 and result.connections == 5
 
 
@@ -954,43 +952,13 @@ def test_k6_asks_at_a_rate_for_numbers_of_their_own(tmp_path: Path):
     generators = [{"name": "k6", "tool": "k6", "duration": "1s"}]
     provision_here(CHECKOUT, "http_concurrency", {"generators": generators}, tmp_path / "work")
     with recorder() as server:
-        base = f"http://127.0.0.1:{server.server_port}"
-        environment = k6_environment(
-            [f"{base}/a?n={{{{n}}}}", f"{base}/b/{{{{n}}}}"],
-            rate=20.5,
-            duration_s=1,
-            vus=10,
-            method="DELETE",
-            headers={"X-Token": "se: cret"},
-            text="welcome",
-            length=7,
-            first_number=500,
-        )
-        k6 = str(tmp_path / "work" / "tools" / "bin" / "k6")
-        subprocess.run(
-            [k6, "run", "--quiet", "--no-usage-report", "--address", "", str(K6_SCRIPT)],
-            env=environment,
-            cwd=tmp_path,
-            timeout=60,
-            check=True,
-            capture_output=True,
-        )
+        made = load(
+            "k6", rate_per_s=20.5, duration=1.0, max_in_flight=10, path="/b/{{n}}", first=500, expect=WELCOME,
+            headers=TOKEN, program=str(tmp_path / "work/tools/bin/k6"), **address(server, "k6"),
+        )  # fmt: skip
+        subprocess.run(made.argv(), env=made.environment(), cwd=tmp_path, timeout=60, check=True, capture_output=True)
     result = parse_k6_summary((tmp_path / "k6-summary.json").read_text())
     assert result.good == result.requests == len(server.seen) == pytest.approx(20.5, abs=1.5)
-    assert {(method, token) for method, _, token in server.seen} == {("DELETE", "se: cret")}
+    assert {(method, token) for method, _, token in server.seen} == {("GET", "se: cret")}
     numbers = sorted(int(n) for _, path, _ in server.seen for n in re.findall(r"\d+", path))
     assert numbers == list(range(500, 500 + len(numbers)))
-
-
-def test_environments_refuse_what_a_line_cannot_hold():
-    for bad in (["/a\n/b"], [""], []):
-        with pytest.raises(ValueError, match="path"):
-            wrk_environment(bad, threads=1, connections=1)
-    with pytest.raises(ValueError, match="header") as caught:
-        wrk_environment(["/"], threads=1, connections=1, headers={"Cookie": "secret\r\nX: y"})
-    assert "secret" not in str(caught.value)
-    with pytest.raises(ValueError, match="colon"):
-        wrk_environment(["/"], threads=1, connections=1, headers={"A:b": "c"})
-    with pytest.raises(ValueError, match="above 0"):
-        k6_environment(["http://x/"], rate=0, duration_s=1, vus=1)
-    assert shlex.quote(wrk_environment(["/"], threads=3, connections=9)["BENCHSTUDY_HTTP_THREADS"]) == "3"

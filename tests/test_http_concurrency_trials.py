@@ -14,14 +14,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from http_study import load
 
 from benchstudy.families.http_concurrency.ab import parse_ab, parse_ab_percentiles
-from benchstudy.families.http_concurrency.command import Load
-from benchstudy.families.http_concurrency.config import Expect, Generator
+from benchstudy.families.http_concurrency.config import Expect
 from benchstudy.families.http_concurrency.k6 import parse_k6_summary
 from benchstudy.families.http_concurrency.load_result import ab_load, parse_load, requests_under_way
 from benchstudy.families.http_concurrency.parse import imported_summary, note_trial, parse_trial
-from benchstudy.families.http_concurrency.scripts import k6_environment, wrk_environment
 from benchstudy.families.http_concurrency.summaries import is_hey, locust_rows, parse_hey, parse_k6, parse_locust
 from benchstudy.model.family import Parsed, ParseError
 
@@ -779,24 +778,6 @@ def test_summaries_that_lack_something_are_refused():
 # --- the commands of generators --------------------------------------------------------------------------------------
 
 
-def load(tool: str, concurrency: int | None = None, rate_per_s: float | None = None, **changed: Any) -> Load:
-    """One run of a generator; what it is given beside the address."""
-    own = {key: changed.pop(key) for key in tuple(changed) if key in Generator.model_fields}
-    generator = Generator(name="g", tool=tool, **own)
-    made = Load(
-        generator=generator,
-        program=f"/tools/{tool}",
-        folder="/scripts",
-        base="http://192.0.2.1:8080",
-        path="/page?x=1",
-        expect=Expect(length=1000),
-        headers={},
-        concurrency=concurrency,
-        rate_per_s=rate_per_s,
-    )
-    return replace(made, **changed)
-
-
 URL = "http://192.0.2.1:8080/page?x=1"
 
 
@@ -847,7 +828,7 @@ def test_the_command_line_of_wrk_and_what_its_script_is_told():
     assert made.argv() == ["/tools/wrk", *words.split(), "http://192.0.2.1:8080"]
     assert replace(made, warm_up=True).argv() == [word.replace("3s", "2s") for word in made.argv()]
     assert made.environment()["LC_ALL"] == "C"
-    told = {"METHOD": "GET", "STATUS": "200", "LENGTH": "1000", "PATHS": "/page?x=1"}
+    told = {"STATUS": "200", "LENGTH": "1000", "PATH": "/page?x=1"}
     assert named(made.environment()) == told | {"FIRST": "100", "THREADS": "4", "CONNECTIONS": "12"}
     unchecked = replace(made, generator=made.generator.model_copy(update={"check_answers": False}))
     assert named(unchecked.environment())["CHECK"] == "none"
@@ -891,16 +872,14 @@ def test_the_command_line_of_k6_and_what_its_script_is_told():
     assert made.argv() == [*words, "/scripts/k6.js"]
     environment = made.environment()
     assert named(environment) == {
-        "METHOD": "GET",
         "STATUS": "200",
         "LENGTH": "1000",
-        "URLS": URL,
+        "URL": URL,
         "FIRST": "7",
         "RATE": "1.6666666666666667",
         "DURATION": "2.5",
         "TIMEOUT": "4",
         "VUS": "30",
-        "SUMMARY": "k6-summary.json",
     }
     assert environment["K6_NO_USAGE_REPORT"] == "true" and made.threads is None
     # k6 splits the schedule of arrivals by itself, if each instance is told its segment and all edges.
@@ -918,30 +897,23 @@ def test_a_generator_may_open_a_file_per_connection_and_some_more():
     assert load("k6", None, 20.0, duration=1.0, max_in_flight=300).open_files == 300 + 128
 
 
-@pytest.mark.parametrize("changed", [{"rate": 0.0009}, {"duration_s": 0.0009}, {"timeout_s": 0.0009}, {"vus": 0}])
+@pytest.mark.parametrize("changed", [{"rate_per_s": 0.0009}, {"duration": 0.0009}, {"request_timeout": 0.0009}])
 def test_k6_is_not_asked_for_what_it_cannot_do(changed: dict[str, float]):
-    """Its clock has milliseconds, and it needs a virtual user."""
-    least = {"rate": 0.001, "duration_s": 0.001, "timeout_s": 0.001, "vus": 1}
-    assert named(k6_environment([URL], **least))["VUS"] == "1"
+    """Its clock has milliseconds."""
+    least = {"rate_per_s": 0.001, "duration": 0.001, "request_timeout": 0.001}
+    assert named(load("k6", **least).environment())["RATE"] == "0.001"
     with pytest.raises(ValueError, match="above 0"):
-        k6_environment([URL], **least | changed)
+        load("k6", **least | changed).environment()
 
 
 def test_a_script_is_told_what_a_good_answer_is_and_no_more_than_it_was_given():
-    least = named(k6_environment([URL], rate=1, duration_s=1, vus=1))
-    assert least.items() >= {"METHOD": "GET", "STATUS": "200", "FIRST": "0", "TIMEOUT": "60"}.items()
-    assert not {"LENGTH", "TEXT", "HEADERS"} & least.keys()
-    plain = named(wrk_environment(["/a", "/b"], threads=1, connections=2))
-    assert plain == {
-        "METHOD": "GET",
-        "STATUS": "200",
-        "FIRST": "0",
-        "PATHS": "/a\n/b",
-        "THREADS": "1",
-        "CONNECTIONS": "2",
-    }
-    given = {"method": "POST", "status": 204, "length": 0, "text": "yes", "first_number": 5, "headers": {"A": "b:c"}}
-    told = {"METHOD": "POST", "STATUS": "204", "LENGTH": "0", "TEXT": "yes", "FIRST": "5", "HEADERS": "A: b:c"}
-    assert named(wrk_environment(["/a"], threads=1, connections=1, **given)).items() >= told.items()
-    k6 = named(k6_environment([URL], rate=1, duration_s=1, vus=1, **given, summary="other.json"))
-    assert k6.items() >= (told | {"RATE": "1.0", "TIMEOUT": "60", "SUMMARY": "other.json"}).items()
+    given = {"duration": 1.0, "first": 5, "headers": {"A": "b:c"}}
+    for made in (load("wrk", 1, **given), load("k6", rate_per_s=1.0, **given)):
+        told = {"STATUS": "204", "LENGTH": "0", "TEXT": "yes", "FIRST": "5", "HEADERS": "A: b:c"}
+        expect = Expect(status=204, length=0, text="yes")
+        assert named(replace(made, expect=expect).environment()).items() >= told.items()
+        least = replace(made, expect=Expect(content_type="text/html"), headers={})
+        assert not {"LENGTH", "TEXT", "HEADERS", "CHECK"} & named(least.environment()).keys()
+        with pytest.raises(ValueError, match="header") as caught:
+            replace(made, headers={"Cookie": "secret\r\nX: y"}).environment()
+        assert "secret" not in str(caught.value)

@@ -6,16 +6,14 @@ command line, so it only gets tokens of our own servers, which expire with the s
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from benchstudy.families.http_concurrency.config import Expect, Generator
-from benchstudy.families.http_concurrency.scripts import SCRIPTS, k6_environment, wrk_environment
+from benchstudy.families.http_concurrency.scripts import SCRIPTS, script_environment
 from benchstudy.model.clients import part_of
 
 FACTS = "http.json"  # facts about the load, beside the folders of the trial's commands
 LOAD = "load"  # the folder with the output of the generator
 AB_PERCENTILES, AB_REQUESTS = "ab.csv", "ab.tsv"
-HEADERS = "BENCHSTUDY_HTTP_HEADERS"  # the one variable that can hold a secret
 _FILES_BESIDE_CONNECTIONS = 128  # libraries, output, event loops
 _AB_TIMEOUT_S = 30.0  # ab's default, without -s
 
@@ -131,34 +129,45 @@ class Load:
         return ["--execution-segment", own, "--execution-segment-sequence", ",".join(edges)]
 
     def environment(self) -> dict[str, str]:
-        """Return the environment of the tool and its script. The variable HEADERS can contain secrets."""
-        known: dict[str, Any] = {
-            "headers": self.headers,
-            "status": self.expect.status,
-            "length": self.expect.length if self.same_length else None,
-            "text": self.expect.text,
-            "first_number": self.first,
+        """Return the environment of the tool and its script. The variable HEADERS can contain secrets.
+
+        Raises ValueError for a header with a line break, and for a rate or time that k6 does not support.
+        """
+        if self.generator.tool == "ab":
+            return {"LC_ALL": "C"}
+        settings = {
+            "STATUS": self.expect.status,
+            # With a text, k6 compares the length with that of Content-Length.
+            "LENGTH": self.expect.length if self.same_length else None,
+            "TEXT": self.expect.text or None,
         }
-        if self.generator.tool == "wrk":
-            # The numbers are interleaved over the threads of all clients: each thread has its own offset.
-            threads = self.generator.threads if self.clients > 1 else self.threads or 1
-            known["first_number"] += (self.client - 1) * threads
-            given = wrk_environment(
-                [self.path],
-                threads=threads * self.clients,
-                connections=self.connections,
-                check=self.generator.check_answers,
-                **known,
+        own = self._wrk_settings() if self.generator.tool == "wrk" else self._k6_settings()
+        # GOGC halves the cost of k6's garbage collector, which competes with requests for the generator's CPUs.
+        of_k6 = {"GOGC": "400", "K6_NO_USAGE_REPORT": "true"} if self.generator.tool == "k6" else {}
+        return {"LC_ALL": "C", **script_environment(settings | own, self.headers), **of_k6}
+
+    def _wrk_settings(self) -> dict[str, object]:
+        # The numbers are interleaved over the threads of all clients: each thread has its own offset.
+        threads = self.generator.threads if self.clients > 1 else self.threads or 1
+        return {
+            "PATH": self.path,
+            "FIRST": self.first + (self.client - 1) * threads,
+            "THREADS": threads * self.clients,
+            "CONNECTIONS": self.connections,
+            "CHECK": None if self.generator.check_answers else "none",
+        }
+
+    def _k6_settings(self) -> dict[str, object]:
+        rate, duration_s, vus = self.rate_per_s or 0.0, self.duration_s or 0.0, self.generator.max_in_flight
+        if min(rate, duration_s, self.generator.request_timeout) < 0.001:
+            raise ValueError(
+                f"k6 needs a rate, a duration, a timeout and VUs above 0, got {rate=} {duration_s=} {vus=}"
             )
-        elif self.generator.tool == "k6":
-            given = k6_environment(
-                [self.base + self.path],
-                rate=self.rate_per_s or 0.0,
-                duration_s=self.duration_s or 0.0,
-                vus=self.generator.max_in_flight,
-                timeout_s=self.generator.request_timeout,
-                **known,
-            )
-        else:
-            given = {}
-        return {"LC_ALL": "C", **given}
+        return {
+            "URL": self.base + self.path,
+            "FIRST": self.first,
+            "RATE": repr(float(rate)),  # all digits, so that the script distinguishes 100/min from 1.667/s
+            "DURATION": f"{duration_s:.12g}",
+            "TIMEOUT": f"{self.generator.request_timeout:.12g}",
+            "VUS": vus,
+        }

@@ -1,37 +1,35 @@
 // Script for k6: requests at a constant rate, however slow the answers are (open loop), each answer checked.
 //
-// Environment (benchstudy.families.http_concurrency.scripts.environment writes it):
-//   BENCHSTUDY_HTTP_URLS      one per line, requested in turn; "{{n}}" becomes a number that is unique to a request
+// Environment (benchstudy.families.http_concurrency.command writes it):
+//   BENCHSTUDY_HTTP_URL       "{{n}}" in it becomes a number that is unique to a request
+//   BENCHSTUDY_HTTP_FIRST     the first of those numbers
+//   BENCHSTUDY_HTTP_STATUS    the status a good answer has
 //   BENCHSTUDY_HTTP_RATE      requests per second, may be a fraction
 //   BENCHSTUDY_HTTP_DURATION  seconds
+//   BENCHSTUDY_HTTP_TIMEOUT   seconds that an answer may take
 //   BENCHSTUDY_HTTP_VUS       maximum of requests in flight; an arrival without a free VU is dropped and counted
 // and optionally
-//   BENCHSTUDY_HTTP_METHOD    GET when absent
 //   BENCHSTUDY_HTTP_HEADERS   "Name: value" lines; in the environment, so that a secret is in no argument list
-//   BENCHSTUDY_HTTP_FIRST     the first of the numbers (0)
-//   BENCHSTUDY_HTTP_STATUS    the status a good answer has (200)
 //   BENCHSTUDY_HTTP_LENGTH    bytes of a good answer's body
 //   BENCHSTUDY_HTTP_TEXT      what a good answer's body contains
-//   BENCHSTUDY_HTTP_TIMEOUT   seconds that an answer may take (60)
-//   BENCHSTUDY_HTTP_SUMMARY   file for the summary (k6-summary.json)
 
 import http from 'k6/http';
 import exec from 'k6/execution';
 import { Counter, Trend } from 'k6/metrics';
 
 const setting = (name, otherwise) => __ENV[`BENCHSTUDY_HTTP_${name}`] || otherwise;
-const number = (name, otherwise) => Number(setting(name, otherwise));
-const lines = (name) => setting(name, '').split('\n').filter((line) => line !== '');
+const number = (name) => Number(setting(name));
+const HEADERS = setting('HEADERS', '').split('\n').filter((line) => line !== '');
 
 const RATE = number('RATE');
 const DURATION_S = number('DURATION');
 const VUS = number('VUS');
-const METHOD = setting('METHOD', 'GET');
-const FIRST = number('FIRST', 0);
-const STATUS = number('STATUS', 200);
+const TIMEOUT_S = number('TIMEOUT');
+const FIRST = number('FIRST');
+const STATUS = number('STATUS');
 const LENGTH = setting('LENGTH') === undefined ? null : number('LENGTH');
 const TEXT = setting('TEXT', null);
-const URLS = lines('URLS').map((url) => url.split('{{n}}'));
+const ADDRESS = setting('URL').split('{{n}}');
 
 // k6 takes whole numbers of arrivals in so long: the shortest time in which the rate is one. Rates a minute and with
 // three decimals are, to the last digit that a double of them has.
@@ -52,7 +50,7 @@ export const options = {
       duration: `${DURATION_S * 1000}ms`,
       preAllocatedVUs: VUS,
       maxVUs: VUS,
-      gracefulStop: `${number('TIMEOUT', 60) * 1000 + 1000}ms`,
+      gracefulStop: `${TIMEOUT_S * 1000 + 1000}ms`,
     },
   },
   // A tag on each sample is work for the generator, and nothing reads them.
@@ -75,13 +73,13 @@ const wrong = {
 
 const PARAMETERS = {
   headers: Object.fromEntries(
-    lines('HEADERS').map((line) => {
+    HEADERS.map((line) => {
       const colon = line.indexOf(':');
       return [line.slice(0, colon), line.slice(colon + 1).trim()];
     })
   ),
   redirects: 0,
-  timeout: `${number('TIMEOUT', 60) * 1000}ms`,
+  timeout: `${TIMEOUT_S * 1000}ms`,
   responseType: LENGTH === null && TEXT === null ? 'none' : TEXT === null ? 'binary' : 'text',
 };
 const TIMED_OUT = [1050, 1211];
@@ -95,8 +93,7 @@ export default function () {
   const scenario = exec.scenario;
   const arrival = scenario.iterationInTest;
   const late = Date.now() - scenario.startTime - (arrival * 1000) / RATE;
-  const url = URLS[arrival % URLS.length];
-  const response = http.request(METHOD, url.length > 1 ? url.join(FIRST + arrival) : url[0], null, PARAMETERS);
+  const response = http.get(ADDRESS.join(FIRST + arrival), PARAMETERS);
   const { blocked, connecting, tls_handshaking, duration } = response.timings;
   // From when it was meant to start, so that a generator that falls behind cannot make the server look fast.
   latency.add((late >= BLUR_MS ? late : 0) + Math.max(blocked, connecting + tls_handshaking) + duration);
@@ -138,12 +135,11 @@ const rounded = (name, value) => (typeof value === 'number' && name !== 'rate' ?
 export function handleSummary(data) {
   const load = { rate: RATE, duration_s: DURATION_S, vus: VUS, status: STATUS, length: LENGTH, text: TEXT !== null };
   const made = data.metrics.iterations ? data.metrics.iterations.values.count : 0;
-  const file = setting('SUMMARY', 'k6-summary.json');
   return {
-    [file]: JSON.stringify(
+    'k6-summary.json': JSON.stringify(
       { benchstudy: 'k6', format: 1, load, metrics: shortened(data.metrics), state: data.state },
       rounded
     ),
-    stdout: `${made} requests, see ${file}\n`,
+    stdout: `${made} requests, see k6-summary.json\n`,
   };
 }

@@ -10,7 +10,7 @@ from dataclasses import asdict
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from benchstudy.families.http_concurrency.command import FACTS, HEADERS, LOAD, Load
+from benchstudy.families.http_concurrency.command import FACTS, LOAD, Load
 from benchstudy.families.http_concurrency.config import (
     COUNTER,
     Endpoint,
@@ -19,7 +19,7 @@ from benchstudy.families.http_concurrency.config import (
     HttpConcurrencyConfig,
     Server,
 )
-from benchstudy.families.http_concurrency.scripts import LIBRARY, SCRIPTS
+from benchstudy.families.http_concurrency.scripts import HEADERS, LIBRARY, SCRIPTS
 from benchstudy.families.shared.levels import Rate, limits_named
 from benchstudy.families.shared.under_load import Placement, cpus_for_generator, place
 from benchstudy.hosts.agent import Command

@@ -1,42 +1,34 @@
 -- Script for wrk 4: requests as the environment says, each answer checked, one line of JSON at the end.
 --
--- Environment, all optional (benchstudy.families.http_concurrency.scripts.environment writes it):
---   BENCHSTUDY_HTTP_METHOD   GET when absent
+-- Environment (benchstudy.families.http_concurrency.command writes it):
+--   BENCHSTUDY_HTTP_PATH     "{{n}}" in it becomes a number that is unique to a request
+--   BENCHSTUDY_HTTP_FIRST    the first of those numbers
+--   BENCHSTUDY_HTTP_STATUS   the status a good answer has
+--   BENCHSTUDY_HTTP_THREADS, BENCHSTUDY_HTTP_CONNECTIONS   what wrk is given with -t and -c; the threads of all of
+--                            them where several clients load, so that no number comes twice
+-- and optionally
 --   BENCHSTUDY_HTTP_HEADERS  "Name: value" lines; in the environment, so that a secret is in no argument list
---   BENCHSTUDY_HTTP_PATHS    one per line, requested in turn; "{{n}}" becomes a number that is unique to a request
---   BENCHSTUDY_HTTP_FIRST    the first of those numbers (0)
---   BENCHSTUDY_HTTP_STATUS   the status a good answer has (200)
 --   BENCHSTUDY_HTTP_LENGTH   bytes of a good answer's body
 --   BENCHSTUDY_HTTP_TEXT     what a good answer's body contains
 --   BENCHSTUDY_HTTP_CHECK    "none" skips the check of responses (wrk itself then counts statuses above 399), which
 --                            saves about a microsecond per response
---   BENCHSTUDY_HTTP_THREADS, BENCHSTUDY_HTTP_CONNECTIONS   what wrk is given with -t and -c; the threads of all of
---                            them where several clients load, so that no number comes twice
 
 local function setting(name)
    local value = os.getenv("BENCHSTUDY_HTTP_" .. name)
    return value ~= "" and value or nil
 end
 
-local function lines(text)
-   local found = {}
-   for line in (text or ""):gmatch("[^\n]+") do found[#found + 1] = line end
-   return found
-end
-
-local threads_asked = tonumber(setting("THREADS") or "1")
-local connections = tonumber(setting("CONNECTIONS") or "1")
-local paths = lines(setting("PATHS"))
-local wanted_status = tonumber(setting("STATUS") or "200")
+local threads_asked = tonumber(setting("THREADS"))
+local connections = tonumber(setting("CONNECTIONS"))
+local wanted_status = tonumber(setting("STATUS"))
 local wanted_length = tonumber(setting("LENGTH") or "")
 local wanted_text = setting("TEXT")
 
-wrk.method = setting("METHOD") or "GET"
-for _, header in ipairs(lines(setting("HEADERS"))) do
+wrk.path = setting("PATH")
+for header in (setting("HEADERS") or ""):gmatch("[^\n]+") do
    local name, value = header:match("^([^:]+):%s*(.-)%s*$")
    if name then wrk.headers[name] = value end
 end
-if #paths == 1 then wrk.path = paths[1] end
 
 -- What a thread counts. Globals, because wrk lets the main state read only those.
 statuses, wrong_status, wrong_length, wrong_text = {}, 0, 0, 0
@@ -44,37 +36,21 @@ statuses, wrong_status, wrong_length, wrong_text = {}, 0, 0, 0
 -- --- requests ----------------------------------------------------------------------------------------------
 
 local marker = "{{n}}"
-local templates, turn, number = {}, 0, nil
-
-local function numbered()
-   for _, path in ipairs(paths) do
-      if path:find(marker, 1, true) then return true end
-   end
-   return false
-end
 
 -- wrk renders a request once when there is no `request`, which is the fastest.
-if #paths > 1 or numbered() then
+if wrk.path:find(marker, 1, true) then
+   local before, after, number
+
    function init()
-      for _, path in ipairs(paths) do
-         local whole = wrk.format(nil, path)
-         local from, to = whole:find(marker, 1, true)
-         if from then
-            templates[#templates + 1] = { whole:sub(1, from - 1), whole:sub(to + 1) }
-         else
-            templates[#templates + 1] = { whole }
-         end
-      end
+      local whole = wrk.format()
+      local from, to = whole:find(marker, 1, true)
+      before, after = whole:sub(1, from - 1), whole:sub(to + 1)
       -- wrk asks each thread's state for requests, but first takes one from thread 0 that it never sends.
-      turn = thread_index % #templates
-      number = tonumber(setting("FIRST") or "0") + thread_index
+      number = tonumber(setting("FIRST")) + thread_index
    end
 
    function request()
-      local template = templates[turn + 1]
-      turn = (turn + 1) % #templates
-      if not template[2] then return template[1] end
-      local rendered = template[1] .. string.format("%d", number) .. template[2]
+      local rendered = before .. string.format("%d", number) .. after
       number = number + threads_asked
       return rendered
    end
