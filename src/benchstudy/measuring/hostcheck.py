@@ -6,6 +6,7 @@ from typing import Any
 
 from benchstudy.hosts.agent import HostAgent
 from benchstudy.model import hints
+from benchstudy.model.clients import makes_load
 from benchstudy.model.services import Limits
 
 _CHECK_TIMEOUT_S = 120.0
@@ -19,7 +20,7 @@ class HostCheck:
         self._agent = agent
         self.name = agent.remote.name
         self.roles = tuple(roles)
-        self.target_roles = tuple(target_roles) or self.roles
+        self.makes_load = makes_load(self.roles, tuple(target_roles) or self.roles)
         self.findings: list[tuple[bool, str, str]] = []
 
     def agent_call(self, command: str, *args: str, input: bytes = b"") -> Any:

@@ -7,7 +7,6 @@ from secrets import token_hex
 from benchstudy.families.file_size.config import FileSizeConfig, PathBackend, S3Backend
 from benchstudy.families.file_size.run import KEYS_ON_HOST, as_argument, s3_request
 from benchstudy.measuring.hostcheck import HostCheck
-from benchstudy.model.clients import makes_load
 from benchstudy.model.errors import BenchstudyError
 
 _SLACK = 1.05  # a file takes a little more than its size
@@ -15,8 +14,7 @@ _SLACK = 1.05  # a file takes a little more than its size
 
 def check_host(config: FileSizeConfig, host: HostCheck) -> None:
     """Report whether every backend is writable and has enough space for the cases."""
-    here = makes_load(host.roles, host.target_roles) if config.clients else "sut" in host.roles
-    if not here:
+    if not (host.makes_load if config.clients else "sut" in host.roles):
         return
     for backend in config.backends:
         if backend.service is not None:

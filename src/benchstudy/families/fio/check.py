@@ -4,13 +4,11 @@ from benchstudy.families.fio.config import FioConfig
 from benchstudy.families.fio.place import unusable
 from benchstudy.measuring.hostcheck import HostCheck
 from benchstudy.model import hints
-from benchstudy.model.clients import makes_load
 
 
 def check_host(config: FioConfig, host: HostCheck) -> None:
     """Report whether the tools are installed, and whether every directory can be measured."""
-    here = makes_load(host.roles, host.target_roles) if config.clients else "sut" in host.roles
-    if not here:
+    if not (host.makes_load if config.clients else "sut" in host.roles):
         return
     if config.page_jobs or config.jobs:
         _check_tool(host, "fio")

@@ -3,12 +3,11 @@
 from benchstudy.families.http_concurrency.config import HttpConcurrencyConfig
 from benchstudy.families.http_concurrency.family import FAMILY
 from benchstudy.measuring.hostcheck import HostCheck
-from benchstudy.model.clients import makes_load
 
 
 def check_host(config: HttpConcurrencyConfig, host: HostCheck) -> None:
     used = {config.generator(case.levels["generator"]).tool for case in FAMILY.cases(config)}
-    if makes_load(host.roles, host.target_roles):
+    if host.makes_load:
         for tool in sorted(used):
             host.program(tool, f"generator {tool}")
     secret_env = {v for server in config.servers for v in server.secret_env}

@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING
 from benchstudy.families.load_test.clocks import MOST_OFFSET_S
 from benchstudy.families.load_test.config import LoadTestConfig, Source
 from benchstudy.model import needs, paths
-from benchstudy.model.clients import makes_load
 from benchstudy.model.errors import BenchstudyError
 
 if TYPE_CHECKING:
@@ -30,7 +29,7 @@ def _check_programs(config: LoadTestConfig, host: "HostCheck") -> None:
         host.program(program, "services")
     for variable in sorted({name for service in services for name in service.secret_env.values()}):
         host.variable(variable)
-    if makes_load(host.roles, host.target_roles):
+    if host.makes_load:
         host.program("locust", "users")
 
 

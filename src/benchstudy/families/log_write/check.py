@@ -3,12 +3,11 @@
 from benchstudy.families.log_write.config import LogWriteConfig
 from benchstudy.families.log_write.family import FAMILY
 from benchstudy.measuring.hostcheck import HostCheck
-from benchstudy.model.clients import makes_load
 
 
 def check_host(config: LogWriteConfig, host: HostCheck) -> None:
     cases = FAMILY.cases(config)
-    if makes_load(host.roles, host.target_roles):
+    if host.makes_load:
         # logbench watches the checkpoints during a run of the hammer.
         for tool in sorted({"logbench", *(config.generator(case.levels["generator"]).tool for case in cases)}):
             host.program(tool, f"generator {tool}")
