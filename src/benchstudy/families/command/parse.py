@@ -1,6 +1,6 @@
 """Parser of one trial of a command. Pure."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -46,17 +46,16 @@ def parse_trial(levels: Mapping[str, str], files: Path, config: CommandConfig | 
             raise ParseError(f"no run was completed: {answer.get('stopped')}")
         found = [*_built_in(answer)]
         rows = [_row(number, run) for number, run in enumerate(answer["runs"], start=1)]
-    values: dict[str, list[float]] = {name: [] for name in command.metrics} if command else {}
+    metrics, declared_series = (command.metrics, command.series) if command else ({}, {})
+    values: dict[str, list[float]] = {name: [] for name in metrics}
     samples: list[dict[str, Any]] = []
     for number, run in enumerate(answer["runs"], start=1):
         folder = files / "files" / f"run-{number}"
-        for name, metric in (command.metrics if command else {}).items():
+        for name, metric in metrics.items():
             values[name].append(_figure(name, metric, folder, run))
-        for name, series in (command.series if command else {}).items():
-            text, where = _searched(name, series, folder, run)
-            samples += _samples(name, series, number, extract.points(name, series, text, where))
-    units = {name: metric.base[1] for name, metric in (command.metrics if command else {}).items()}
-    found += [Observation(name, median(of_runs), units[name]) for name, of_runs in values.items()]
+        for name, series in declared_series.items():
+            samples += _samples(name, series, number, *_searched(name, series, folder, run))
+    found += [Observation(name, median(values[name]), metric.base[1]) for name, metric in metrics.items()]
     return Parsed(found, {"runs": rows, "samples": samples})
 
 
@@ -93,9 +92,9 @@ def _row(number: int, run: Mapping[str, Any]) -> dict[str, Any]:
     return {"run": number, "wall_s": run["wall_ns"] * 1e-9, "user_s": run["user_s"], "system_s": run["system_s"]}
 
 
-def _samples(name: str, series: OwnSeries, run: int, points: Sequence[tuple[float, float]]) -> Iterator[dict[str, Any]]:
-    unit = base_of(series.unit)[1]
-    return ({"series": name, "run": run, "x_s": x, "value": value, "unit": unit} for x, value in points)
+def _samples(name: str, series: OwnSeries, run: int, text: str, where: str) -> list[dict[str, Any]]:
+    points, unit = extract.points(name, series, text, where), base_of(series.unit)[1]
+    return [{"series": name, "run": run, "x_s": x, "value": value, "unit": unit} for x, value in points]
 
 
 def _figure(name: str, metric: OwnMetric, folder: Path, run: Mapping[str, Any]) -> float:
@@ -105,8 +104,7 @@ def _figure(name: str, metric: OwnMetric, folder: Path, run: Mapping[str, Any]) 
             text = f"the metric {name} is not found: the command did not write {metric.size_of}"
             raise ParseError(text, Failure(cause=Cause.NOT_FOUND, name=name))
         return float(size)
-    text, where = _searched(name, metric, folder, run)
-    return extract.figure(name, metric, text, where)
+    return extract.figure(name, metric, *_searched(name, metric, folder, run))
 
 
 def _searched(name: str, source: OwnMetric | OwnSeries, folder: Path, run: Mapping[str, Any]) -> tuple[str, str]:
@@ -138,5 +136,5 @@ def _imported(levels: Mapping[str, str], output: Path, command: CommandSpec | No
     ]
     samples: list[dict[str, Any]] = []
     for name, series in command.series.items():
-        samples += _samples(name, series, 1, extract.points(name, series, text, output.name))
+        samples += _samples(name, series, 1, text, output.name)
     return Parsed(found, {"runs": [], "samples": samples})
