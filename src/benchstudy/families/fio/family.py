@@ -6,7 +6,7 @@ The family has the page's fio command, the latency run that it lacks, further fi
 
 import re
 from collections.abc import Collection, Mapping
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from benchstudy.families.fio.config import FioConfig, Job
 from benchstudy.families.fio.metrics import METRICS
@@ -18,7 +18,7 @@ from benchstudy.model.family import Case, Family, Loop
 from benchstudy.model.metrics import Metric
 from benchstudy.model.units import Size
 
-_RESULT = "fio.json"
+_OUTPUT = ("--output-format=json+", "--output=fio.json")
 _TIME = re.compile(r"--(?:runtime|ramp_time)=(\d+)ms")
 
 
@@ -54,26 +54,20 @@ class Fio(Family[FioConfig]):
         return sum(times) if times else None
 
     def cases(self, config: FioConfig) -> list[Case]:
+        jobs: list[tuple[str, list[str], Size]] = []
+        for page_job in config.page_jobs:
+            argv = page_argv(config.size, config.runtime, latencies=page_job == "gitlab-latency")
+            jobs.append((page_job, argv, config.size))
+        jobs += [(job.name, job_argv(job, config), job.size or config.size) for job in config.jobs]
         found = []
         for directory in config.directories:
             where = {"path": directory.path, "services": services.definition(config.services, directory.service)}
-            for page_job in config.page_jobs:
-                argv = page_argv(config.size, config.runtime, latencies=page_job == "gitlab-latency")
-                found.append(_case(directory.name, "fio", page_job, {**where, **_fio(argv, config.size)}))
-            for job in config.jobs:
-                argv = job_argv(job, config)
-                found.append(_case(directory.name, "fio", job.name, {**where, **_fio(argv, job.size or config.size)}))
+            for name, argv, size in jobs:
+                levels = {"directory": directory.name, "test": "fio", "job": name}
+                found.append(Case(levels, {**where, "argv": argv, "size_bytes": size.bytes}))
             for variant in config.small_files:
-                found.append(_case(directory.name, "small-files", variant, where))
+                found.append(Case({"directory": directory.name, "test": "small-files", "job": variant}, where))
         return found
-
-
-def _case(directory: str, test: str, job: str, definition: Mapping[str, Any]) -> Case:
-    return Case({"directory": directory, "test": test, "job": job}, definition)
-
-
-def _fio(argv: list[str], size: Size) -> dict[str, Any]:
-    return {"argv": argv, "size_bytes": size.bytes}
 
 
 def page_argv(size: Size, runtime: float | None, *, latencies: bool) -> list[str]:
@@ -92,7 +86,7 @@ def page_argv(size: Size, runtime: float | None, *, latencies: bool) -> list[str
         f"--size={_fio_size(size)}",
         f"--filename={FILE}",
         *_run_time(runtime),
-        *_output(),
+        *_OUTPUT,
     ]
 
 
@@ -116,16 +110,12 @@ def job_argv(job: Job, config: FioConfig) -> list[str]:
         # Without group_reporting, fio reports each process separately, and percentiles cannot be combined.
         *([f"--numjobs={job.numjobs}", "--group_reporting=1"] if job.numjobs > 1 else []),
         *(f"--{option}={_setting(value)}" for option, value in job.extra.items()),
-        *_output(),
+        *_OUTPUT,
     ]
 
 
 def _run_time(runtime: float | None) -> list[str]:
     return [] if runtime is None else [f"--runtime={_milliseconds(runtime)}", "--time_based=1"]
-
-
-def _output() -> list[str]:
-    return ["--output-format=json+", f"--output={_RESULT}"]
 
 
 def _milliseconds(seconds: float) -> str:
