@@ -3,20 +3,11 @@
 from collections.abc import Callable, Iterable
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import (
-    AfterValidator,
-    BeforeValidator,
-    Field,
-    SerializerFunctionWrapHandler,
-    ValidationInfo,
-    field_validator,
-    model_serializer,
-    model_validator,
-)
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, field_validator, model_validator
 
 from benchstudy.model import questions, registry
 from benchstudy.model.names import Listed, require_known
-from benchstudy.model.strict import Strict
+from benchstudy.model.strict import Extended, Strict
 from benchstudy.model.units import BYTE_RATE_PATTERN, WRITTEN, Size
 
 
@@ -86,7 +77,7 @@ class MeasuredCeiling(Strict):
     where: str = Field("*", description="pattern of the cases that measure it, such as `*job=sequential-read`")
 
 
-class DeclaredCeiling(Strict):
+class DeclaredCeiling(Extended):
     """The most that a device, link or volume can deliver. Higher figures did not come from there."""
 
     family: FamilyName
@@ -101,8 +92,5 @@ class DeclaredCeiling(Strict):
     where: str = Field("*", description="pattern of the cases that the ceiling is for, such as `backend=disk,*`")
 
     exactly_one: ClassVar[tuple[str, ...]] = ("rate", "measured")
-
-    @model_serializer(mode="wrap")
-    def _without_the_other(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """The study's hash must stay the same as before ceilings could be measured."""
-        return {key: value for key, value in dump(self).items() if value is not None}
+    # Before ceilings could be measured, each had a rate.
+    added_later: ClassVar[tuple[str, ...]] = ("rate", "measured")

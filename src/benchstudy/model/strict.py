@@ -3,7 +3,15 @@
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, GetJsonSchemaHandler, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+    model_validator,
+)
 from pydantic_core import CoreSchema, core_schema
 
 
@@ -50,3 +58,17 @@ class Strict(BaseModel):
         if cls.exactly_one:
             handler.resolve_ref_schema(made)["oneOf"] = [{"required": [cls.key_of(name)]} for name in cls.exactly_one]
         return made
+
+
+class Extended(Strict):
+    """A part of a study that got further fields: a dump leaves them out at their defaults, so that the hash of an older
+    study stays the same.
+    """
+
+    added_later: ClassVar[tuple[str, ...]] = ()
+
+    @model_serializer(mode="wrap")
+    def _as_declared(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        fields = type(self).model_fields
+        unsaid = {key for key in self.added_later if getattr(self, key) == fields[key].default}
+        return {key: value for key, value in dump(self).items() if key not in unsaid}

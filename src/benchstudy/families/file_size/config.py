@@ -5,14 +5,14 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 from urllib.parse import urlsplit
 
-from pydantic import Field, SerializerFunctionWrapHandler, field_validator, model_serializer, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from benchstudy.families.shared.folders import FileSystems, misplaced
 from benchstudy.model.clients import LOAD, StorageOfClients
 from benchstudy.model.family import Case, TakesSystem
 from benchstudy.model.names import Name, nearest, require_known
 from benchstudy.model.services import PLACEHOLDER, check_service
-from benchstudy.model.strict import Spelled, Strict
+from benchstudy.model.strict import Extended, Spelled, Strict
 from benchstudy.model.units import DurationField, PositiveSizeField, Size, SizeField
 
 # The secrets that an S3 service of the study declares.
@@ -30,7 +30,7 @@ _Bucket = Annotated[
 ]
 
 
-class _Backend(Strict):
+class _Backend(Extended):
     name: Name
     service: Name | None = Field(None, description="the service below `services` that provides the backend")
     sizes: list[SizeField] | None = Field(
@@ -41,13 +41,6 @@ class _Backend(Strict):
     )
 
     added_later: ClassVar[tuple[str, ...]] = ("same_as", "sizes")
-
-    @model_serializer(mode="wrap")
-    def _as_declared(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leave out newer keys at their defaults, so that the hash of an older study stays the same."""
-        fields = type(self).model_fields
-        unsaid = {key for key in self.added_later if getattr(self, key) == fields[key].default}
-        return {key: value for key, value in dump(self).items() if key not in unsaid}
 
 
 class PathBackend(_Backend):

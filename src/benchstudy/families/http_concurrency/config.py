@@ -4,15 +4,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import (
-    AfterValidator,
-    Field,
-    SerializerFunctionWrapHandler,
-    WithJsonSchema,
-    field_validator,
-    model_serializer,
-    model_validator,
-)
+from pydantic import AfterValidator, Field, WithJsonSchema, field_validator, model_validator
 
 from benchstudy.families.shared.levels import UNLIMITED, Limit, Rate, RateField, check_chosen, misplaced_option
 from benchstudy.model.clients import LoadedByClients
@@ -20,7 +12,7 @@ from benchstudy.model.criteria import LEAST_CEILING_S
 from benchstudy.model.family import Case, TakesSystem
 from benchstudy.model.names import Name, require_each_once
 from benchstudy.model.services import check_port
-from benchstudy.model.strict import Strict
+from benchstudy.model.strict import Extended, Strict
 from benchstudy.model.units import CountOrDurationField, DurationField
 
 CEILING = "null"  # the level of the factor `endpoint` for a null server, which shows the limit of the generator
@@ -175,7 +167,7 @@ class Login(Strict):
         )
 
 
-class Server(Strict):
+class Server(Extended):
     """A server under test: a service of the study, which is restarted for each trial, and its endpoints."""
 
     name: Name
@@ -189,6 +181,8 @@ class Server(Strict):
     )
     login: Login | None = None
     endpoints: list[Endpoint] = Field(min_length=1)
+
+    added_later: ClassVar[tuple[str, ...]] = ("ceiling_time",)
 
     @model_validator(mode="after")
     def _consistent(self) -> "Server":
@@ -207,11 +201,6 @@ class Server(Strict):
             if self.login is None and any("{{token}}" in text for text in endpoint.headers.values()):
                 raise ValueError(f"server {self.name}, endpoint {endpoint.name}: {{{{token}}}} needs a `login`")
         return self
-
-    @model_serializer(mode="wrap")
-    def _without_what_is_new(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Omit an unset `ceiling_time`, so that the hash of a study from before this field stays the same."""
-        return {key: value for key, value in dump(self).items() if (key, value) != ("ceiling_time", None)}
 
     @property
     def secret_env(self) -> list[str]:
