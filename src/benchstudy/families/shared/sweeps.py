@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
-from typing import Any, Protocol, TypeVar
+from typing import Any, ClassVar, Protocol, TypeVar
 
 import polars as pl
 
@@ -35,7 +35,9 @@ P = TypeVar("P", bound=Point)
 
 
 class SweepResults:
-    """Results of a family, by sweep and point."""
+    """Results of a family, by sweep and point. `always`: the metric that every successful trial has."""
+
+    always: ClassVar[str]
 
     def __init__(self, results: Results):
         self.results = results
@@ -84,14 +86,15 @@ class SweepResults:
         estimates = (self.estimate(metric, sweep, point) for point in points)
         return next((e.failure for e in estimates if e is not None), "nothing was measured")
 
-    def figure(self, metric: str, unit: str | None = None, *, always: str) -> Draw:
-        """Cells with the median of a metric, its interval and n. `always`: the metric that every trial has."""
+    def figure(self, metric: str, unit: str | None = None) -> Draw:
+        """Cells with the median of a metric, its interval and n."""
 
         def draw(sweep: Sweep, point: Point) -> Cell:
             estimate = self.estimate(metric, sweep, point)
             if estimate is not None and estimate.summary.median is None and estimate.failed:
                 # A failed trial has no metric. Every row says so only if all trials of the case failed.
-                return MISSING if self.median(always, sweep, point) is not None else failed_cell(self.results, estimate)
+                gave = self.median(self.always, sweep, point) is not None
+                return MISSING if gave else failed_cell(self.results, estimate)
             return median_cell(self.results, estimate, unit)
 
         return draw
@@ -120,7 +123,19 @@ def median_cell(results: Results, estimate: Estimate | None, unit: str | None = 
     return Cell(lines, cells.href(results, estimate.target, estimate.case))
 
 
-def failed_cell(results: Results, estimate: Estimate) -> Cell:
-    """Return a cell that says why the trials of a case failed."""
+def failed_cell(results: Results, estimate: Estimate, marks: tuple[str, ...] = ()) -> Cell:
+    """Return a cell that says why the trials of a case failed, or else why they gave no median."""
     why = " ".join(reason.words for reason, _ in estimate.causes)
-    return Cell(tuple(cells.failures(estimate)), cells.href(results, estimate.target, estimate.case), "failed", why)
+    lines = tuple(cells.failures(estimate)) or (estimate.summary.note,)
+    return Cell(lines, cells.href(results, estimate.target, estimate.case), "failed", why, marks)
+
+
+def rate_cell(
+    results: Results, estimate: Estimate, lines: Iterable[str], marks: tuple[str, ...], reservations: Iterable[str]
+) -> Cell:
+    """Return a cell with a median, `lines` below it, and why trials failed. `reservations`: more for its title."""
+    failed = cells.failures(estimate)
+    title = "; ".join([*(reason.words for reason, _ in estimate.causes), *reservations])
+    shown = (human.median(estimate.summary, estimate.unit), *lines, *failed)
+    href = cells.href(results, estimate.target, estimate.case)
+    return Cell(shown, href, "number warning" if failed else "number", title, marks)

@@ -19,7 +19,7 @@ from benchstudy.model.clients import CLIENTS
 from benchstudy.model.criteria import ACHIEVED, BUSY_GENERATOR, LEAST_CEILING_S, LITTLE
 from benchstudy.model.grouping import grouped
 from benchstudy.report import human
-from benchstudy.report.results.results import Estimate, Results
+from benchstudy.report.results.results import Estimate
 from benchstudy.report.tables.tables import Cell
 from benchstudy.statistics import scalability
 from benchstudy.statistics.stats import smallest_n
@@ -38,13 +38,6 @@ LEAST_HALF = 0.1
 SATURATED = 0.95
 
 _SWEEP = ("target", "server", "limits", "endpoint", "generator", CLIENTS)
-_LOADS = {
-    CLIENTS: pl.String,
-    "concurrency": pl.String,
-    "concurrency_n": pl.Int64,
-    "rate": pl.String,
-    "rate_per_s": pl.Float64,
-}
 
 
 @dataclass(frozen=True)
@@ -81,21 +74,18 @@ class Sweep:
 class HttpLoad(SweepResults):
     """The sweeps in the results of one family."""
 
-    def __init__(self, results: Results):
-        super().__init__(results)
-        missing = [pl.lit(None, kind).alias(name) for name, kind in _LOADS.items() if name not in results.cases.columns]
-        self.cases = results.cases.with_columns(missing)
+    always = ALWAYS
 
     @cached_property
     def all_sweeps(self) -> list[Sweep]:
         """Every sweep, including those of the null server, in the order of the study."""
         found: dict[tuple[Any, ...], list[Point]] = {}
-        for row in self.cases.iter_rows(named=True):
-            is_open = row["rate"] is not None
-            level, number = (row["rate"], row["rate_per_s"]) if is_open else (row["concurrency"], row["concurrency_n"])
-            if number is not None:  # an imported output may tell neither
-                key = (*(str(row[name] or "") for name in _SWEEP), is_open)
-                found.setdefault(key, []).append(Point(row["case"], human.level(level), float(number)))
+        for row in self.results.cases.iter_rows(named=True):
+            is_open = row.get("rate") is not None
+            load, number = ("rate", "rate_per_s") if is_open else ("concurrency", "concurrency_n")
+            if row.get(number) is not None:  # an imported output may tell neither
+                key = (*(str(row.get(name) or "") for name in _SWEEP), is_open)
+                found.setdefault(key, []).append(Point(row["case"], human.level(row[load]), float(row[number])))
         return [Sweep(*[*key, tuple(sorted(points, key=lambda p: p.number))]) for key, points in found.items()]
 
     def sweeps(self, *, is_open: bool | None = None) -> list[Sweep]:
@@ -237,7 +227,7 @@ class HttpLoad(SweepResults):
 
     def percentile(self, percentile: int) -> Draw:
         """Cells with the median of a latency percentile of trials, or with the number of requests that it needs."""
-        figure = self.figure(f"latency_p{percentile}", always=ALWAYS)
+        figure = self.figure(f"latency_p{percentile}")
 
         def draw(sweep: Sweep, point: Point) -> Cell:
             if self.too_few(percentile, sweep, point):
@@ -355,7 +345,7 @@ class HttpLoad(SweepResults):
             ],
             schema=dict.fromkeys(("target", "case", "sweep"), pl.String),
         )
-        named = names.join(self.cases, on=["target", "case"], maintain_order="left")
+        named = names.join(self.results.cases, on=["target", "case"], maintain_order="left")
         joined = named.join(found, on=["target", "case"], maintain_order="left")
         return None if joined.is_empty() else joined
 

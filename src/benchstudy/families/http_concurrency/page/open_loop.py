@@ -100,7 +100,7 @@ class OpenAgainstClosed:
         return [self._rate(sweep, point), *(self.load.percentile(percent)(sweep, point) for percent in _PERCENTILES)]
 
     def _rate(self, sweep: Sweep, point: Point) -> Cell:
-        cell = self.load.figure(ALWAYS, always=ALWAYS)(sweep, point)
+        cell = self.load.figure(ALWAYS)(sweep, point)
         share = self.load.median("achieved_share", sweep, point)
         if sweep.is_open and share is not None and share < ACHIEVED:
             return Cell(cell.lines, cell.href, cell.kind, cell.title, ("below offered",))

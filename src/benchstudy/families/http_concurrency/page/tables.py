@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 from benchstudy.families.http_concurrency.metrics import PERCENTILES
-from benchstudy.families.http_concurrency.page.load import ALWAYS, SATURATED, HttpLoad, Point, Sweep
-from benchstudy.families.shared.sweeps import Draw, failed_cell, rows_of
+from benchstudy.families.http_concurrency.page.load import SATURATED, HttpLoad, Point, Sweep
+from benchstudy.families.shared.sweeps import Draw, failed_cell, rate_cell, rows_of
 from benchstudy.model import rounding
 from benchstudy.model.criteria import LITTLE
 from benchstudy.model.grouping import grouped
@@ -115,14 +115,10 @@ class HttpTables:
         estimate = self.load.estimate("throughput", sweep, point)
         if estimate is None:
             return MISSING
-        href, summary = self.load.href(sweep, point), estimate.summary
-        failed = cells.failures(estimate)
-        why = [reason.words for reason, _ in estimate.causes]
-        if summary.median is None:
-            return Cell(tuple(failed) or (summary.note,), href, "failed", " ".join(why))
-        shown = (human.median(summary, estimate.unit), *lines(estimate), *failed)
-        title = "; ".join([*why, *self.load.client_limit(sweep, point)])
-        return Cell(shown, href, "number warning" if failed else "number", title, self._marks(sweep, point))
+        results, limited = self.load.results, self.load.client_limit(sweep, point)
+        if estimate.summary.median is None:
+            return failed_cell(results, estimate)
+        return rate_cell(results, estimate, lines(estimate), self._marks(sweep, point), limited)
 
     def _marks(self, sweep: Sweep, point: Point) -> tuple[str, ...]:
         marks = []
@@ -153,22 +149,19 @@ class HttpTables:
     def _detail_rows(self) -> Iterator[tuple[str, Draw]]:
         for percentile in PERCENTILES:
             yield f"{percentile} %", self.load.percentile(percentile)
-        yield "100 % (longest request)", self._figure("latency_max")
+        yield "100 % (longest request)", self.load.figure("latency_max")
         for part, heading in _TIMES.items():
             yield f"{heading}: mean ± sd", self._time(part)
-        yield "Transfer rate", self._figure("transfer_rate")
-        yield "Peak server memory", self._figure("server_peak_memory")
-        yield "Server CPU, share of its limit", self._figure("server_cpu", "%")
-        yield "Generator CPU", self._figure("generator_cpu", "%")
-        yield "Requests per trial", self._figure("requests")
-        yield "Keep-alive requests", self._figure("keepalive_requests")
-
-    def _figure(self, metric: str, unit: str | None = None) -> Draw:
-        return self.load.figure(metric, unit, always=ALWAYS)
+        yield "Transfer rate", self.load.figure("transfer_rate")
+        yield "Peak server memory", self.load.figure("server_peak_memory")
+        yield "Server CPU, share of its limit", self.load.figure("server_cpu", "%")
+        yield "Generator CPU", self.load.figure("generator_cpu", "%")
+        yield "Requests per trial", self.load.figure("requests")
+        yield "Keep-alive requests", self.load.figure("keepalive_requests")
 
     def _time(self, part: str) -> Draw:
         """Mean ± standard deviation, median and maximum of a trial's requests, each as the median over trials."""
-        mean_figure = self._figure(f"{part}_mean")
+        mean_figure = self.load.figure(f"{part}_mean")
         median, largest = ("latency_p50", "latency_max") if part == "latency" else (f"{part}_median", f"{part}_max")
 
         def draw(sweep: Sweep, point: Point) -> Cell:

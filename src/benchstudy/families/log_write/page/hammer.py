@@ -111,7 +111,7 @@ class LogHammer:
             for point in sweep.points:
                 worst = worst_disagreement(self.load, sweep, point)
                 row = [
-                    self.tables.figure(m)(sweep, point)
+                    self.load.figure(m)(sweep, point)
                     for m in ("qps_of_hammer_window", "hammer_qps_mean", "qps", "hammer_oversupply")
                 ]
                 if all(cell is MISSING for cell in row):
@@ -133,7 +133,7 @@ class LogHammer:
 
     def open_closed(self) -> Table:
         """Two rows for each log and rate that was measured with both an open and a closed loop."""
-        figure = self.tables.figure
+        figure = self.load.figure
         times = {
             True: ("queue_mean", "queue_p99", "integrate_mean", "integrate_p99"),
             False: ("hammer_queue_avg", "hammer_queue_max", "hammer_integrate_avg", "hammer_integrate_max"),

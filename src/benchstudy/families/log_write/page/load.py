@@ -83,6 +83,8 @@ class Sweep:
 class LogWrite(SweepResults):
     """The sweeps in the results of one family. `declared`: the family's block of the measured study, {} if none."""
 
+    always = "qps"
+
     def __init__(self, results: Results, declared: Mapping[str, Any]):
         super().__init__(results)
         self.declared = declared

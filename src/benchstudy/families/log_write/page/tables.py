@@ -6,9 +6,8 @@ import polars as pl
 
 from benchstudy.families.log_write.page.limits import NOTHING
 from benchstudy.families.log_write.page.load import LogWrite, Point, Sweep
-from benchstudy.families.shared.sweeps import Draw, rows_of
+from benchstudy.families.shared.sweeps import Draw, failed_cell, rate_cell, rows_of
 from benchstudy.report import human
-from benchstudy.report.exhibits import cells
 from benchstudy.report.tables.tables import MISSING, Cell, Table, slug
 from benchstudy.statistics import histograms, stats
 
@@ -70,20 +69,17 @@ class LogTables:
         if estimate is None:
             no_pair = Cell(("no two checkpoints in the window",), href, "failed")
             return MISSING if steps is None else no_pair
-        summary, failed = estimate.summary, cells.failures(estimate)
-        why = [reason.words for reason, _ in estimate.causes]
-        marks = self.load.marks(sweep, point)
-        if summary.median is None:
-            return Cell(tuple(failed) or (summary.note,), href, "failed", " ".join(why), marks)
-        lines = [human.median(summary, "1/s"), human.evidence(summary, "1/s")]
+        results, marks = self.load.results, self.load.marks(sweep, point)
+        if estimate.summary.median is None:
+            return failed_cell(results, estimate, marks)
+        lines = [human.evidence(estimate.summary, estimate.unit)]
         share = self.load.median("achieved_share", sweep, point)
         asked = "the offered rate" if point.rate is None else point.level
         lines += [f"{human.percent(share)} of {asked}"] if share is not None else []
         # A checkpoint that is a tenth of a step late changes such a rate by several per cent.
         few = steps is not None and steps < _FEW_STEPS
         lines += [f"over {human.plural(round(steps or 0), 'publish step')}"] if few else []
-        kind = "number warning" if failed else "number"
-        return Cell((*lines, *failed), href, kind, "; ".join([*why, *self.load.limit_texts(sweep, point)[:1]]), marks)
+        return rate_cell(results, estimate, lines, marks, self.load.limit_texts(sweep, point)[:1])
 
     # -- every rate ------------------------------------------------------------------------------------------------
 
@@ -103,7 +99,7 @@ class LogTables:
         yield self._times()
 
     def _times(self) -> Table:
-        draws = {f"{heading}, p99": self.figure(f"{which}_p99") for which, heading in _TIMES.items()}
+        draws = {f"{heading}, p99": self.load.figure(f"{which}_p99") for which, heading in _TIMES.items()}
         dedups = self._dedups(sweep for sweep in self.load.sweeps if sweep.is_open)
         columns = ("Log", "Rate", *(f"{what}, {dedup}" for dedup in dedups for what in draws))
         rows = (
@@ -137,21 +133,21 @@ class LogTables:
             yield Table(table, caption, ("Offered rate", *(p.level for p in points)), body)
 
     def _detail_rows(self) -> Iterator[tuple[str, Draw]]:
-        yield "Sent", self.figure("offered")
-        yield "Integrated", self.figure("qps")
-        yield "Integrated, share of the offered rate", self.figure("achieved_share", "%")
+        yield "Sent", self.load.figure("offered")
+        yield "Integrated", self.load.figure("qps")
+        yield "Integrated, share of the offered rate", self.load.figure("achieved_share", "%")
         yield "95 % interval within a trial", self._within
         for which, heading in _TIMES.items():
             for statistic in _STATISTICS:
-                yield f"{heading}: {statistic}", self.figure(f"{which}_{statistic}")
+                yield f"{heading}: {statistic}", self.load.figure(f"{which}_{statistic}")
             for percentile in _MERGED:
                 yield f"{heading}, merged histograms: p{percentile:g}", self._together(which, percentile)
         for metric, heading in {
             "accepted": "Accepted", "duplicates": "Accepted duplicates", "pushback": "Pushback",
             "errors": "Errors", "dropped": "Not sent: in-flight limit",
         }.items():  # fmt: skip
-            yield heading, self.figure(metric)
-        yield "Tree size at the end", self.figure("tree_size")
+            yield heading, self.load.figure(metric)
+        yield "Tree size at the end", self.load.figure("tree_size")
 
     def _within(self, sweep: Sweep, point: Point) -> Cell:
         trial = self.load.typical(sweep, point)
@@ -161,12 +157,9 @@ class LogTables:
         ends = human.value_range((values["qps_low"], values["qps_high"]), "1/s")
         return Cell((ends, "trial nearest to the median"), self.load.results.places.href(trial))
 
-    def figure(self, metric: str, unit: str | None = None) -> Draw:
-        return self.load.figure(metric, unit, always="qps")
-
     def _median(self, metric: str, unit: str | None = None) -> Draw:
         """Like `figure`, but without interval and n, for wide tables."""
-        draw = self.figure(metric, unit)
+        draw = self.load.figure(metric, unit)
 
         def short(sweep: Sweep, point: Point) -> Cell:
             cell = draw(sweep, point)
