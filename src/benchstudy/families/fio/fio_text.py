@@ -47,10 +47,7 @@ _LATENCY = re.compile(
 _PERCENTILES = re.compile(r"^(?P<kind>slat|clat|lat|sync) percentiles \((?P<unit>[num]sec)\):")
 _PERCENTILE = re.compile(r"(\d+\.\d+)th=\[\s*(\d+)\]")
 _CPU = re.compile(r"^cpu\s*: usr=([\d.]+)%, sys=([\d.]+)%")
-_ISSUED = re.compile(
-    r"^issued\b.*?total=(?P<total>[^ ]+), short=(?P<short>[^ ]+), drop(?:ped)?=(?P<dropped>[^ ]+)"
-    r"|^issued\b.*?total=(?P<total3>\S+) short=(?P<short3>\S+) dropped=(?P<dropped3>\S+)"
-)
+_ISSUED = re.compile(r"^issued\b.*?total=(?P<total>\S+?),? short=(?P<short>\S+?),? drop(?:ped)?=(?P<dropped>\S+)")
 _QUANTITY = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s*(?P<prefix>[kKMGTP]?)(?P<binary>i?)(?P<unit>B|bit)?")
 _PER_SECOND = {"nsec": 1e9, "usec": 1e6, "msec": 1e3}
 _POWER = {prefix: power for power, prefix in enumerate(["", "K", "M", "G", "T", "P"])}
@@ -250,7 +247,7 @@ def _read(line: str, job: _Pending, *, pow2: bool) -> tuple[str, str, float] | N
     elif match := _ISSUED.match(line):
         for name in ("total", "short", "dropped"):
             # "r=196249/w=65895/d=0" in 2.x, "196249,65895,0,0" in 3.x
-            numbers = [int(n) for n in re.findall(r"\d+", match[name] or match[f"{name}3"])]
+            numbers = [int(n) for n in re.findall(r"\d+", match[name])]
             job.issued[name] = dict(zip(_OPS, numbers, strict=False))
     return None
 

@@ -12,20 +12,20 @@ from benchstudy.report.results.results import Results
 from benchstudy.report.tables.tables import MISSING, Cell, Table
 
 FILE = "gitlab-filesystem.csv"
-# Maps a statistic of the published fio sample to our metric.
-_FIO = {"IOPS": ("iops", "{op}_iops"), "Bandwidth": ("bandwidth", "{op}_bandwidth")}
+# By name: the statistic of the published fio sample, which is the end of our metric's name, too.
+_FIO = {"IOPS": "iops", "Bandwidth": "bandwidth"}
 
 
 def show(page: PublishedPage, results: Results | None) -> None:
     """Show the 4 KiB mix of 75 % reads and 25 % writes, and 1001 small files: published figures, then ours."""
     rows = published.read(page.folder / FILE, {})
     figures: list[tuple[str, list[Cell], list[Cell]]] = []
-    metrics = [metric.format(op=op) for _, metric in _FIO.values() for op in ("read", "write")]
+    metrics = [f"{op}_{statistic}" for statistic in _FIO.values() for op in ("read", "write")]
     tried = _directories(results, [*metrics, "write_time", "read_time"]) if results is not None else []
     for op in ("read", "write"):
-        for name, (statistic, metric) in _FIO.items():
+        for name, statistic in _FIO.items():
             printed = [_reference(rows, about, op, statistic) for about in ("ssd", "spinning disk")]
-            ours = [_fio(results, where, "gitlab", metric.format(op=op)) for where in tried]
+            ours = [_fio(results, where, "gitlab", f"{op}_{statistic}") for where in tried]
             figures.append((f"{name}, random {op} (fio)", printed, ours))
     for op in ("write", "read"):
         printed = [_reference(rows, "small files", op, "real"), MISSING]
