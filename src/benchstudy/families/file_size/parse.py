@@ -7,7 +7,7 @@ from typing import Any
 
 from benchstudy.families.file_size.answer import LOAD, read_answer
 from benchstudy.families.shared.clients import SERIES as CLIENT_SERIES
-from benchstudy.families.shared.clients import Clients, client_folders, combined, read_clients
+from benchstudy.families.shared.clients import Clients, combined, read_clients
 from benchstudy.families.shared.files import damaged
 from benchstudy.model.clients import CLIENTS, CLIENTS_FILE
 from benchstudy.model.family import Observation, Parsed, ParseError
@@ -95,7 +95,7 @@ def parse_trial(levels: Mapping[str, str], files: Path) -> Parsed:
     if CLIENTS not in levels:
         return parse_answer(files / "stdout", size_bytes)
     clients = read_clients(files / LOAD)
-    each = [parse_answer(folder / "stdout", size_bytes) for folder in client_folders(files / LOAD, clients)]
+    each = [parse_answer(folder / "stdout", size_bytes) for folder in clients.folders]
     return _together(each, clients, size_bytes, warm=levels.get("cache") == "warm")
 
 

@@ -10,7 +10,7 @@ from benchstudy.families.fio.fio_result import FioRun, observe
 from benchstudy.families.fio.fio_text import parse_fio_text
 from benchstudy.families.fio.place import LOAD
 from benchstudy.families.fio.small_files import parse_no_fork, parse_shell_loop
-from benchstudy.families.shared.clients import SERIES, Clients, Spans, client_folders, combined, read_clients, whole_s
+from benchstudy.families.shared.clients import SERIES, Clients, Spans, combined, read_clients, whole_s
 from benchstudy.families.shared.files import damaged, read_json, read_text
 from benchstudy.model.clients import CLIENTS, CLIENTS_FILE
 from benchstudy.model.family import Observation, Parsed, ParseError
@@ -72,7 +72,7 @@ def _together(folder: Path) -> Parsed:
 
 def _of_clients(folder: Path) -> tuple[Clients, Sequence[FioRun]]:
     clients = read_clients(folder)
-    return clients, [parse_fio_json(read_text(one / "files/fio.json")) for one in client_folders(folder, clients)]
+    return clients, [parse_fio_json(read_text(one / "files/fio.json")) for one in clients.folders]
 
 
 def _spans(clients: Clients, runs: Sequence[FioRun]) -> Spans:

@@ -9,7 +9,6 @@ from benchstudy.families.http_concurrency.metrics import PERCENTILES
 from benchstudy.families.shared.clients import (
     Clients,
     Values,
-    client_folders,
     combined,
     merged,
     percentile,
@@ -46,7 +45,7 @@ def one_load(tool: str, folder: Path) -> Loads:
 def several_loads(tool: str, folder: Path) -> Loads:
     """Read and combine the loads of several clients. Raises ParseError."""
     clients = read_clients(folder)
-    folders = client_folders(folder, clients)
+    folders = clients.folders
     each = [parse_load(tool, one, clients=len(folders)) for one in folders]
     if any(value_of(load.values, "dropped") for load in each):
         each = [parse_load(tool, one, clients=len(folders), from_sending=True) for one in folders]

@@ -19,7 +19,7 @@ from benchstudy.families.log_write.logbench import (
     Text,
     parse_logbench,
 )
-from benchstudy.families.shared.clients import Clients, bin_of_rank, client_folders, merged, pooled_mean, read_clients
+from benchstudy.families.shared.clients import Clients, bin_of_rank, merged, pooled_mean, read_clients
 from benchstudy.families.shared.files import read_text
 from benchstudy.model.family import ParseError
 
@@ -31,7 +31,7 @@ _QUANTILES = (0.5, 0.9, 0.95, 0.99, 0.999)
 def read_shards(folder: Path) -> tuple[Clients, list[LogbenchResult]]:
     """Read the clients of a load from the folder of its label, and the result of each. Raises ParseError."""
     clients = read_clients(folder)
-    return clients, [parse_logbench(read_text(one / "files" / RESULT)) for one in client_folders(folder, clients)]
+    return clients, [parse_logbench(read_text(one / "files" / RESULT)) for one in clients.folders]
 
 
 def together(clients: Clients, shards: Sequence[LogbenchResult]) -> LogbenchResult:

@@ -72,9 +72,10 @@ class Client:
 
 @dataclass(frozen=True)
 class Clients:
-    """The clients of one trial, in the order of their numbers."""
+    """The clients of one trial, in the order of their numbers, and the folder of each one's files."""
 
     all: Sequence[Client]
+    folders: Sequence[Path]
 
     @property
     def skew_s(self) -> float:
@@ -156,11 +157,7 @@ def read_clients(folder: Path) -> Clients:
         ]
         if [client.number for client in clients] != [*range(1, len(clients) + 1)]:
             raise ParseError(f"{CLIENTS_FILE} does not number its clients from 1")
-        return Clients(clients)
-
-
-def client_folders(folder: Path, clients: Clients) -> list[Path]:
-    return [folder / str(client.number) for client in clients.all]
+        return Clients(clients, [folder / str(client.number) for client in clients])
 
 
 def combined(

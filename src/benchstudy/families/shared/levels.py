@@ -13,9 +13,8 @@ from benchstudy.model.units import PositiveSizeField
 
 UNLIMITED = "none"  # the level of the factor `limits` without any limit
 _MOST = 1e12  # requests: more than any generator sends
-_RATE = re.compile(
-    r"\s*(\d+(?:\.\d{1,3})?)\s*/\s*(s|min)\s*"
-)  # three decimals at most: generators offer exactly this rate
+# Three decimals at most: generators offer exactly this rate.
+_RATE = re.compile(r"\s*(\d+(?:\.\d{1,3})?)\s*/\s*(s|min)\s*")
 
 
 class Limit(Strict):
