@@ -41,7 +41,7 @@ def run_trial(case: Case, trial: TrialContext[CommandConfig]) -> None:
 
 def _execute(command: CommandSpec, trial: TrialContext[CommandConfig], fill: Fill) -> None:
     argv = [fill(text) for text in command.argv]
-    texts = {name: fill(text) for name, text in command.env.items()}
+    texts, warm_up = {name: fill(text) for name, text in command.env.items()}, command.warm_up
     # Secrets must not be in the record. Everything else should be.
     secret = {name for name, text in command.env.items() if ".secret." in text}
     spec: dict[str, Any] = {
@@ -50,7 +50,7 @@ def _execute(command: CommandSpec, trial: TrialContext[CommandConfig], fill: Fil
         "stdin": fill(command.stdin),
         "prepare": [[fill(text) for text in step] for step in command.prepare],
         "cleanup": [[fill(text) for text in step] for step in command.cleanup],
-        "warm_up": _warm_up(command),
+        "warm_up": {"runs" if isinstance(warm_up, int) else "seconds": warm_up} if warm_up else {},
         "repeat": command.repeat,
         "expect": command.expect.exit,
         "discard": command.discard_stdout,
@@ -95,12 +95,6 @@ def _named(arguments: Sequence[str]) -> list[str]:
     """Absolute paths among the words of arguments, such as that of a script. Those of the kernel are left out."""
     words = (word for text in arguments for word in re.split(r"[\s=,;'\"]+", text))
     return list(dict.fromkeys(w for w in words if w.startswith("/") and not w.startswith(("/proc/", "/sys/", "/dev/"))))
-
-
-def _warm_up(command: CommandSpec) -> dict[str, Any]:
-    if not command.warm_up:
-        return {}
-    return {"runs" if isinstance(command.warm_up, int) else "seconds": command.warm_up}
 
 
 def _filler(trial: TrialContext[CommandConfig], command: CommandSpec, system: RunningService | None) -> Fill:

@@ -125,15 +125,12 @@ def _together(each: Sequence[Parsed], clients: Clients, size_bytes: int, warm: b
     series: dict[str, list[Mapping[str, Any]]] = {}
     for one, first in zip(each, accumulate(counts, initial=0), strict=False):
         for name, rows in one.series.items():
-            # Each client numbers its operations from 0.
-            further = ({**row, "operation": _plus(row["operation"], first)} for row in rows)
-            series.setdefault(name, []).extend(further)
+            for row in rows:
+                # Each client numbers its operations from 0.
+                number = None if row["operation"] is None else row["operation"] + first
+                series.setdefault(name, []).append({**row, "operation": number})
     needed_s = [sum(row["duration_s"] for row in one.series["operations"]) for one in each]
     found["throughput"] = (size_bytes * sum(counts) / max(needed_s), "B/s")
     observed = {**found, **clients.values(spans=clients.spans)}
     observations = [Observation(metric, value, unit) for metric, (value, unit) in observed.items()]
     return Parsed(observations, {**series, CLIENT_SERIES: clients.rows(values)})
-
-
-def _plus(operation: int | None, first: int) -> int | None:
-    return None if operation is None else operation + first

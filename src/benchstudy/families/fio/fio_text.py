@@ -7,7 +7,7 @@ Figures that it prints twice must agree within their digits.
 
 import re
 import shlex
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 from benchstudy.families.fio.fio_printed import GOES_ON_AFTER, INTERRUPTED, same
@@ -75,7 +75,7 @@ class _Pending:
     error: tuple[int, str]
     rates: dict[str, tuple[_Figure, _Figure, _Figure, float]] = field(default_factory=dict)  # iops, B/s, B, s
     # by direction (or "sync") and kind: s
-    moments: dict[tuple[str, str], tuple[float, float, float, float]] = field(default_factory=dict)
+    latencies: dict[tuple[str, str], Latency] = field(default_factory=dict)  # without percentiles
     percentiles: dict[tuple[str, str], dict[float, float]] = field(default_factory=dict)
     cpu: tuple[float, float] | None = None
     issued: dict[str, dict[str, int]] = field(default_factory=dict)
@@ -231,13 +231,13 @@ def _read(line: str, job: _Pending, *, pow2: bool) -> tuple[str, str, float] | N
         job.op = "sync"
     elif match := _LATENCY.match(line):
         per_second = _PER_SECOND[match["unit"]]
-        values = [_plain(match[name]).value / per_second for name in ("min", "max", "avg", "stdev")]
-        if (job.op, match["kind"]) in job.moments:
+        least, most, mean, stddev = (_plain(match[name]).value / per_second for name in ("min", "max", "avg", "stdev"))
+        if (job.op, match["kind"]) in job.latencies:
             raise ParseError(
                 f"fio job {job.name}: two lines {match['kind']!r} follow its line {job.op!r}: that of another "
                 "operation is missing before the second"
             )
-        job.moments[job.op, match["kind"]] = (values[0], values[1], values[2], values[3])
+        job.latencies[job.op, match["kind"]] = Latency(None, least, most, mean, stddev)
     elif match := _PERCENTILES.match(line):
         return job.op, match["kind"], _PER_SECOND[match["unit"]]
     elif match := _CPU.match(line):
@@ -275,7 +275,7 @@ def _finished(job: _Pending, options: dict[str, str]) -> FioJob:
             short_ios=job.issued["short"].get(op),
             dropped_ios=job.issued["dropped"].get(op),
             latencies={
-                kind: _latency(job, op, kind, ios) for kind in ("slat", "clat", "lat") if (op, kind) in job.moments
+                kind: _latency(job, op, kind, ios) for kind in ("slat", "clat", "lat") if (op, kind) in job.latencies
             },
         )
     number, detail = job.error
@@ -284,7 +284,7 @@ def _finished(job: _Pending, options: dict[str, str]) -> FioJob:
         name=job.name,
         group=job.group,
         directions=directions,
-        sync=_latency(job, "sync", "sync", None) if ("sync", "sync") in job.moments else None,
+        sync=_latency(job, "sync", "sync", None) if ("sync", "sync") in job.latencies else None,
         cpu_user=job.cpu[0] if job.cpu else None,
         cpu_system=job.cpu[1] if job.cpu else None,
         io_errors=job.errors[0],
@@ -295,8 +295,7 @@ def _finished(job: _Pending, options: dict[str, str]) -> FioJob:
 
 
 def _latency(job: _Pending, op: str, kind: str, ios: int | None) -> Latency:
-    lowest, highest, mean, stddev = job.moments[op, kind]
-    return Latency(ios, lowest, highest, mean, stddev, job.percentiles.get((op, kind), {}))
+    return replace(job.latencies[op, kind], count=ios, percentiles=job.percentiles.get((op, kind), {}))
 
 
 def _plain(text: str) -> _Figure:

@@ -104,6 +104,7 @@ class _Report:
         length = self._value("Document Length")
         per_request = self._fields.get("Time per request", [])
         optional = self._optional
+        kept, kib_per_s = optional("Keep-Alive requests"), optional("Transfer rate")
         return AbResult(
             version=version["version"] if version else None,
             command=command,
@@ -123,13 +124,13 @@ class _Report:
             failed_exceptions=self._failures[3],
             write_errors=int(optional("Write errors") or 0),
             non_2xx=int(optional("Non-2xx responses") or 0),
-            keepalive_requests=_whole(optional("Keep-Alive requests")),
+            keepalive_requests=None if kept is None else int(kept),
             transferred=self._count("Total transferred"),
             html_transferred=self._count("HTML transferred"),
             requests_per_second=optional("Requests per second"),
             time_per_request=_leading(per_request[0]) / 1000 if per_request else None,
             time_per_request_across=_leading(per_request[1]) / 1000 if len(per_request) > 1 else None,
-            transfer_rate=_times_1024(optional("Transfer rate")),
+            transfer_rate=None if kib_per_s is None else kib_per_s * 1024,
             times=self._times,
             percentiles=self._percentiles,
         )
@@ -199,14 +200,6 @@ def _finite(number: str) -> float:
     if not math.isfinite(value):
         raise ParseError(f"ab's report is damaged: it has a number of {len(number)} digits")
     return value
-
-
-def _whole(number: float | None) -> int | None:
-    return None if number is None else int(number)
-
-
-def _times_1024(number: float | None) -> float | None:
-    return None if number is None else number * 1024
 
 
 @damaged("ab's percentiles are damaged")

@@ -86,10 +86,9 @@ def _parsed(
 
 def imported_summary(files: Path) -> Summary | None:
     """Read the imported summary of another generator; None if the trial has none. Raises ParseError."""
-    if (files / IMPORTED_K6).is_file():
-        return parse_k6(read_text(files / IMPORTED_K6))
-    if (files / IMPORTED_HEY).is_file():
-        return parse_hey(read_text(files / IMPORTED_HEY))
+    for name, parser in ((IMPORTED_K6, parse_k6), (IMPORTED_HEY, parse_hey)):
+        if (files / name).is_file():
+            return parser(read_text(files / name))
     if (files / IMPORTED_LOCUST).is_file():
         rows, part = locust_rows(read_text(files / IMPORTED_LOCUST)), read_json(files / PART)
         return parse_locust(rows[part["row"]])
