@@ -205,11 +205,12 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def gather_temporary_files() -> None:
-    """Remove what killed programs leave in the folder for temporary files; `tmp_path` stays, to look at."""
+    """Remove in the end what programs left that tests killed. `tmp_path` stays, to look at."""
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())
     folder = tempfile.TemporaryDirectory(prefix="tests-", ignore_cleanup_errors=True)
-    os.environ["TMPDIR"] = tempfile.tempdir = folder.name
-    atexit.register(folder.cleanup)  # after multiprocessing has removed its own
+    os.chmod(folder.name, 0o755)  # for programs of other users
+    os.environ["TMPDIR"] = folder.name
+    atexit.register(folder.cleanup)
 
 
 GUARD = tiers.Guard()
