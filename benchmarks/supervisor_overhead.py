@@ -44,7 +44,7 @@ def seconds_of(action) -> float:
 
 
 def supervised(agent: HostAgent, into: Path) -> None:
-    execution = agent.execute("overhead", Command(["true"]))
+    execution = agent.execute(Command(["true"]))
     agent.fetch(execution, into)
     agent.discard(execution)
 
@@ -52,7 +52,7 @@ def supervised(agent: HostAgent, into: Path) -> None:
 def cost_while_asleep(agent: HostAgent) -> dict[str, float]:
     """The cost of the supervisor of a command that runs for ASLEEP_S, as measured by itself at the command's end."""
     look = "cat /proc/$PPID/status /proc/$PPID/schedstat"
-    execution = agent.execute("overhead", Command(["sh", "-c", f"{look}; sleep {ASLEEP_S}; {look}"]))
+    execution = agent.execute(Command(["sh", "-c", f"{look}; sleep {ASLEEP_S}; {look}"]))
     with tempfile.TemporaryDirectory() as folder:
         agent.fetch(execution, Path(folder))
         lines = Path(folder, "stdout").read_text().splitlines()

@@ -302,7 +302,6 @@ def _of_hosts(work: Path) -> Iterator[Door]:
     agent = HostAgent(host, lease_s=5.0, reconnect_s=1.0, on_event=lambda text: None)
     service = Service.model_validate({"role": "sut", "argv": ["true"], "ready": {"file": "/tmp/x"}})
     lock = agent.lock("session", {"study": "s"})
-    agent._lock = None
 
     running = RunningService("store", "5c", "/tmp/x", "/tmp/x/files", {}, {}, host="host", agent=agent)
 
@@ -311,7 +310,7 @@ def _of_hosts(work: Path) -> Iterator[Door]:
         running.check()
 
     def read_host() -> None:
-        about = {"boot_id": None, "controller": None, "readings": [agent.read_host("s")] * 2}
+        about = {"boot_id": None, "controller": None, "readings": [agent.read_host()] * 2}
         document = {"commands": [{"hosts": {"host": about}}]}
         with contextlib.suppress(*interference.MALFORMED):  # the way in which Neighbours.keep takes it
             interference.seen(document)
@@ -333,11 +332,11 @@ def _of_hosts(work: Path) -> Iterator[Door]:
         "facts": agent.facts,
         "tool": lambda: agent.tool("python3"),
         "read-host": read_host,
-        "start-service": lambda: agent.start_service("session", "store", service),
+        "start-service": lambda: agent.start_service("store", service),
         "service-status": status,
         "stop-service": lambda: running.stop(work / "logs"),
-        "scratch": lambda: agent.scratch("session", "/tmp/x"),
-        "join-accounts": lambda: agent.join_accounts("session"),
+        "scratch": lambda: agent.scratch("/tmp/x"),
+        "join-accounts": agent.join_accounts,
         "present": agent._present,
     }
 

@@ -316,7 +316,7 @@ class Pair:
 
     def execute(self, command: Command, role: str = "") -> TrialExecution:
         agent, into = self.agents[role], self.files / command.label
-        execution = agent.execute("a-session", command)
+        execution = agent.execute(command)
         agent.fetch(execution, into)
         self.commands.append(command)
         return TrialExecution(execution, into / "stdout", into / "stderr", into / "files", command.argv[0])

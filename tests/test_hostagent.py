@@ -69,6 +69,12 @@ def agent(deploy) -> HostAgent:
     return deploy()
 
 
+@pytest.fixture
+def held(agent) -> Iterator[HostAgent]:
+    with agent.lock(SESSION, OWNER):
+        yield agent
+
+
 DIES = """
 import os, wire
 
@@ -110,8 +116,9 @@ def test_no_word_of_a_host_is_a_command_to_a_terminal(deploy, tmp_path, capfd):
     (tmp_path / "more" / "says.py").write_text(SAYS)
     agent = deploy(extensions=[tmp_path / "more"])
     script = r"printf '\033[31mno\033[0m \033]52;c;QQ==\007 \342\200\256 \ttab' >&2; exit 1"
-    execution = agent.execute(SESSION, Command(["sh", "-c", script]))
-    agent.fetch(execution, tmp_path / "out")
+    with agent.lock(SESSION, OWNER):
+        execution = agent.execute(Command(["sh", "-c", script]))
+        agent.fetch(execution, tmp_path / "out")
     stdout, stderr, files = (tmp_path / "out" / name for name in ("stdout", "stderr", "files"))
     with pytest.raises(TrialFailed) as failed:
         TrialExecution(execution, stdout, stderr, files, "tool").require_success()
@@ -130,7 +137,7 @@ def test_no_word_of_a_host_is_a_command_to_a_terminal(deploy, tmp_path, capfd):
 def test_a_work_folder_and_a_home_may_end_with_a_slash(tmp_path, written):
     sshd = SshdHost(tmp_path / "sshd", environment={"HOME": f"{tmp_path}/"})
     with agent_on(sshd, tmp_path, written.format(folder=tmp_path)) as agent, agent.lock(SESSION, OWNER):
-        execution = agent.execute(SESSION, Command(["true"]))
+        execution = agent.execute(Command(["true"]))
         agent.discard(execution)
     assert (execution.state, agent.work_dir) == ("exited", f"{tmp_path}/work")
     assert left_on_host(tmp_path) == []
@@ -140,7 +147,7 @@ def test_a_command_may_have_more_processes_than_its_supervisor_may_open_files(tm
     script = "n=0; while [ $n -lt 400 ]; do sleep 60 & n=$((n + 1)); done; sleep 2; ulimit -Sn"
     options = ['ForceCommand ulimit -Sn 512; exec sh -c "$SSH_ORIGINAL_COMMAND"']
     with agent_on(SshdHost(tmp_path / "sshd", options=options), tmp_path) as agent, agent.lock(SESSION, OWNER):
-        execution = agent.execute(SESSION, Command(["sh", "-c", script]))
+        execution = agent.execute(Command(["sh", "-c", script]))
         agent.fetch(execution, tmp_path / "out")
     assert (execution.state, execution.exit_status) == ("exited", 0)
     assert (tmp_path / "out" / "stdout").read_text() == "512\n"
@@ -154,8 +161,9 @@ def test_arguments_keep_their_bytes_whatever_the_locale_of_the_host(tmp_path):
     if subprocess.run(made, capture_output=True).returncode:
         pytest.skip("no locale can be made here: the package locales is missing")
     environment = {"LC_ALL": name, "LOCPATH": str(tmp_path)}
-    with agent_on(SshdHost(tmp_path / "sshd", environment=environment), tmp_path) as agent:
-        execution = agent.execute(SESSION, Command(["printf", "%s", "ü ☃ 名"]))
+    sshd = SshdHost(tmp_path / "sshd", environment=environment)
+    with agent_on(sshd, tmp_path) as agent, agent.lock(SESSION, OWNER):
+        execution = agent.execute(Command(["printf", "%s", "ü ☃ 名"]))
         agent.fetch(execution, tmp_path / "out")
     assert (execution.cause, (tmp_path / "out" / "stdout").read_text()) == (None, "ü ☃ 名")
 
@@ -257,73 +265,73 @@ def test_what_a_host_sends_is_bounded_and_only_files(remote, tmp_path, monkeypat
 # --- commands ----------------------------------------------------------------------------------------------------
 
 
-def test_a_command_that_is_told_to_stop_has_ended_and_is_no_result_that_was_cut_off(agent, tmp_path):
+def test_a_command_that_is_told_to_stop_has_ended_and_is_no_result_that_was_cut_off(held, tmp_path):
     told = threading.Event()
     begun = tmp_path / "begun"
     done = []
     command = Command(["sh", "-c", f"touch {begun}; echo so far; exec sleep 600"], stop_when=told)
-    thread = threading.Thread(target=lambda: done.append(agent.execute(SESSION, command)))
+    thread = threading.Thread(target=lambda: done.append(held.execute(command)))
     thread.start()
     until(begun.exists)
     told.set()
     thread.join(timeout=60)
     (execution,) = done
     assert execution.state == "ended" and execution.duration_s < 60
-    agent.fetch(execution, tmp_path / "here")
+    held.fetch(execution, tmp_path / "here")
     assert (tmp_path / "here" / "stdout").read_text() == "so far\n"
-    agent.discard(execution)
+    held.discard(execution)
     # A command that has already ended keeps its result.
-    assert agent.execute(SESSION, Command(["true"], stop_when=threading.Event())).state == "exited"
+    assert held.execute(Command(["true"], stop_when=threading.Event())).state == "exited"
 
 
-def test_a_command_and_its_files_come_back_and_nothing_stays(agent, tmp_path):
+def test_a_command_and_its_files_come_back_and_nothing_stays(held, tmp_path):
     script = "cat; echo $A-$B; echo made > made.txt; exit 5"
     command = Command(["sh", "-c", script], env={"A": "a"}, secret_env={"B": "b"}, stdin=b"in ")
-    execution = agent.execute(SESSION, command)
+    execution = held.execute(command)
     assert (execution.state, execution.exit_status, execution.signal) == ("exited", 5, None)
     assert execution.argv == tuple(command.argv)
     assert execution.boot_id == Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     assert execution.started <= execution.finished
-    agent.fetch(execution, tmp_path / "here")
+    held.fetch(execution, tmp_path / "here")
     assert (tmp_path / "here" / "stdout").read_text() == "in a-b\n"
     assert (tmp_path / "here" / "files" / "made.txt").read_text() == "made\n"
     assert {p.name for p in (tmp_path / "here").iterdir()} == {"stdout", "stderr", "files", "supervisor.json"}
-    agent.discard(execution)
-    agent.discard(execution)
-    assert left_on_host(tmp_path) == []
+    held.discard(execution)
+    held.discard(execution)
+    assert [Path(path).name for path in left_on_host(tmp_path)] == [SESSION]
 
 
-def test_output_that_somebody_removed_from_the_host_is_said_to_be_gone(agent, tmp_path):
-    execution = agent.execute(SESSION, Command(["echo", "x"]))
+def test_output_that_somebody_removed_from_the_host_is_said_to_be_gone(held, tmp_path):
+    execution = held.execute(Command(["echo", "x"]))
     Path(execution.run_dir, "stdout").unlink()
     with pytest.raises(TransferFailed, match=f"the output in {execution.run_dir} was removed before it was copied"):
-        agent.fetch(execution, tmp_path / "here")
+        held.fetch(execution, tmp_path / "here")
 
 
 @pytest.mark.parametrize("argument", ["; rm -rf x", "$(touch x)", "a\nb", "-rf", "../x", "`id`", "ü€", "'\""])
 @pytest.mark.fault(22)
-def test_hostile_arguments_stay_arguments(agent, argument, tmp_path):
-    execution = agent.execute(SESSION, Command(["printf", "%s", argument]))
-    agent.fetch(execution, tmp_path / "here")
+def test_hostile_arguments_stay_arguments(held, argument, tmp_path):
+    execution = held.execute(Command(["printf", "%s", argument]))
+    held.fetch(execution, tmp_path / "here")
     assert (tmp_path / "here" / "stdout").read_bytes() == argument.encode()
 
 
 @pytest.mark.fault(16)
-def test_50_mb_on_both_streams_are_capped_and_marked(agent, tmp_path):
+def test_50_mb_on_both_streams_are_capped_and_marked(held, tmp_path):
     script = "head -c 50000000 /dev/zero | tee /dev/stderr"
-    execution = agent.execute(SESSION, Command(["sh", "-c", script], max_output_bytes=1000, timeout_s=60))
+    execution = held.execute(Command(["sh", "-c", script], max_output_bytes=1000, timeout_s=60))
     assert (execution.state, execution.exit_status) == ("exited", 0)
     assert execution.stdout_truncated
     assert execution.stderr_truncated
-    agent.fetch(execution, tmp_path / "here")
+    held.fetch(execution, tmp_path / "here")
     assert (tmp_path / "here" / "stdout").stat().st_size == 1000
     assert json.loads((tmp_path / "here" / "supervisor.json").read_text())["stderr_bytes"] == 50_000_000
 
 
 @pytest.mark.fault(17)
-def test_a_hanging_command_that_ignores_term_is_a_timeout_without_survivors(agent):
+def test_a_hanging_command_that_ignores_term_is_a_timeout_without_survivors(held):
     script = "trap '' TERM; setsid sleep 300 & echo $! > left; while :; do sleep 1; done"
-    execution = agent.execute(SESSION, Command(["sh", "-c", script], timeout_s=0.7, grace_s=0.3))
+    execution = held.execute(Command(["sh", "-c", script], timeout_s=0.7, grace_s=0.3))
     assert (execution.state, execution.signal) == ("timeout", signal.SIGKILL)
     assert 0.7 <= execution.duration_s < 5
     assert not runs(int(Path(execution.run_dir, "files", "left").read_text()))
@@ -343,24 +351,24 @@ os._exit(7)
 """
 
 
-def test_a_terminal_of_its_own_whose_bytes_come_back_verbatim(agent, tmp_path):
-    execution = agent.execute(SESSION, Command(["python3", "-c", TERMINAL_PROBE], terminal=(40, 120)))
+def test_a_terminal_of_its_own_whose_bytes_come_back_verbatim(held, tmp_path):
+    execution = held.execute(Command(["python3", "-c", TERMINAL_PROBE], terminal=(40, 120)))
     assert (execution.state, execution.exit_status, execution.stdout_truncated) == ("exited", 7, False)
-    agent.fetch(execution, tmp_path / "here")
+    held.fetch(execution, tmp_path / "here")
     said = (tmp_path / "here" / "stderr").read_text()
     assert said == "os.terminal_size(columns=120, lines=40) xterm-256color (True, False) True\n"
     assert (tmp_path / "here" / "stdout").read_bytes() == bytes(range(256)) * 2000, "up to the last byte before the end"
     assert json.loads((tmp_path / "here" / "supervisor.json").read_text())["terminal"] == [40, 120]
 
 
-def test_what_runs_in_a_terminal_is_capped_and_ended_with_all_that_came_of_it(agent, tmp_path):
+def test_what_runs_in_a_terminal_is_capped_and_ended_with_all_that_came_of_it(held, tmp_path):
     script = (
         "trap '' TERM HUP INT; setsid sleep 300 & echo $! > left; echo drawn; cat /dev/zero & while :; do wait; done"
     )
     command = Command(
         ["sh", "-c", script], env={"TERM": "dumb"}, terminal=(24, 80), max_output_bytes=1000, timeout_s=0.7, grace_s=0.3
     )
-    execution = agent.execute(SESSION, command)
+    execution = held.execute(command)
     assert (execution.state, execution.stdout_truncated) == ("timeout", True)
     assert not runs(int(Path(execution.run_dir, "files", "left").read_text()))
     assert not any("could not be ended" in event for event in execution.events)
@@ -374,8 +382,8 @@ def test_a_terminal_that_cannot_be_is_refused(wrong):
         Command(["true"], **wrong)
 
 
-def test_a_program_that_is_not_there_is_start_failed(agent):
-    execution = agent.execute(SESSION, Command(["no-such-program"]))
+def test_a_program_that_is_not_there_is_start_failed(held):
+    execution = held.execute(Command(["no-such-program"]))
     assert execution.state == "start-failed"
     assert "no-such-program" in execution.cause
 
@@ -386,7 +394,7 @@ def test_the_same_command_goes_on_through_dropped_connections(agent, sshd, event
     script = f"echo once >> {tmp_path}/starts; until [ -e {go} ]; do sleep 0.05; done; echo done"
     found = []
     with agent.lock(SESSION, OWNER):
-        worker = threading.Thread(target=lambda: found.append(agent.execute(SESSION, Command(["sh", "-c", script]))))
+        worker = threading.Thread(target=lambda: found.append(agent.execute(Command(["sh", "-c", script]))))
         worker.start()
         until((tmp_path / "starts").exists)
         for _ in range(2):
@@ -430,10 +438,10 @@ def test_what_a_trial_asks_a_host_is_asked_again_after_a_dropped_connection(agen
     assert sum("connected again" in event for event in events) == 1
 
 
-def test_a_broken_agent_is_told_and_not_taken_for_a_lost_connection(agent):
-    Path(agent.directory, "watcher.py").write_text("raise RuntimeError('broken on purpose')\n")
+def test_a_broken_agent_is_told_and_not_taken_for_a_lost_connection(held):
+    Path(held.directory, "watcher.py").write_text("raise RuntimeError('broken on purpose')\n")
     with pytest.raises(HostRefused, match="broken on purpose"):
-        agent.execute(SESSION, Command(["true"]))
+        held.execute(Command(["true"]))
 
 
 @pytest.mark.fault(35)
@@ -470,12 +478,12 @@ def test_a_question_that_takes_too_long_is_ended_and_the_next_one_gets_its_own_a
     assert agent.call("cpus")["cpus"] == sorted(os.sched_getaffinity(0))
 
 
-def test_a_host_that_gives_no_reading_in_time_costs_no_trial(agent, tmp_path, monkeypatch):
-    agent.call("cpus")
-    (desk,) = (pid for pid, argv in _processes() if argv[-1:] == ["serve"] and agent.directory in argv)
+def test_a_host_that_gives_no_reading_in_time_costs_no_trial(held, tmp_path, monkeypatch):
+    held.call("cpus")
+    (desk,) = (pid for pid, argv in _processes() if argv[-1:] == ["serve"] and held.directory in argv)
     os.kill(desk, signal.SIGSTOP)
-    monkeypatch.setattr(agent, "call", partial(agent.call, timeout_s=0.5))
-    neighbours = Neighbours(SESSION, {"measured": agent, "alpha": agent})
+    monkeypatch.setattr(held, "call", partial(held.call, timeout_s=0.5))
+    neighbours = Neighbours({"measured": held, "alpha": held})
     with neighbours.around("command", "measured", True) as observed:
         observed([])
     neighbours.keep(tmp_path)
@@ -587,11 +595,11 @@ host, lock, scratch, script = Host.model_validate_json(sys.argv[1]), *sys.argv[2
 with Remote("alpha", host) as remote:
     agent = HostAgent.deploy(remote, lease_s=5.0, reconnect_s=5.0, on_event=print, lock_path=lock)
     with agent.lock("killed", {"controller": "doomed"}):
-        print(agent.scratch("killed", scratch), flush=True)
+        print(agent.scratch(scratch), flush=True)
         server = ["python3", "-m", "http.server", "-b", "127.0.0.1", "{{port.web}}"]
         service = Service(ports=["web"], argv=server, ready={"tcp": "web", "timeout": "20s"})
-        print(agent.start_service("killed", "web", service).ports["web"], flush=True)
-        agent.execute("killed", Command(["sh", "-c", script], grace_s=0.3))
+        print(agent.start_service("web", service).ports["web"], flush=True)
+        agent.execute(Command(["sh", "-c", script], grace_s=0.3))
 """
 
 
@@ -650,10 +658,10 @@ def test_ctrl_c_ends_a_session_whose_host_is_away(deploy, sshd, events):
         with interrupts_heard_in_waits(), pytest.raises(KeyboardInterrupt), agent.lock(SESSION, OWNER):
             presser.start()
             try:
-                agent.execute(SESSION, Command(["sleep", "300"]))
+                agent.execute(Command(["sleep", "300"]))
             finally:  # as a session cleans up
                 with pytest.raises(Unreachable):
-                    agent.remove_scratch(SESSION)
+                    agent.remove_scratch()
         assert time.monotonic() - pressed[0] < 20
     finally:
         presser.join()
@@ -690,7 +698,7 @@ def test_a_lost_lock_stops_the_session(deploy):
         os.kill(_keeper_of(agent), signal.SIGKILL)
         until(lambda: _raises(lock.confirm))
         with pytest.raises(LockLost, match="alpha: the lock was lost"):
-            agent.execute(SESSION, Command(["true"]))
+            agent.execute(Command(["true"]))
 
 
 @pytest.mark.parametrize("late_s", [0.0, 1.0])
@@ -715,7 +723,7 @@ def test_what_a_killed_keeper_would_have_removed_is_removed_without_it(deploy, t
     agent = deploy()
     with agent.lock(SESSION, OWNER) as lock:
         folder = tmp_path / "work" / "sessions" / SESSION
-        run = Path(agent.execute(SESSION, Command(["true"])).run_dir)
+        run = Path(agent.execute(Command(["true"])).run_dir)
         os.kill(_keeper_of(agent), signal.SIGKILL)
         if noticed:
             until(lambda: _raises(lock.confirm))
@@ -775,7 +783,7 @@ def test_a_clock_that_is_killed_is_asked_again(agent, tmp_path, events):
 @pytest.mark.fault(35)
 def test_sweeping_ends_and_removes_what_a_lost_keeper_left_and_nothing_else(agent, remote, tmp_path):
     with agent.lock("session-b", OWNER):
-        orphan = agent.execute("session-b", Command(["true"]))
+        orphan = agent.execute(Command(["true"]))
         lock = agent.lock_path
         # As if keeper and supervisor of an earlier session had been killed: a marked folder and a marked process.
         marker = Path(orphan.run_dir, ".benchstudy")
@@ -797,7 +805,7 @@ def test_sweeping_ends_and_removes_what_a_lost_keeper_left_and_nothing_else(agen
         os.utime(emptied / ".benchstudy", (time.time() - 7200,) * 2)
         unmarked = sorted([*unmarked, emptied])
         # What another host that shares the work folder does there.
-        elsewhere = Path(agent.execute("session-b", Command(["true"])).run_dir) / ".benchstudy"
+        elsewhere = Path(agent.execute(Command(["true"])).run_dir) / ".benchstudy"
         elsewhere.write_text(json.dumps({**json.loads(elsewhere.read_text()), "session": "old", "host": "other"}))
         (runs / str(uuid4()) / "of somebody").mkdir(parents=True)
         info = os.stat(lock)
@@ -821,7 +829,7 @@ def test_a_service_is_swept_under_a_lock_that_only_its_host_names(deploy, monkey
     monkeypatch.delenv("BENCHSTUDY_HOST_LOCK", raising=False)
     agent = deploy(lock_path="")
     with agent.lock(SESSION, OWNER):
-        running = agent.start_service(SESSION, "sleeper", Service(argv=["sleep", "300"], ready={"mount": "/proc"}))
+        running = agent.start_service("sleeper", Service(argv=["sleep", "300"], ready={"mount": "/proc"}))
         marker = Path(running.folder, ".benchstudy")
         marker.write_text(json.dumps({**json.loads(marker.read_text()), "session": "old"}))
         assert agent.sweep()["removed"] == [running.folder]
@@ -839,7 +847,7 @@ def test_a_scratch_folder_that_cannot_be_removed_yet_is_not_forgotten(deploy, tm
     with ExitStack() as mounts:
         mounts.enter_context(bound(disk, data))
         with agent.lock(SESSION, OWNER):
-            scratch = Path(agent.scratch(SESSION, str(data)))
+            scratch = Path(agent.scratch(str(data)))
             (scratch / "inner").mkdir()
             if why == "is a mount point":
                 mounts.enter_context(bound(disk, scratch / "inner"))
@@ -898,15 +906,15 @@ with Remote("alpha", Host.model_validate_json({host!r})) as remote:
 
 def test_scratch_is_made_once_and_gone_with_the_lock(agent, tmp_path):
     with agent.lock(SESSION, OWNER):
-        path = Path(agent.scratch(SESSION, str(tmp_path)))
+        path = Path(agent.scratch(str(tmp_path)))
         assert path.parent == tmp_path and path.name.startswith("benchstudy-")
-        assert agent.scratch(SESSION, str(tmp_path)) == str(path)
+        assert agent.scratch(str(tmp_path)) == str(path)
         (path / "file").write_text("x")
         with pytest.raises(HostRefused, match="cannot make a folder in /proc"):
-            agent.scratch(SESSION, "/proc")
+            agent.scratch("/proc")
     assert not path.exists()
     with pytest.raises(HostRefused, match="does not hold this host's lock"):
-        agent.scratch(SESSION, str(tmp_path))
+        agent.scratch(str(tmp_path))
 
 
 # --- services ----------------------------------------------------------------------------------------------------
@@ -928,7 +936,7 @@ def test_a_service_whose_start_lost_its_connection_does_not_run_beside_the_next_
 
     monkeypatch.setattr(agent, "ask", loses_the_first_answer)
     with agent.lock(SESSION, OWNER):
-        running = agent.start_service(SESSION, "sleeper", Service(argv=["sleep", "300"], ready={"mount": "/proc"}))
+        running = agent.start_service("sleeper", Service(argv=["sleep", "300"], ready={"mount": "/proc"}))
         _, lost = asked[0]
         assert [str(path) for path in (tmp_path / "work" / "services").iterdir()] == [running.folder] != [lost]
         assert not runs(lost) and running.status()["state"] == "running"
@@ -946,7 +954,7 @@ def test_a_service_is_ready_filled_in_kept_alive_and_stopped_with_its_log(deploy
         ready={"http": "http://127.0.0.1:{{port.web}}/", "timeout": "20s"},
     )
     with agent.lock(SESSION, OWNER):
-        running = agent.start_service(SESSION, "web", service)
+        running = agent.start_service("web", service)
         key = Path(running.dir, "site", "secret.txt")
         assert key.read_text() == running.secrets["key"]
         assert len(running.secrets["key"]) >= 20
@@ -966,7 +974,7 @@ def test_a_service_is_ready_filled_in_kept_alive_and_stopped_with_its_log(deploy
 def test_a_service_that_dies_later_is_seen_to_be_dead(agent, tmp_path):
     service = Service(argv=["sh", "-c", "until [ -e end ]; do sleep 0.05; done; exit 6"], ready={"mount": "/proc"})
     with agent.lock(SESSION, OWNER):
-        running = agent.start_service(SESSION, "mortal", service)
+        running = agent.start_service("mortal", service)
         assert running.status()["state"] == "running"
         Path(running.dir, "end").touch()
         until(lambda: running.status()["state"] == "exited")
@@ -979,14 +987,14 @@ def test_a_service_uses_what_another_one_has(agent, tmp_path):
         web = Service(
             ports=["web"], secrets=["key"], files={"site/x": ""}, argv=WEB, ready={"tcp": "web", "timeout": "20s"}
         )
-        first = agent.start_service(SESSION, "store", web)
+        first = agent.start_service("store", web)
         second = Service(
             needs=["store"],
             setup=[["sh", "-c", "echo $0 $1 > {{dir}}/seen", "{{store.port.web}}", "{{store.secret.key}}"]],
             argv=["sleep", "300"],
             ready={"mount": "/proc"},
         )
-        running = agent.start_service(SESSION, "user", second, {"store": first})
+        running = agent.start_service("user", second, {"store": first})
         seen = Path(running.dir, "seen").read_text().split()
         assert seen == [str(first.ports["web"]), first.secrets["key"]]
         assert running.fill("{{store.dir}}") == first.dir
@@ -1009,14 +1017,14 @@ def test_a_service_that_does_not_come_up_says_why_and_is_gone(agent, tmp_path, c
     service = Service.model_validate({**web, "ready": {"tcp": "web", "timeout": "500ms"}, **changes})
     with agent.lock(SESSION, OWNER):
         with pytest.raises(ServiceFailed, match=message):
-            agent.start_service(SESSION, "web", service)
+            agent.start_service("web", service)
         assert not list((tmp_path / "work" / "services").iterdir())
 
 
 def test_an_unknown_placeholder_is_named(agent):
     service = Service(argv=["echo", "{{port.nope}}"], ready={"mount": "/proc"})
     with agent.lock(SESSION, OWNER), pytest.raises(ServiceFailed, match=r"unknown placeholder \{\{port\.nope\}\}"):
-        agent.start_service(SESSION, "web", service)
+        agent.start_service("web", service)
 
 
 def test_a_port_is_the_servers_own_whatever_it_opens_and_closes_meanwhile(agent):
@@ -1030,7 +1038,7 @@ while True:
     argv = [sys.executable, "-c", busy, "{{port.web}}"]
     service = Service(ports=["web"], argv=argv, ready={"tcp": "web", "timeout": "30s"})
     with agent.lock(SESSION, OWNER):
-        running = agent.start_service(SESSION, "busy", service)
+        running = agent.start_service("busy", service)
         port = str(running.ports["web"])
         said = [agent.call("server-listens", running.folder, "web", port)["problem"] for _ in range(25)]
         running.stop()
@@ -1047,7 +1055,7 @@ def test_a_port_that_somebody_else_took_is_not_ready(agent):
         answering.start()
         service = Service(argv=["sleep", "300"], ready={"http": url, "timeout": "10s"})
         with pytest.raises(ServiceFailed, match=rf"port \d+ belongs to another process, .* \({os.getpid()}\)"):
-            agent.start_service(SESSION, "web", service)
+            agent.start_service("web", service)
 
 
 def _answer_once(listener: socket.socket) -> None:
@@ -1064,6 +1072,6 @@ def test_the_stop_command_runs_before_anything_is_killed(agent, tmp_path):
         ready={"mount": "/proc"},
     )
     with agent.lock(SESSION, OWNER):
-        running = agent.start_service(SESSION, "polite", service)
+        running = agent.start_service("polite", service)
         running.stop(tmp_path / "logs")
     assert (tmp_path / "logs" / "stdout").read_text() == "polite\n"

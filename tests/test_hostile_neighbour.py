@@ -110,14 +110,14 @@ def test_he_reads_nothing_reaches_nothing_and_sees_no_secret(remote, shared, mon
     )
     agent = deployed(remote, shared)
     with agent.lock("session-a", OWNER), loopback.running(state), subprocess.Popen(["sleep", "300"]) as command:
-        server = agent.start_service("session-a", "server", service, secrets={"key": CANARY})
+        server = agent.start_service("server", service, secrets={"key": CANARY})
         folders = [agent.work_dir, server.folder, f"{server.folder}/.lease", server.dir, state]
         keys = [state / name for name in ("user_key", "host_key", "sshd_config")]
         socket = preloaded.socket_of(str(command.pid))
         ours = [*running("BENCHSTUDY_SESSION=session-a")]
         with preloaded.connect(socket, str(command.pid)):
             told = {
-                "paths": [*map(str, (*folders, agent.scratch("session-a", str(shared)), *keys))],
+                "paths": [*map(str, (*folders, agent.scratch(str(shared)), *keys))],
                 "sockets": [str(socket.absolute())],
                 "pids": [os.getpid(), *(process.pid for process in ours)],
                 "canary": CANARY,
@@ -143,7 +143,7 @@ def test_what_he_plants_where_a_scratch_folder_will_be_is_not_taken_for_ours(rem
     agent = deployed(remote, shared)
     with agent.lock("session-a", OWNER):
         told_by(plant, str(shared / "benchstudy-session-a"), json.dumps(marker))
-        ours = Path(agent.scratch("session-a", str(shared)))
+        ours = Path(agent.scratch(str(shared)))
         assert ours.stat().st_uid == os.getuid() and ours.stat().st_mode & 0o777 == 0o700
     assert not ours.exists()
     assert (shared / "benchstudy-session-a" / ".benchstudy").exists(), "it is his"
@@ -228,13 +228,13 @@ def test_a_folder_in_which_he_may_rename_is_no_place_for_scratch(remote, shared,
     with agent.lock("session-a", OWNER):
         for place in (data, data / "below"):
             with pytest.raises(HostRefused, match=f"others may replace folders in {data}: `chmod \\+t {data}`"):
-                agent.scratch("session-a", str(place))
+                agent.scratch(str(place))
         assert [path.name for path in data.iterdir()] == ["below"]
         data.chmod(mode | 0o1000)
-        assert Path(agent.scratch("session-a", str(data))).is_dir()
+        assert Path(agent.scratch(str(data))).is_dir()
         data.chmod(mode)
         shared.chmod(0o700)  # nobody reaches what is in it
-        assert Path(agent.scratch("session-a", str(data / "below"))).is_dir()
+        assert Path(agent.scratch(str(data / "below"))).is_dir()
 
 
 PLANTED = {

@@ -318,7 +318,7 @@ def test_a_generator_runs_on_other_cpus_than_the_server(trial):
 
 
 def test_cpus_that_are_not_there_are_refused(agent):
-    execution = agent.execute(SESSION, Command(["true"], cpu_list=(4095,)))
+    execution = agent.execute(Command(["true"], cpu_list=(4095,)))
     assert execution.state == "start-failed"
     assert execution.cause == f"cpu_list: CPU 4095 does not exist; this host has {CPUS}"
 
@@ -343,12 +343,12 @@ def test_whoever_is_killed_while_another_group_runs_out_of_memory_did_not_run_ou
     script = f"touch {up}; until [ -e {go} ]; do sleep 0.05; done; kill -9 $$"
     with ThreadPoolExecutor(1) as thread:
         killed = thread.submit(
-            agent.execute, SESSION, Command(["sh", "-c", script], limits=limits(memory="64MiB"), label="killed")
+            agent.execute, Command(["sh", "-c", script], limits=limits(memory="64MiB"), label="killed")
         )
         until(lambda: up.exists() or killed.done())
         assert up.exists(), killed.result()
         eats = Command(["python3", "-c", "x = bytearray(200 << 20)"], limits=limits(memory="32MiB"), label="eats")
-        assert agent.execute(SESSION, eats).limits["oom_kills"] == 1
+        assert agent.execute(eats).limits["oom_kills"] == 1
         go.touch()
         execution = killed.result()
     assert (execution.signal, execution.limits["oom_kills"]) == (signal.SIGKILL, 0)
@@ -359,9 +359,7 @@ def test_whoever_is_killed_while_another_group_runs_out_of_memory_did_not_run_ou
 @pytest.mark.fault(18)
 def test_the_group_is_gone_after_a_timeout_with_everything_that_hid_in_it(agent):
     script = "env -i setsid sh -c \"trap '' TERM; echo $$ > hidden; exec sleep 300\" & sleep 300"
-    execution = agent.execute(
-        SESSION, Command(["sh", "-c", script], limits=limits(1, "64MiB"), timeout_s=1, grace_s=0.2)
-    )
+    execution = agent.execute(Command(["sh", "-c", script], limits=limits(1, "64MiB"), timeout_s=1, grace_s=0.2))
     assert execution.state == "timeout"
     assert not runs(int(Path(execution.run_dir, "files", "hidden").read_text()))
     assert groups(execution.uuid) == []
@@ -374,7 +372,7 @@ def test_the_next_session_removes_the_group_of_a_killed_supervisor_and_who_hides
     # It has none of our marks, and its parent is no longer one of ours; only its group shows to whom it belongs.
     script = "env -i setsid sh -c 'echo $$ > hidden; exec sleep 300' & touch ready; sleep 300"
     service = Service(argv=["sh", "-c", script], ready={"mount": "/proc"})
-    running = agent.start_service(SESSION, "web", service, confinement=Confinement(limits(1, "64MiB")))
+    running = agent.start_service("web", service, confinement=Confinement(limits(1, "64MiB")))
     until(lambda: Path(running.dir, "hidden").exists() and Path(running.dir, "hidden").read_text())
     hidden = int(Path(running.dir, "hidden").read_text())
     os.kill(json.loads(Path(running.folder, "supervisor.json").read_text())["supervisor_pid"], signal.SIGKILL)

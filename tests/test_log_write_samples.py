@@ -59,7 +59,7 @@ def _sampled(agent: HostAgent, folder: Path, count: int, busy_s: float) -> Found
     service = Service(argv=argv, ready={"file": "{{dir}}/ready", "timeout": "30s"})
     one_core = Confinement(cpu_list=(min(os.sched_getaffinity(0)),))
     with agent.lock(SESSION, OWNER):
-        running = agent.start_service(SESSION, "bursts", service, confinement=one_core)
+        running = agent.start_service("bursts", service, confinement=one_core)
         files = folder / f"trial-{count}"
         samples = _samples(agent, files, services={SERVER: [running.folder]}, most_s=LASTS_S)
         running.stop()
@@ -73,7 +73,7 @@ def _samples(agent: HostAgent, files: Path, cpu_list: Any = None, **spec: Any) -
     given = {"interval_s": 0.25, "until": str(files / "never"), **spec}
     argv = agent.argv("log_samples:sample")
     command = Command(argv, stdin=json.dumps(given).encode() + b"\n", timeout_s=60, label="samples", cpu_list=cpu_list)
-    agent.fetch(agent.execute(SESSION, command), files / "samples-alpha")
+    agent.fetch(agent.execute(command), files / "samples-alpha")
     return [json.loads(line) for line in (files / "samples-alpha" / "stdout").read_text().splitlines()[1:]]
 
 
@@ -81,7 +81,7 @@ def test_a_generator_of_another_host_on_the_same_machine_is_not_sampled(agent, t
     sleep = ["/bin/sleep", "60"]
     with agent.lock(SESSION, OWNER), subprocess.Popen(sleep) as of_another_host:
         try:
-            running = agent.start_service(SESSION, "sleeps", Service(argv=sleep, ready={"mount": "/proc"}))
+            running = agent.start_service("sleeps", Service(argv=sleep, ready={"mount": "/proc"}))
             samples = _samples(agent, tmp_path / "trial", programs={GENERATOR: sleep[0]}, most_s=0.5)
             running.stop()
         finally:

@@ -457,7 +457,7 @@ def test_counters_in_an_unknown_form_cost_no_trial(agent, tmp_path, name, value)
     reader.begin()
     reader.end()
     readings = [reading | {name: value} for reading in reader.readings]
-    neighbours = Neighbours("session", {"here": types.SimpleNamespace(boot_id="boot")})
+    neighbours = Neighbours({"here": types.SimpleNamespace(boot_id="boot")})
     with neighbours.around("run", "here", measured=True) as take:
         take(readings)
     neighbours.keep(tmp_path)

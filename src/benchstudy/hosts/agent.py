@@ -23,7 +23,7 @@ _SETUP_S = 1200.0
 class HostAgent(AgentLine):
     """What a session does with the agent: its lock, supervised commands, services, folders and facts."""
 
-    _lock: HostLock | None = None
+    _lock: HostLock  # from `lock` on; what needs a session needs its lock
     boot_id: str | None = None  # once a session holds the host
 
     # --- lock and clock --------------------------------------------------------------------------------------
@@ -35,7 +35,7 @@ class HostAgent(AgentLine):
 
     # --- commands --------------------------------------------------------------------------------------------
 
-    def execute(self, session: str, command: Command) -> Execution:
+    def execute(self, command: Command) -> Execution:
         """Run a command under the supervisor to its end, through dropped connections. Its files stay on the host.
 
         Raises:
@@ -43,14 +43,12 @@ class HostAgent(AgentLine):
             LockLost: the session no longer holds the host.
             ConnectionFailed: the host could not be reached again in time; what is running there ends with its lease.
         """
-        if self._lock is not None:
-            self._lock.check()
-        execution = SupervisedRun(self, session, command).to_its_end()
-        if self._lock is not None:
-            # Another session that took the lock may have ended the command, or measured beside it.
-            if execution.state in ("lost", "lease-expired"):
-                self._lock.confirm()
-            self._lock.check()
+        self._lock.check()
+        execution = SupervisedRun(self, self._lock.session, command).to_its_end()
+        # Another session that took the lock may have ended the command, or measured beside it.
+        if execution.state in ("lost", "lease-expired"):
+            self._lock.confirm()
+        self._lock.check()
         return execution
 
     def fetch(self, execution: Execution, into: Path) -> None:
@@ -63,8 +61,7 @@ class HostAgent(AgentLine):
         self.retrying(lambda: self.remote.get_tree(execution.run_dir, into))
         (into / ".benchstudy").unlink(missing_ok=True)
         if not (into / "stdout").exists():
-            if self._lock is not None:
-                self._lock.confirm()
+            self._lock.confirm()
             where = f"{self.remote.name}: the output in {execution.run_dir}"
             raise TransferFailed(f"{where} was removed before it was copied")
 
@@ -76,7 +73,6 @@ class HostAgent(AgentLine):
 
     def start_service(
         self,
-        session: str,
         name: str,
         service: Service,
         needed: Mapping[str, RunningService] | None = None,
@@ -114,7 +110,7 @@ class HostAgent(AgentLine):
             attempts.append((uuid, folder))
             spec = {
                 "uuid": uuid,
-                "session": session,
+                "session": self._lock.session,
                 "lock": self.lock_path,
                 "lease_s": self.lease_s,
                 "name": name,
@@ -162,19 +158,17 @@ class HostAgent(AgentLine):
                 agent=self,
             )
 
-    def scratch(self, session: str, parent: str) -> str:
+    def scratch(self, parent: str) -> str:
         """The session's own folder below `parent`; it is removed with the lock, or when the lease expires."""
         with understood(self.remote.name):
-            return self.call("scratch", f"{self.work_dir}/sessions/{session}", self.remote.expand(parent))["path"]
+            return self.call("scratch", self._lock.folder, self.remote.expand(parent))["path"]
 
-    def remove_scratch(self, session: str) -> None:
+    def remove_scratch(self) -> None:
         """Remove these folders now, because services that mount the file systems below them are about to end."""
-        self.call("remove-scratch", f"{self.work_dir}/sessions/{session}", timeout_s=600.0)
+        self.call("remove-scratch", self._lock.folder, timeout_s=600.0)
 
     def sweep(self) -> dict[str, list[str]]:
         """End and remove what earlier sessions left: {"ended", "removed", "kept"}. Only while holding the lock."""
-        if self._lock is None:
-            raise HostRefused(f"{self.remote.name}: sweeping needs the host's lock")
         self._lock.check()
         swept = self.call("sweep", self.work_dir, self._lock.session, self.lock_path, timeout_s=600.0)
         with understood(self.remote.name):
@@ -186,14 +180,14 @@ class HostAgent(AgentLine):
                 self.on_event(f"{self.remote.name}: an earlier session left something: {why}")
         return swept
 
-    def join_accounts(self, session: str) -> None:
+    def join_accounts(self) -> None:
         """Count what this connection does on the host as the session's, and learn the host's `boot_id`."""
         with understood(self.remote.name):
-            self.boot_id = self.call("join-accounts", f"{self.work_dir}/sessions/{session}")["boot_id"]
+            self.boot_id = self.call("join-accounts", self._lock.folder)["boot_id"]
 
-    def read_host(self, session: str) -> dict[str, Any]:
+    def read_host(self) -> dict[str, Any]:
         """What the host has done so far, and how much of it was ours; see agent/interference.py."""
-        return self.call("read-host", f"{self.work_dir}/sessions/{session}")
+        return self.call("read-host", self._lock.folder)
 
     def facts(self, tools: Sequence[str] = ()) -> dict[str, Any]:
         """The host's environment (agent/facts.py), with `clock.offset_s` to this machine. Unknown facts are None."""

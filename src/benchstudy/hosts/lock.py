@@ -28,7 +28,7 @@ class HostLock:
         self.session, self._agent = session, agent
         # Truncated, because all of it must fit into the lock file.
         self._owner = {key: str(value)[:200] for key, value in owner.items()}
-        self._folder = f"{agent.work_dir}/sessions/{session}"
+        self.folder = f"{agent.work_dir}/sessions/{session}"
         self._ending = threading.Event()
         self._hurry = threading.Event()
         self._beats = Heartbeats()
@@ -49,7 +49,7 @@ class HostLock:
             "lock": self._agent.lock_path,
         }
         self._generation = self._agent.generation
-        self._process = keeper = self._agent.remote.open(self._agent.argv("lock", self._folder))
+        self._process = keeper = self._agent.remote.open(self._agent.argv("lock", self.folder))
         try:
             keeper.write_line(json.dumps(spec).encode())
             self._acquire(keeper)
@@ -75,7 +75,7 @@ class HostLock:
             self._process.close()
         if isinstance(self._problem, LockLost) and self._problem.cause is Cause.LOST:
             with suppress(ConnectionLost, ConnectionFailed, HostRefused):
-                self._agent.call("end-session", self._folder, timeout_s=600.0)
+                self._agent.call("end-session", self.folder, timeout_s=600.0)
 
     def check(self) -> None:
         """Raise LockLost if we no longer hold the host."""
@@ -135,7 +135,7 @@ class HostLock:
         if self._process is not None and self._generation == self._agent.generation:
             return self._process
         generation = self._agent.generation
-        self._process = keeper = self._agent.remote.open(self._agent.argv("hold", self._folder))
+        self._process = keeper = self._agent.remote.open(self._agent.argv("hold", self.folder))
         answer = self._read(keeper, _HOLD_S)
         if answer is None:
             raise ConnectionLost(f"{self._agent.remote.name}: its agent did not answer for {_HOLD_S:g} s")

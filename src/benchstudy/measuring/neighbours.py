@@ -25,8 +25,8 @@ Readings = Sequence[Mapping[str, Any]]
 class Neighbours:
     """The readings of one trial. The supervisor reads the host of its command; the other hosts are asked."""
 
-    def __init__(self, session: str, hosts: Mapping[str, HostAgent]):
-        self._session, self._hosts = session, hosts
+    def __init__(self, hosts: Mapping[str, HostAgent]):
+        self._hosts = hosts
         self._commands: list[dict[str, Any]] = []
         self._under_way = 0
         self._lock = Lock()
@@ -70,7 +70,7 @@ class Neighbours:
         found = {}
         for name, host in hosts.items():
             with suppress(HostRefused, CommandTimeout):  # no reading is worth a trial
-                found[name] = host.read_host(self._session)
+                found[name] = host.read_host()
         return found
 
     def keep(self, files: Path) -> None:

@@ -238,7 +238,7 @@ class _Session:
             )
             stack.enter_context(agent.lock(self._uuid, owner))
             agent.sweep()
-            agent.join_accounts(self._uuid)
+            agent.join_accounts()
         return hosts
 
     def _one_trial(self, scheduled: Scheduled, state: SessionState) -> Status:

@@ -85,7 +85,6 @@ class SessionState:
             secrets |= {secret: self.secret(variable) for secret, variable in spec.secret_env.items()}
             self._secrets.update(secrets.values())
             return self.host(role).start_service(
-                self.uuid,
                 name,
                 spec,
                 needed,
@@ -105,7 +104,7 @@ class SessionState:
     def hold(self, name: str, service: Service, secrets: Mapping[str, str], into: Path) -> RunningService:
         self._secrets.update(secrets.values())
         host = self.host(service.role)
-        self._services[name] = running = host.start_service(self.uuid, name, service, secrets=secrets, into=into)
+        self._services[name] = running = host.start_service(name, service, secrets=secrets, into=into)
         return running
 
     def described(self, name: str) -> Service:
@@ -125,7 +124,7 @@ class SessionState:
     def scratch(self, parent: str, role: str) -> str:
         host = self.host(role)
         self._scratched[host.remote.name] = host
-        return self._known(("scratch", host.remote.name, parent), lambda: host.scratch(self.uuid, parent))
+        return self._known(("scratch", host.remote.name, parent), lambda: host.scratch(parent))
 
     def once(self, key: Hashable, make: Callable[[], T]) -> T:
         """The result of `make()`, called once per key. Later calls repeat its result or its TrialFailed."""
@@ -207,7 +206,7 @@ class SessionState:
         """Remove scratch folders, then end services in reverse order of their start, and keep the services' logs."""
         for host in self._scratched.values():
             try:
-                host.remove_scratch(self.uuid)
+                host.remove_scratch()
             except BenchstudyError as error:  # the host's lease removes what it still reaches
                 self.event(f"{host.remote.name}: folders of the session could not be removed: {error}")
         for name, running in reversed(self._services.items()):

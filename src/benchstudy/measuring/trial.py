@@ -36,7 +36,7 @@ class TrialContext(Generic[ConfigT_co]):
         self.study, self.target, self.session = state.plan.study.study, state.plan.target, state.uuid
         self.commands: list[CommandRecord] = []
         self.notes: dict[str, Any] = {}
-        self._neighbours = Neighbours(state.uuid, state.hosts)
+        self._neighbours = Neighbours(state.hosts)
 
     def execute(self, command: Command, role: str = "sut") -> TrialExecution:
         """Run one command under the supervisor on the role's host, and fetch everything that it left."""
@@ -45,7 +45,7 @@ class TrialContext(Generic[ConfigT_co]):
         tool = self._state.tool(role, program)
         self._state._secrets.update(command.secret_env.values())
         with self._neighbours.around(command.label, host.remote.name, command.measured) as observed:
-            execution = host.execute(self._state.uuid, command)
+            execution = host.execute(command)
             observed(execution.readings)
         into = self.files if command.label == "command" else self.files / command.label
         try:
