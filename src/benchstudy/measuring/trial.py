@@ -14,7 +14,7 @@ from benchstudy.hosts.services import died, how_it_ended, no_address
 from benchstudy.measuring.execution import TrialExecution as TrialExecution
 from benchstudy.measuring.execution import ending, said_in
 from benchstudy.measuring.neighbours import Neighbours
-from benchstudy.measuring.raw import CommandRecord
+from benchstudy.measuring.raw import CommandRecord, ToolRecord
 from benchstudy.measuring.state import SessionState
 from benchstudy.measuring.together import execute_together
 from benchstudy.model.causes import ran_out_of_memory
@@ -52,16 +52,8 @@ class TrialContext(Generic[ConfigT_co]):
             host.fetch(execution, into)
         finally:
             host.discard(execution)
-        self.commands.append(
-            CommandRecord(
-                label=command.label,
-                role=role,
-                host=host.remote.name,
-                argv=[self._state.redact(argument) for argument in execution.argv],
-                tool=tool,
-                **{name: getattr(execution, name) for name in _AS_IT_WENT},
-            )
-        )
+        argv = [self._state.redact(argument) for argument in execution.argv]
+        self._list(command.label, role, argv, tool, vars(execution))
         return TrialExecution(execution, into / "stdout", into / "stderr", into / "files", program)
 
     def execute_together(
@@ -183,24 +175,21 @@ class TrialContext(Generic[ConfigT_co]):
         if record is None or "started" not in record:
             return
         spec = self._state.described(name)
-        host = self._state.host(spec.role)
+        tool = self._state.tool(spec.role, record.get("program") or spec.argv[0])
         defaults = {"finished": record["started"], "stdout_truncated": False, "stderr_truncated": False}
-        went = {key: record.get(key, defaults.get(key)) for key in _AS_IT_WENT} | {
+        ours = {
             # A server that ends when asked is fine, whereas the state "stopped" means that a command was cut off.
             "state": "ended" if record["state"] == "stopped" else record["state"],
-            "clock_offset_s": host.last_clock_offset_s,
+            "clock_offset_s": self._state.host(spec.role).last_clock_offset_s,
             "events": events_of(record),
         }
-        self.commands.append(
-            CommandRecord(
-                label=label,
-                role=spec.role,
-                host=host.remote.name,
-                argv=spec.argv,
-                tool=self._state.tool(spec.role, record.get("program") or spec.argv[0]),
-                **went,
-            )
-        )
+        self._list(label, spec.role, spec.argv, tool, {**defaults, **record, **ours})
+
+    def _list(self, label: str, role: str, argv: list[str], tool: ToolRecord, went: Mapping[str, Any]) -> None:
+        """Add a command to the trial's record; of `went`, what the record has no field for is left out."""
+        asked = {"label": label, "role": role, "host": self._state.host(role).remote.name, "argv": argv, "tool": tool}
+        fields = {name: went.get(name) for name in CommandRecord.model_fields}
+        self.commands.append(CommandRecord(**fields | asked))
 
     def tool_path(self, program: str, role: str = "sut") -> str:
         """The path of `program` on the role's host: provisioned, or on its PATH. Raises TrialFailed if missing."""
@@ -229,7 +218,3 @@ class TrialContext(Generic[ConfigT_co]):
     def note(self, **facts: Any) -> None:
         """Record what was verified about this trial: file system type, cache state, limits."""
         self.notes.update(facts)
-
-
-# Fields of a record that describe how a command ran. The others describe what was requested.
-_AS_IT_WENT = CommandRecord.model_fields.keys() - {"label", "role", "host", "argv", "tool"}
