@@ -47,10 +47,7 @@ def start(arguments: list[str]) -> None:
     values = _values(files, ports, spec)
     _write_files(files, service["files"], values)
     fill = _Filler(values)
-    ready = {
-        **service["ready"],
-        **{k: fill(service["ready"][k]) for k in ("http", "mount", "file") if service["ready"].get(k)},
-    }
+    ready = {name: fill(how) if isinstance(how, str) else how for name, how in service["ready"].items()}
     supervised = {
         **{name: spec[name] for name in ("uuid", "session", "lock", "lease_s")},
         "label": spec["name"],
@@ -168,8 +165,9 @@ def _wait_ready(folder: str, ready: dict, ports: dict[str, int], address: str) -
         if content["state"] == "running":
             # The setup steps have their own timeout.
             deadline = deadline or time.monotonic() + ready["timeout"]
-            if _probe(ready, ports, address):
-                return sockets.foreign_listener(_probed_ports(ready, ports), content["supervisor_pid"])
+            wanted = _probe(ready, ports, address)
+            if wanted is not None:
+                return sockets.foreign_listener(wanted, content["supervisor_pid"])
             if time.monotonic() > deadline:
                 return f"not ready within {ready['timeout']:g} s ({_probe_text(ready, ports)})"
         time.sleep(_PROBE_EVERY_S)
@@ -184,18 +182,20 @@ def _how_it_ended(content: dict) -> str:
     return f"{content['state']}: {content['cause']}"
 
 
-def _probe(ready: dict, ports: dict[str, int], address: str) -> bool:
+def _probe(ready: dict, ports: dict[str, int], address: str) -> dict[str, int] | None:
+    """The ports that must be ours for the answer to be ours, by their name in messages; None without an answer."""
     if ready.get("tcp"):
+        port = ports[ready["tcp"]]
         try:
-            socket.create_connection((address, ports[ready["tcp"]]), timeout=1.0).close()
+            socket.create_connection((address, port), timeout=1.0).close()
         except OSError:
-            return False
-        return True
+            return None
+        return {f"port {ready['tcp']}": port}
     if ready.get("http"):
-        return _answers(ready["http"])
+        return {ready["http"]: urlsplit(ready["http"]).port or 80} if _answers(ready["http"]) else None
     if ready.get("file"):
-        return os.path.exists(ready["file"])
-    return os.path.realpath(ready["mount"]) in folders.mount_points()
+        return {} if os.path.exists(ready["file"]) else None
+    return {} if os.path.realpath(ready["mount"]) in folders.mount_points() else None
 
 
 def _answers(url: str) -> bool:
@@ -208,13 +208,6 @@ def _answers(url: str) -> bool:
         return error.code < 500
     except (OSError, ValueError, http.client.HTTPException):
         return False
-
-
-def _probed_ports(ready: dict, ports: dict[str, int]) -> dict[str, int]:
-    """The ports that must be ours for the probe's answer to be ours, by their name in messages."""
-    if ready.get("http"):
-        return {ready["http"]: urlsplit(ready["http"]).port or 80}
-    return {f"port {ready['tcp']}": ports[ready["tcp"]]} if ready.get("tcp") else {}
 
 
 def _probe_text(ready: dict, ports: dict[str, int]) -> str:
