@@ -174,22 +174,14 @@ def asked_of_targets(root: Path, study: Study, families: Sequence[str], targets:
 
 def has_what_is_asked(facts_path: Path, study: Study, target: str, asked: str) -> bool:
     """Whether the facts report no problem, have this digest of `asked_of_targets`, and are of the target's places."""
-    if is_of_other_places(facts_path, study, target):
-        return False
-    try:
-        facts = json.loads(facts_path.read_bytes())
-        return facts["asked"] == asked and not any(host["problems"] for host in facts["hosts"].values())
-    except (OSError, ValueError, LookupError, TypeError):
-        return False
+    facts = _facts(facts_path)
+    return facts.get("asked") == asked and not facts["problems"] and not is_of_other_places(facts_path, study, target)
 
 
 def is_of_other_places(facts_path: Path, study: Study, target: str) -> bool:
     """Whether the facts are of other machines, or of another work folder, than the study names for the target now."""
-    try:
-        facts = json.loads(facts_path.read_bytes())
-        return facts.get("places", places := _places(study, target)) != places
-    except (OSError, ValueError, AttributeError):
-        return False
+    places = _places(study, target)
+    return _facts(facts_path).get("places", places) != places
 
 
 def _places(study: Study, target: str) -> dict[str, str]:
@@ -235,11 +227,18 @@ def may_build(study: Study, family: str) -> bool:
 
 def facts_problems(facts_path: Path) -> list[str]:
     """The problems in the facts of a target; [] when there are no facts."""
+    return _facts(facts_path)["problems"]
+
+
+def _facts(path: Path) -> dict[str, Any]:
+    """The facts of a target, with the `problems` of all its hosts; if they are missing or damaged, only these."""
     try:
-        hosts = json.loads(facts_path.read_bytes())["hosts"] if facts_path.is_file() else {}
-    except (ValueError, LookupError, TypeError):
-        return [f"{facts_path} was damaged, and is made again"]
-    return [problem for facts in hosts.values() for problem in facts["problems"]]
+        facts = json.loads(path.read_bytes())
+        return facts | {"problems": [problem for host in facts["hosts"].values() for problem in host["problems"]]}
+    except FileNotFoundError:
+        return {"problems": []}
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+        return {"problems": [f"{path} was damaged, and is made again"]}
 
 
 def deploy_files(root: Path, families: Iterable[str]) -> list[Path]:
