@@ -923,9 +923,9 @@ WEB = ["python3", "-m", "http.server", "-b", "127.0.0.1", "-d", "{{dir}}/site", 
 
 
 @pytest.mark.fault(9)
-def test_a_service_whose_start_lost_its_connection_does_not_run_beside_the_next_one(agent, tmp_path, monkeypatch):
+def test_a_service_whose_start_lost_its_connection_does_not_run_beside_the_next_one(held, tmp_path, monkeypatch):
     """Heartbeats of the session would keep it running beside all trials."""
-    ask, asked = agent.ask, []
+    ask, asked = held.ask, []
 
     def loses_the_first_answer(command, *arguments, **given):
         answer = ask(command, *arguments, **given)
@@ -934,13 +934,12 @@ def test_a_service_whose_start_lost_its_connection_does_not_run_beside_the_next_
             raise ConnectionLost("alpha: gone")
         return answer
 
-    monkeypatch.setattr(agent, "ask", loses_the_first_answer)
-    with agent.lock(SESSION, OWNER):
-        running = agent.start_service("sleeper", Service(argv=["sleep", "300"], ready={"mount": "/proc"}))
-        _, lost = asked[0]
-        assert [str(path) for path in (tmp_path / "work" / "services").iterdir()] == [running.folder] != [lost]
-        assert not runs(lost) and running.status()["state"] == "running"
-        running.stop()
+    monkeypatch.setattr(held, "ask", loses_the_first_answer)
+    running = held.start_service("sleeper", Service(argv=["sleep", "300"], ready={"mount": "/proc"}))
+    _, lost = asked[0]
+    assert [str(path) for path in (tmp_path / "work" / "services").iterdir()] == [running.folder] != [lost]
+    assert not runs(lost) and running.status()["state"] == "running"
+    running.stop()
 
 
 def test_a_service_is_ready_filled_in_kept_alive_and_stopped_with_its_log(deploy, tmp_path):
@@ -971,33 +970,31 @@ def test_a_service_is_ready_filled_in_kept_alive_and_stopped_with_its_log(deploy
         assert not Path(running.folder).exists()
 
 
-def test_a_service_that_dies_later_is_seen_to_be_dead(agent, tmp_path):
+def test_a_service_that_dies_later_is_seen_to_be_dead(held, tmp_path):
     service = Service(argv=["sh", "-c", "until [ -e end ]; do sleep 0.05; done; exit 6"], ready={"mount": "/proc"})
-    with agent.lock(SESSION, OWNER):
-        running = agent.start_service("mortal", service)
-        assert running.status()["state"] == "running"
-        Path(running.dir, "end").touch()
-        until(lambda: running.status()["state"] == "exited")
-        running.stop(tmp_path / "logs")
+    running = held.start_service("mortal", service)
+    assert running.status()["state"] == "running"
+    Path(running.dir, "end").touch()
+    until(lambda: running.status()["state"] == "exited")
+    running.stop(tmp_path / "logs")
     assert json.loads((tmp_path / "logs" / "supervisor.json").read_text())["exit_status"] == 6
 
 
-def test_a_service_uses_what_another_one_has(agent, tmp_path):
-    with agent.lock(SESSION, OWNER):
-        web = Service(
-            ports=["web"], secrets=["key"], files={"site/x": ""}, argv=WEB, ready={"tcp": "web", "timeout": "20s"}
-        )
-        first = agent.start_service("store", web)
-        second = Service(
-            needs=["store"],
-            setup=[["sh", "-c", "echo $0 $1 > {{dir}}/seen", "{{store.port.web}}", "{{store.secret.key}}"]],
-            argv=["sleep", "300"],
-            ready={"mount": "/proc"},
-        )
-        running = agent.start_service("user", second, {"store": first})
-        seen = Path(running.dir, "seen").read_text().split()
-        assert seen == [str(first.ports["web"]), first.secrets["key"]]
-        assert running.fill("{{store.dir}}") == first.dir
+def test_a_service_uses_what_another_one_has(held, tmp_path):
+    web = Service(
+        ports=["web"], secrets=["key"], files={"site/x": ""}, argv=WEB, ready={"tcp": "web", "timeout": "20s"}
+    )
+    first = held.start_service("store", web)
+    second = Service(
+        needs=["store"],
+        setup=[["sh", "-c", "echo $0 $1 > {{dir}}/seen", "{{store.port.web}}", "{{store.secret.key}}"]],
+        argv=["sleep", "300"],
+        ready={"mount": "/proc"},
+    )
+    running = held.start_service("user", second, {"store": first})
+    seen = Path(running.dir, "seen").read_text().split()
+    assert seen == [str(first.ports["web"]), first.secrets["key"]]
+    assert running.fill("{{store.dir}}") == first.dir
 
 
 @pytest.mark.parametrize(
@@ -1012,22 +1009,21 @@ def test_a_service_uses_what_another_one_has(agent, tmp_path):
         ({"ready": {"mount": "{{dir}}", "timeout": "500ms"}}, r"is not a mount point"),
     ],
 )
-def test_a_service_that_does_not_come_up_says_why_and_is_gone(agent, tmp_path, changes, message):
+def test_a_service_that_does_not_come_up_says_why_and_is_gone(held, tmp_path, changes, message):
     web = {"ports": ["web"], "secrets": ["key"], "files": {"site/x": ""}, "argv": WEB}
     service = Service.model_validate({**web, "ready": {"tcp": "web", "timeout": "500ms"}, **changes})
-    with agent.lock(SESSION, OWNER):
-        with pytest.raises(ServiceFailed, match=message):
-            agent.start_service("web", service)
-        assert not list((tmp_path / "work" / "services").iterdir())
+    with pytest.raises(ServiceFailed, match=message):
+        held.start_service("web", service)
+    assert not list((tmp_path / "work" / "services").iterdir())
 
 
-def test_an_unknown_placeholder_is_named(agent):
+def test_an_unknown_placeholder_is_named(held):
     service = Service(argv=["echo", "{{port.nope}}"], ready={"mount": "/proc"})
-    with agent.lock(SESSION, OWNER), pytest.raises(ServiceFailed, match=r"unknown placeholder \{\{port\.nope\}\}"):
-        agent.start_service("web", service)
+    with pytest.raises(ServiceFailed, match=r"unknown placeholder \{\{port\.nope\}\}"):
+        held.start_service("web", service)
 
 
-def test_a_port_is_the_servers_own_whatever_it_opens_and_closes_meanwhile(agent):
+def test_a_port_is_the_servers_own_whatever_it_opens_and_closes_meanwhile(held):
     busy = """
 import os, socket, sys
 server = socket.create_server(("127.0.0.1", int(sys.argv[1])))
@@ -1037,17 +1033,16 @@ while True:
 """
     argv = [sys.executable, "-c", busy, "{{port.web}}"]
     service = Service(ports=["web"], argv=argv, ready={"tcp": "web", "timeout": "30s"})
-    with agent.lock(SESSION, OWNER):
-        running = agent.start_service("busy", service)
-        port = str(running.ports["web"])
-        said = [agent.call("server-listens", running.folder, "web", port)["problem"] for _ in range(25)]
-        running.stop()
+    running = held.start_service("busy", service)
+    port = str(running.ports["web"])
+    said = [held.call("server-listens", running.folder, "web", port)["problem"] for _ in range(25)]
+    running.stop()
     assert said == [None] * len(said)
 
 
-def test_a_port_that_somebody_else_took_is_not_ready(agent):
+def test_a_port_that_somebody_else_took_is_not_ready(held):
     # The service tells its port to a server of ours, which is not part of it, and only then sleeps.
-    with socket.socket() as foreign, agent.lock(SESSION, OWNER):
+    with socket.socket() as foreign:
         foreign.bind(("127.0.0.1", 0))
         foreign.listen()
         url = f"http://127.0.0.1:{foreign.getsockname()[1]}/"
@@ -1055,7 +1050,7 @@ def test_a_port_that_somebody_else_took_is_not_ready(agent):
         answering.start()
         service = Service(argv=["sleep", "300"], ready={"http": url, "timeout": "10s"})
         with pytest.raises(ServiceFailed, match=rf"port \d+ belongs to another process, .* \({os.getpid()}\)"):
-            agent.start_service("web", service)
+            held.start_service("web", service)
 
 
 def _answer_once(listener: socket.socket) -> None:
@@ -1065,13 +1060,12 @@ def _answer_once(listener: socket.socket) -> None:
         connection.sendall(b"HTTP/1.0 200 OK\r\n\r\n")
 
 
-def test_the_stop_command_runs_before_anything_is_killed(agent, tmp_path):
+def test_the_stop_command_runs_before_anything_is_killed(held, tmp_path):
     service = Service(
         argv=["sh", "-c", "trap '' TERM; until [ -e stop ]; do sleep 0.05; done; echo polite"],
         stop=["touch", "{{dir}}/stop"],
         ready={"mount": "/proc"},
     )
-    with agent.lock(SESSION, OWNER):
-        running = agent.start_service("polite", service)
-        running.stop(tmp_path / "logs")
+    running = held.start_service("polite", service)
+    running.stop(tmp_path / "logs")
     assert (tmp_path / "logs" / "stdout").read_text() == "polite\n"
