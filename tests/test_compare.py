@@ -78,7 +78,7 @@ def simulated(shape, n, paired, ratio, margin=MARGIN, repeats=REPEATS):
     ],
 )
 def test_a_95_percent_interval_holds_the_true_ratio_93_to_97_times_of_100(shape, n, paired):
-    hits = sum(made.low <= 1.3 <= made.high for made in simulated(shape, n, paired, 1.3))
+    hits = sum(made.evidence.low <= 1.3 <= made.evidence.high for made in simulated(shape, n, paired, 1.3))
     assert 0.93 <= hits / REPEATS <= 0.97
 
 
@@ -107,7 +107,7 @@ def test_a_family_of_equal_cases_has_any_false_verdict_at_most_5_times_of_100():
     made = list(simulated(lognormal, 6, False, 1.0, margin=1e-6, repeats=4_000))
     families = [judge(made[start : start + 10]) for start in range(0, len(made), 10)]
     alarmed = sum(any(m.verdict in ("better", "worse") for m in family) for family in families)
-    unadjusted = sum(any(m.p_beyond <= 0.05 for m in family) for family in families)
+    unadjusted = sum(any(m.evidence.p_beyond <= 0.05 for m in family) for family in families)
     assert alarmed / len(families) <= 0.05 + 0.02, "two standard errors of 400 families"
     assert unadjusted / len(families) > 0.25, "without the adjustment a third of the families would alarm"
 
@@ -157,7 +157,7 @@ def test_cases_are_equivalent_if_the_90_percent_interval_lies_within_the_margin(
 @pytest.mark.parametrize(("n", "paired"), [(4, True), (6, True), (10, True), (4, False), (6, False)])
 def test_the_smallest_detectable_effect_is_detected_as_often_as_it_says(n, paired):
     """80 % for t; ranks lose a little of it, because they assume less."""
-    errors = [math.log1p(made.smallest_detectable) for made in simulated(normal, n, paired, 1.0, repeats=500)]
+    errors = [math.log1p(made.evidence.smallest_detectable) for made in simulated(normal, n, paired, 1.0, repeats=500)]
     effect = math.exp(math.sqrt(np.mean(np.square(errors))))
     ratio = (1 + MARGIN) * effect
     found = sum(judge([m])[0].verdict == "worse" for m in simulated(normal, n, paired, ratio, repeats=1_000)) / 1_000
@@ -231,13 +231,13 @@ def test_many_trials_have_nearly_the_interval_of_ranks_whichever_way_it_is_found
     ends = []
     for n in (50, 51, 500, 501):
         made = compared(values[:n], other[:n])
-        ends.append((made.method, made.low, made.high))
+        ends.append((made.method, *made.interval))
     assert ends[0][1:] == pytest.approx(ends[1][1:], abs=0.01)
     assert ends[2][1:] == pytest.approx(ends[3][1:], abs=0.002)
     assert [method.split()[1] for method, *_ in ends] == ["Hodges-Lehmann,"] * 3 + ["t"]
     unpaired = [compared(values[:500], other[:n], paired=False) for n in (500, 501)]
     assert [made.method.split()[0] for made in unpaired] == ["Hodges-Lehmann,", "Welch"]
-    assert (unpaired[0].low, unpaired[0].high) == pytest.approx((unpaired[1].low, unpaired[1].high), abs=0.002)
+    assert unpaired[0].interval == pytest.approx(unpaired[1].interval, abs=0.002)
 
 
 # -- verdicts ----------------------------------------------------------------------
@@ -266,20 +266,20 @@ def test_a_verdict_knows_its_direction_and_its_margin(factor, better, expected, 
     judged = verdict(STEADY, times(factor), better=better)
     assert (judged.verdict, judged.tests) == (expected, 1)
     assert judged.why.startswith(why)
-    assert judged.low <= judged.ratio <= judged.high
+    assert judged.evidence.low <= judged.ratio <= judged.evidence.high
     assert judged.base.median == pytest.approx(1.0)
 
 
 def test_what_is_noisy_is_inconclusive_and_says_what_could_have_been_seen():
     judged = verdict([1, 2, 1, 2, 1, 2], [2, 1, 1, 2, 2, 1])
     assert (judged.verdict, judged.why) == ("inconclusive", "neither more nor less than 5 % is shown")
-    assert judged.smallest_detectable > 1
+    assert judged.evidence.smallest_detectable > 1
 
 
 def test_the_smallest_detectable_effect_is_the_rule_of_thumb_when_trials_are_many():
     random = np.random.default_rng(7)
     made = compared(*(1 + 0.05 * random.standard_normal((2, 400))), paired=False)
-    assert made.smallest_detectable == pytest.approx(2.8 * 0.05 * math.sqrt(2 / 400), rel=0.06)
+    assert made.evidence.smallest_detectable == pytest.approx(2.8 * 0.05 * math.sqrt(2 / 400), rel=0.06)
 
 
 def test_among_many_comparisons_a_lonely_one_has_to_be_surer():
@@ -326,7 +326,7 @@ SIX = [1.0, 1.1, 0.9, 1.2, 1.0, 0.95]
 def test_data_without_a_ratio_say_why_and_get_no_verdict(values, other, failed, why):
     judged = verdict(values, other, failed=failed)
     assert (judged.verdict, judged.why) == ("none", why)
-    assert (judged.ratio, judged.low, judged.p_beyond, judged.adjusted) == (None, None, None, None)
+    assert (judged.ratio, judged.evidence, judged.adjusted) == (None, None, None)
 
 
 def test_different_units_have_no_ratio():
@@ -343,7 +343,7 @@ def test_different_units_have_no_ratio():
 def test_values_without_any_spread_have_a_ratio_but_nothing_that_tells_how_sure_it_is(values, other, paired):
     judged = verdict(values, other, paired=paired)
     assert judged.ratio == pytest.approx(other[0] / values[0])
-    assert (judged.verdict, judged.low) == ("inconclusive", None)
+    assert (judged.verdict, judged.evidence) == ("inconclusive", None)
     assert judged.why.startswith("no spread: the clock or the tool may round")
 
 
@@ -388,7 +388,7 @@ def test_the_method_follows_from_the_numbers_of_trials_alone(base_blocks, other_
 
 def test_a_wild_spread_of_three_trials_stays_a_number_or_infinite():
     made = compared([1e-150, 1.0, 1e150], [1.0, 1e150, 1e-150])
-    assert made.low == 0 and made.high == math.inf and judge([made])[0].verdict == "inconclusive"
+    assert made.interval == (0, math.inf) and judge([made])[0].verdict == "inconclusive"
 
 
 @pytest.mark.parametrize("margin", [0, 1, -0.1, 5])
@@ -423,7 +423,7 @@ def test_only_what_was_judged_is_plain_data_for_the_study():
     made = [compared(STEADY, times(2)), compared(STEADY, []), compared([1.0] * 6, [1.0] * 6)]
     assert comparisons.tested(made) == []
     (one,) = comparisons.tested(judge(made))
-    assert one == ("worse", made[0].p_beyond, made[0].p_within)
+    assert one == ("worse", made[0].evidence.p_beyond, made[0].evidence.p_within)
 
 
 @pytest.mark.parametrize(
@@ -453,13 +453,13 @@ def test_a_least_beside_a_wide_interval_has_two_digits_like_it(factor, interval,
     step = math.log(1.45) * math.sqrt(5) / scipy_stats.t.ppf(0.975, 5)
     values = [math.exp(sign * step) for sign in (-1, 1, -1, 1, -1, 1)]
     (made,) = judge([compared([1.0] * 6, [factor * v for v in values])])
-    assert human.ratio(made.ratio, made.low, made.high)[1] == interval
+    assert human.ratio(made.ratio, *made.interval)[1] == interval
     assert made.why == said
 
 
 def test_a_least_that_no_number_holds_is_told_in_words():
     made = compared([1e-200, 2e-200, 1e-200], [1e200, 2e200, 2e200])
-    assert made.low == math.inf
+    assert made.evidence.low == math.inf
     assert judge([made])[0].why == "more times the base than a float can hold"
 
 

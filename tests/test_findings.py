@@ -9,7 +9,7 @@ from tidy_fixture import Tables
 from benchstudy.report.comparisons import findings, verdicts, wording
 from benchstudy.report.comparisons.comparison import Comparisons
 from benchstudy.report.results.results import Results
-from benchstudy.statistics.comparisons import Arm, Comparison, Refusal, Verdict
+from benchstudy.statistics.comparisons import Arm, Comparison, Evidence, Refusal, Verdict
 
 LEVELS = {"backend": "local", "op": "write", "size": "1MB", "sync": "fsync"}
 DISTURBED = {"host": "here", "what": "others_cpu", "share": 0.55, "others_cpu": 1.1, "cpus": 2, "busiest": ["backup"]}
@@ -36,6 +36,10 @@ def found(tmp_path, *, metrics=("duration",), **backends):
 # -- one ----------------------------------------------------------------------
 
 
+def evidence(low, high):
+    return Evidence(low, high, p_beyond=0.01, p_within=1.0, smallest_detectable=0.1)
+
+
 def finding(verdict=Verdict.WORSE, **made):
     sides = (Arm(name, "s", values) for name, values in (("base", (1.0, 2.0, 4.0)), ("other", (2.0, 4.0, 8.0, 16.0))))
     outcome = Comparison(*sides, margin=0.21, better="lower", verdict=verdict, **made)
@@ -49,27 +53,25 @@ def finding(verdict=Verdict.WORSE, **made):
 )
 @pytest.mark.parametrize("verdict", [Verdict.BETTER, Verdict.WORSE])
 def test_a_difference_is_as_strong_as_it_is_often_the_smallest_detectable_one(verdict, ratio, strength):
-    told = finding(verdict, ratio=ratio, low=ratio / 1.01, high=ratio * 1.01, smallest_detectable=0.1)
+    told = finding(verdict, ratio=ratio, evidence=evidence(ratio / 1.01, ratio * 1.01))
     assert told["strength"] == pytest.approx(strength)
 
 
 @pytest.mark.parametrize(("low", "high"), [(1 / 1.1, 1.05), (1 / 1.05, 1.1)])
 def test_an_equivalence_is_as_strong_as_its_margin_is_wide_over_the_farther_end(low, high):
     """The margin of 1.21 is twice 1.1, as logarithms."""
-    assert finding(Verdict.EQUIVALENT, ratio=1.0, low=low, high=high)["strength"] == pytest.approx(2)
-    exact = finding(Verdict.EQUIVALENT, ratio=1.0, low=1.0, high=1.0)["strength"]
+    assert finding(Verdict.EQUIVALENT, ratio=1.0, evidence=evidence(low, high))["strength"] == pytest.approx(2)
+    exact = finding(Verdict.EQUIVALENT, ratio=1.0, evidence=evidence(1.0, 1.0))["strength"]
     assert math.isfinite(exact) and exact > 1e6
 
 
 @pytest.mark.parametrize(
     ("verdict", "made"),
     [
-        (Verdict.NONE, {"ratio": 2.0, "low": 1.9, "high": 2.1, "smallest_detectable": 0.1}),
-        (Verdict.INCONCLUSIVE, {"ratio": 2.0, "low": 1.9, "high": 2.1, "smallest_detectable": 0.1}),
-        (Verdict.WORSE, {"ratio": 2.0, "low": 1.9, "high": 2.1, "smallest_detectable": None}),
-        (Verdict.WORSE, {"ratio": 2.0, "low": 1.9, "high": None, "smallest_detectable": 0.1}),
-        (Verdict.WORSE, {"ratio": 2.0, "low": None, "high": 2.1, "smallest_detectable": 0.1}),
-        (Verdict.EQUIVALENT, {"ratio": None, "low": 1.0, "high": 1.0}),
+        (Verdict.NONE, {"ratio": 2.0, "evidence": evidence(1.9, 2.1)}),
+        (Verdict.INCONCLUSIVE, {"ratio": 2.0, "evidence": evidence(1.9, 2.1)}),
+        (Verdict.WORSE, {"ratio": 2.0, "evidence": None}),
+        (Verdict.EQUIVALENT, {"ratio": None, "evidence": evidence(1.0, 1.0)}),
     ],
 )
 def test_what_is_not_decided_has_no_strength(verdict, made):
@@ -77,7 +79,7 @@ def test_what_is_not_decided_has_no_strength(verdict, made):
 
 
 def test_a_finding_has_both_figures_and_how_many_trials_they_are_from():
-    told = finding(ratio=2.0, low=1.0, high=math.inf)
+    told = finding(ratio=2.0, evidence=evidence(1.0, math.inf))
     assert (told["median"], told["base_median"], told["ratio"], told["low"], told["high"]) == (6, 2, 2, 1, None)
     assert (told["n"], told["base_n"], told["paired"]) == (4, 3, False)
     assert [finding(pairs=3)[key] for key in ("n", "base_n", "paired")] == [3, 3, True]

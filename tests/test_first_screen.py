@@ -35,7 +35,7 @@ from benchstudy.report.overview.studyindex import StudyIndex
 from benchstudy.report.results.results import Results
 from benchstudy.report.study.studyfacts import FamilyFacts
 from benchstudy.report.tables.tables import Cell, Table
-from benchstudy.statistics.comparisons import Arm, Comparison, Refusal, Verdict
+from benchstudy.statistics.comparisons import Arm, Comparison, Evidence, Refusal, Verdict
 from benchstudy.statistics.densities import outline
 
 
@@ -171,7 +171,8 @@ def test_the_most_certain_equivalence_is_the_one_that_its_explanation_describes(
     """One interval is narrower than the other, and nearer to the edge of the margin."""
     arm, alike = Arm("local", "s", (1.0, 2.0)), []
     for level, low, high in (("narrow", 1.02, 1.03), ("central", 0.98, 1.02)):
-        made = Comparison(arm, arm, 0.05, "lower", ratio=1.0, low=low, high=high, verdict=Verdict.EQUIVALENT)
+        evidence = Evidence(low, high, 1.0, 0.01, 0.1)
+        made = Comparison(arm, arm, 0.05, "lower", ratio=1.0, evidence=evidence, verdict=Verdict.EQUIVALENT)
         told = {"verdict": "equivalent", "ratio": 1.0, "low": low, "high": high, "strength": findings.strength(made)}
         alike.append(found(level=level, **told))
     assert said(facts, backends=alike)[0].startswith("central and local are equal")

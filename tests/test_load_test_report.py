@@ -314,7 +314,7 @@ def test_beside_a_change_of_times_stands_what_the_base_differs_from_itself_by(lo
         twin, text = mix.twin(found), mix.sentence(found)
         assert twin.contrast.base == found.contrast.base and twin.group == found.group
         own = re.search(rf"{re.escape(BASE)} against itself, with as many trials: ([+−][\d.]+ %) \(", text)
-        assert own and own[1] == signed_percent(twin.like.ratio, twin.like.low, twin.like.high)
+        assert own and own[1] == signed_percent(twin.like.ratio, *twin.like.interval)
         assert text.endswith("5 % is usual elsewhere.")
     assert not any(
         "against itself" in LoadSummary(once).mix.sentence(found) for found in LoadSummary(once).mix.readings

@@ -105,7 +105,7 @@ def test_a_ratio_has_its_interval_and_base_and_no_verdict_when_the_sessions_are_
     made = row.outcome
     assert (row.metric, made.method) == ("duration", "Hodges-Lehmann, Mann-Whitney interval"), "blocks are no pairs"
     assert made.ratio == pytest.approx(1.5, rel=0.03)
-    assert 1.4 < made.low < made.ratio < made.high < 1.6
+    assert 1.4 < made.evidence.low < made.ratio < made.evidence.high < 1.6
     assert made.base.median == pytest.approx(0.2, rel=0.02)
     assert (made.verdict, made.adjusted) == ("none", None)
     assert made.why == "not the same session"
@@ -225,7 +225,7 @@ def test_imported_trials_are_no_pairs_whatever_the_order_of_their_import(project
     assert cli.main(["compare", "before", "after", "--json", "--metric", "wall_time"]) == 0
     ((ratio,),) = (family["ratios"] for family in json.loads(capsys.readouterr().out)["families"])
     independent = compare(*arms, margin=0.05, better="lower")
-    assert (ratio["low"], ratio["high"]) == pytest.approx((independent.low, independent.high))
+    assert (ratio["low"], ratio["high"]) == pytest.approx(independent.interval)
 
 
 @pytest.mark.parametrize(

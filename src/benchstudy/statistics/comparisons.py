@@ -137,14 +137,27 @@ class Arm:
 
 
 @dataclass(frozen=True)
+class Evidence:
+    """What the spread of the trials says about a ratio. `low`, `high`: its 95 % interval.
+
+    `p_beyond`: p value against "the two differ by at most the margin" (two-sided). `p_within`: against "they differ by
+    at least the margin" (two one-sided tests). `smallest_detectable`: the relative difference beyond the margin that
+    this many trials with this spread show with 80 % power; 0.2 is 20 %.
+    """
+
+    low: float
+    high: float
+    p_beyond: float
+    p_within: float
+    smallest_detectable: float
+
+
+@dataclass(frozen=True)
 class Comparison:
     """`other` over `base`. What the data do not support is None, and `why` gives the reason in words for a reader.
     `refusal` is that reason if it does not lie in the figures.
 
-    `low`, `high`: the 95 % interval of the ratio. `pairs`: how many blocks were compared, 0 if the arms are not paired.
-    `p_beyond`: p value against "the two differ by at most the margin" (two-sided). `p_within`: against "they differ by
-    at least the margin" (two one-sided tests). `smallest_detectable`: the relative difference beyond the margin that
-    this many trials with this spread show with 80 % power; 0.2 is 20 %. `adjusted`: the p value of the verdict's own
+    `pairs`: how many blocks were compared, 0 if the arms are not paired. `adjusted`: the p value of the verdict's own
     claim after Benjamini-Hochberg over `tests` comparisons; `against`: the hypothesis it speaks against. `verdict` is
     "none" until `judge` has seen the whole family.
     """
@@ -156,18 +169,19 @@ class Comparison:
     why: str = ""
     refusal: Refusal | None = None
     ratio: float | None = None
-    low: float | None = None
-    high: float | None = None
+    evidence: Evidence | None = None
     method: str = ""
     pairs: int = 0
-    p_beyond: float | None = None
-    p_within: float | None = None
-    smallest_detectable: float | None = None
     warnings: tuple[str, ...] = ()
     verdict: Verdict = Verdict.NONE
     adjusted: float | None = None
     against: str = ""
     tests: int = 0
+
+    @property
+    def interval(self) -> tuple[float | None, float | None]:
+        """The 95 % interval of the ratio."""
+        return (self.evidence.low, self.evidence.high) if self.evidence else (None, None)
 
 
 def compare(base: Arm, other: Arm, *, margin: float, better: Better) -> Comparison:
@@ -212,16 +226,12 @@ def judge(family: Sequence[Comparison]) -> list[Comparison]:
     one-sided tests, adjusted, say so (TOST), which they only do if the 90 % interval lies within the margin.
     inconclusive: neither.
     """
-    tested = [
-        (index, made.p_beyond, made.p_within)
-        for index, made in enumerate(family)
-        if made.p_beyond is not None and made.p_within is not None
-    ]
-    beyond = _adjusted([p for _, p, _ in tested])
-    within = _adjusted([p for _, _, p in tested])
+    tested = [(index, made.evidence) for index, made in enumerate(family) if made.evidence]
+    beyond = _adjusted([evidence.p_beyond for _, evidence in tested])
+    within = _adjusted([evidence.p_within for _, evidence in tested])
     judged = list(family)
-    for (index, _, _), p_beyond, p_within in zip(tested, beyond, within, strict=True):
-        judged[index] = _verdict(family[index], p_beyond, p_within, len(tested))
+    for (index, evidence), p_beyond, p_within in zip(tested, beyond, within, strict=True):
+        judged[index] = _verdict(family[index], evidence, p_beyond, p_within, len(tested))
     return judged
 
 
@@ -232,9 +242,9 @@ Tested = tuple[str, float, float]
 def tested(judged: Iterable[Comparison]) -> list[Tested]:
     """Judged comparisons as plain data, so that a study can look at the comparisons of all its pages together."""
     return [
-        (made.verdict.value, made.p_beyond, made.p_within)
+        (made.verdict.value, made.evidence.p_beyond, made.evidence.p_within)
         for made in judged
-        if made.p_beyond is not None and made.p_within is not None and made.adjusted is not None
+        if made.evidence and made.adjusted is not None
     ]
 
 
@@ -270,17 +280,13 @@ class Calibration:
 
 def calibrate(judged: Iterable[Comparison]) -> Calibration | None:
     """The rate of false alarms in judged comparisons of a case with itself (A/A). None if none has an interval."""
-    usable = [
-        (made.verdict, made.ratio, made.low, made.high)
-        for made in judged
-        if made.low is not None and made.high is not None and made.ratio is not None
-    ]
+    usable = [(made, made.ratio, made.evidence) for made in judged if made.ratio is not None and made.evidence]
     if not usable:
         return None
-    ratios = [ratio for _, ratio, _, _ in usable]
+    ratios = [ratio for _, ratio, _ in usable]
     return Calibration(
-        share(sum(verdict.is_difference for verdict, *_ in usable), len(usable)),
-        share(sum(not low <= 1 <= high for _, _, low, high in usable), len(usable)),
+        share(sum(made.verdict.is_difference for made, *_ in usable), len(usable)),
+        share(sum(not evidence.low <= 1 <= evidence.high for *_, evidence in usable), len(usable)),
         min(ratios),
         max(ratios),
     )
@@ -327,16 +333,15 @@ def _estimated(made: Comparison, shift: shifts.Ranked | shifts.Student, student:
     """`made` with the ratio, interval and p values of `shift`, and what the error of `student` can detect."""
     edge = math.log1p(made.margin)
     low, high = shift.interval(LEVEL)
-    return replace(
-        made,
-        ratio=_ratio(shift.estimate),
-        low=_ratio(low),
-        high=_ratio(high),
+    evidence = Evidence(
+        _ratio(low),
+        _ratio(high),
         # Beyond the upper or the lower edge, only one of which can be an error: doubled for the two sides.
         p_beyond=min(1.0, 2 * min(shift.p_above(edge), shift.p_below(-edge))),
         p_within=max(shift.p_above(-edge), shift.p_below(edge)),
         smallest_detectable=_ratio(student.detectable(LEVEL, POWER)) - 1,
     )
+    return replace(made, ratio=_ratio(shift.estimate), evidence=evidence)
 
 
 def _ratio(logarithm: float) -> float:
@@ -377,15 +382,14 @@ def _least(low: float, high: float) -> str:
     return f"at least {rounding.shown(low, to)} times the base"
 
 
-def _verdict(made: Comparison, p_beyond: float, p_within: float, tests: int) -> Comparison:
-    assert made.low is not None and made.high is not None
+def _verdict(made: Comparison, evidence: Evidence, p_beyond: float, p_within: float, tests: int) -> Comparison:
     edge = 1 + made.margin
-    up, down = made.low > edge, made.high < 1 / edge
+    up, down = evidence.low > edge, evidence.high < 1 / edge
     margin = f"{rounding.shown(made.margin * 100, trim=True)} %"
     beyond, within = (p_beyond, f"they differ by at most {margin}"), (p_within, f"they differ by {margin} or more")
     if (up or down) and p_beyond <= ALPHA:
         verdict, rejected = (Verdict.BETTER if up == (made.better == "higher") else Verdict.WORSE), beyond
-        why = _least(made.low, made.high)
+        why = _least(evidence.low, evidence.high)
     elif p_within <= ALPHA:
         verdict, rejected, why = Verdict.EQUIVALENT, within, f"they differ by less than {margin}"
     else:
@@ -393,7 +397,7 @@ def _verdict(made: Comparison, p_beyond: float, p_within: float, tests: int) -> 
         verdict, rejected = Verdict.INCONCLUSIVE, min(beyond, within)
         if up or down:
             why = f"beyond {margin} if judged alone, not among {tests} comparisons"
-        elif not made.low <= 1 <= made.high:
+        elif not evidence.low <= 1 <= evidence.high:
             alone = " if judged alone" if tests > 1 else ""  # its interval is not adjusted
             why = f"a difference{alone}, but perhaps of less than {margin}"
         else:

@@ -224,15 +224,15 @@ class Comparisons:
         if self.base_name != human.level(row.against):
             sides[1] = replace(sides[1], lines=(*sides[1].lines, human.level(row.against)))
         ratio = Cell(ratio_lines(made), hrefs[0]) if made.ratio is not None else _NOTHING
-        if made.adjusted is None or made.smallest_detectable is None:
+        if made.adjusted is None or made.evidence is None:
             return (name, ratio, verdict_cell(made), *sides, _NOTHING, _NOTHING)
-        p = Cell(adjusted_lines(made), hrefs[0])
-        return (name, ratio, verdict_cell(made), *sides, p, Cell((_percent(made.smallest_detectable),), hrefs[0]))
+        p, smallest = adjusted_lines(made), (_percent(made.evidence.smallest_detectable),)
+        return (name, ratio, verdict_cell(made), *sides, Cell(p, hrefs[0]), Cell(smallest, hrefs[0]))
 
     @property
     def drawn(self) -> list[str]:
         """The series that the figure shows."""
-        return [human.level(row.level) for row in self.rows if row.outcome.low is not None]
+        return [human.level(row.level) for row in self.rows if row.outcome.evidence]
 
     def panels(self, style: Style) -> list[Panel]:
         """A forest plot per metric, or several of very many rows. Ratios without an interval are only in the table."""
@@ -277,14 +277,14 @@ def ratio_panels(rows: Sequence[Row], title: str, style: Style) -> list[Panel]:
             "series": human.level(row.level),
             "row": row.short or human.level(row.level),
             "x": row.outcome.ratio,
-            "low": row.outcome.low,
-            "high": row.outcome.high,
+            "low": row.outcome.evidence.low,
+            "high": row.outcome.evidence.high,
             "decided": row.outcome.verdict.is_difference,
             "tip ratio": " ".join(ratio_lines(row.outcome)),
             "tip verdict": f"{row.outcome.verdict}: {row.outcome.why}",
         }
         for row in rows
-        if row.outcome.low is not None
+        if row.outcome.evidence
     ]
     frame = pl.DataFrame(drawn, schema=texts | numbers | {"decided": pl.Boolean})
     return forest_panels(rows[0].title, frame, title, style, rows[0].outcome.margin) if drawn else []
@@ -404,7 +404,7 @@ def ratio_lines(made: Comparison) -> tuple[str, ...]:
     """The lines of a cell: the ratio and, if there is one, its 95 % interval."""
     if made.ratio is None:
         return ("–",)
-    return human.ratio(made.ratio, made.low, made.high)
+    return human.ratio(made.ratio, *made.interval)
 
 
 def adjusted_lines(made: Comparison) -> tuple[str, ...]:

@@ -65,8 +65,8 @@ def finding(
         "why": made.why,
         "refusal": made.refusal,
         "ratio": _finite(made.ratio),
-        "low": _finite(made.low),
-        "high": _finite(made.high),
+        "low": _finite(made.interval[0]),
+        "high": _finite(made.interval[1]),
         "median": _finite(made.other.median),
         "base_median": _finite(made.base.median),
         "n": made.pairs or made.other.n,
@@ -82,12 +82,13 @@ def strength(made: Comparison) -> float:
 
     For equivalences it is the margin divided by the end of the interval that is farther from a ratio of 1.
     """
-    if made.ratio is None or made.low is None or made.high is None:
+    evidence = made.evidence
+    if made.ratio is None or not evidence:
         return 0.0
-    if made.verdict.is_difference and made.smallest_detectable:
-        return abs(math.log(made.ratio)) / math.log1p(made.smallest_detectable)
+    if made.verdict.is_difference and evidence.smallest_detectable:
+        return abs(math.log(made.ratio)) / math.log1p(evidence.smallest_detectable)
     if made.verdict is Verdict.EQUIVALENT:
-        return math.log1p(made.margin) / max(abs(math.log(made.low)), abs(math.log(made.high)), 1e-9)
+        return math.log1p(made.margin) / max(abs(math.log(evidence.low)), abs(math.log(evidence.high)), 1e-9)
     return 0.0
 
 

@@ -231,9 +231,8 @@ class FamilyPair:
 
     def summary(self) -> str:
         """One sentence: the number of ratios, and how many intervals exclude a ratio of 1."""
-        made = (row.outcome for row in self.rows)
-        drawn = [(m.low, m.high) for m in made if m.low is not None and m.high is not None]
-        apart = sum(not low <= 1 <= high for low, high in drawn)
+        drawn = [row.outcome.evidence for row in self.rows if row.outcome.evidence]
+        apart = sum(not evidence.low <= 1 <= evidence.high for evidence in drawn)
         return (
             f"{human.plural(len(self.rows), 'ratio')} of {human.plural(len({row.about for row in self.rows}), 'case')} "
             f"that both measured; {apart} of {len(drawn)} intervals exclude a ratio of 1."

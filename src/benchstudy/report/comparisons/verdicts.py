@@ -19,17 +19,17 @@ def summarised(found: Comparisons, caption: str) -> dict[str, Any]:
     adjusted p value, a smallest detectable effect, or trials of one session.
     """
     outcomes = [row.outcome for row in found.rows]
-    detectable = [o.smallest_detectable for o in outcomes if o.smallest_detectable is not None]
+    detectable = [o.evidence.smallest_detectable for o in outcomes if o.evidence]
     return {
         "caption": caption,
         "summary": found.summary(),
         "verdicts": dict(Counter(o.verdict for o in outcomes)),
-        "intervals": sum(o.low is not None for o in outcomes),
+        "intervals": len(detectable),
         "tests": max((o.tests for o in outcomes), default=0),
         "tested": tested(outcomes),
         "margin": found.margins.note,
         "margins": sorted({o.margin for o in outcomes if o.ratio is not None}),
-        "methods": sorted({o.method for o in outcomes if o.p_beyond is not None}),
+        "methods": sorted({o.method for o in outcomes if o.evidence}),
         "detectable": [min(detectable), max(detectable)] if detectable else [],
         "refused": dict(Counter(o.why for o in outcomes if o.verdict is Verdict.NONE)),
         "lacking": {what: [_name(row) for row in rows] for what, rows in _lacking(found.rows).items()},
@@ -39,9 +39,9 @@ def summarised(found: Comparisons, caption: str) -> dict[str, Any]:
 
 def _lacking(rows: Sequence[Row]) -> dict[str, list[Row]]:
     return {
-        "interval": [r for r in rows if r.outcome.low is None and r.outcome.refusal is not Refusal.SET],
-        "adjusted": [row for row in rows if row.outcome.p_beyond is not None and row.outcome.adjusted is None],
-        "detectable": [r for r in rows if r.outcome.ratio is not None and r.outcome.smallest_detectable is None],
+        "interval": [r for r in rows if not r.outcome.evidence and r.outcome.refusal is not Refusal.SET],
+        "adjusted": [row for row in rows if row.outcome.evidence and row.outcome.adjusted is None],
+        "detectable": [r for r in rows if r.outcome.ratio is not None and not r.outcome.evidence],
         "session": [row for row in rows if row.outcome.refusal is Refusal.SESSIONS],
     }
 

@@ -33,24 +33,23 @@ def percent_interval(low: float, high: float) -> str:
 
 def interval_lines(made: Comparison) -> tuple[str, ...]:
     """The interval of a comparison as one line of a cell; empty if there is no interval."""
-    return () if made.low is None or made.high is None else (percent_interval(made.low, made.high),)
+    return (percent_interval(made.evidence.low, made.evidence.high),) if made.evidence else ()
 
 
 def ratio_lines(made: Comparison) -> tuple[str, ...]:
     """The ratio of a comparison and its interval, as two lines of a cell; empty if there is no interval."""
     interval = interval_lines(made)
-    return (signed_percent(made.ratio, made.low, made.high), *interval) if interval and made.ratio is not None else ()
+    return (signed_percent(made.ratio, *made.interval), *interval) if interval and made.ratio is not None else ()
 
 
 def verdict_cell(made: Comparison, *about: str) -> Cell:
     """The verdict, its reason and its adjusted p value; `about` adds further lines."""
-    if made.low is None:
+    if made.evidence is None:
         return Cell(("no verdict", made.why, *about), kind="missing verdict")
     p = f"adjusted p {'; '.join(adjusted_lines(made))}" if made.adjusted is not None else ""
-    unsure = made.smallest_detectable is not None and made.verdict in (Verdict.EQUIVALENT, Verdict.INCONCLUSIVE)
-    detect = (
-        f"smallest detectable beyond the margin: {human.percent(made.smallest_detectable or 0.0)}" if unsure else ""
-    )
+    unsure = made.verdict in (Verdict.EQUIVALENT, Verdict.INCONCLUSIVE)
+    smallest = human.percent(made.evidence.smallest_detectable)
+    detect = f"smallest detectable beyond the margin: {smallest}" if unsure else ""
     lines = filter(None, (made.verdict, made.why, p, detect, *about, *made.warnings))
     return Cell(tuple(lines), kind=VERDICT_KINDS.get(made.verdict, "text verdict"))
 

@@ -147,7 +147,7 @@ class LoadLabels:
         quantiles = [_quantile(calls) for calls in (line.base, line.new)]
         return (
             Cell.text(line.label),
-            Cell(human.ratio(line.ratio, line.outcome.low, line.outcome.high), new),
+            Cell(human.ratio(line.ratio, *line.outcome.interval), new),
             verdict_cell(line.outcome, *_about_p99(*quantiles)),
             Cell((human.quantity(line.base.mean, "s"), human.plural(round(line.base.count), "call")), base),
             Cell((human.quantity(line.new.mean, "s"), human.plural(round(line.new.count), "call")), new),

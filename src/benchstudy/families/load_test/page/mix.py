@@ -42,7 +42,7 @@ class Reading:
     @property
     def tested(self) -> bool:
         """Whether the verdict rests on several trials."""
-        return self.raw.low is not None and self.like.low is not None
+        return self.raw.evidence is not None and self.like.evidence is not None
 
     @cached_property
     def drivers(self) -> list[Part]:
@@ -260,7 +260,7 @@ class LoadMix:
             return f"{again}: {signed(twin.shift.within, 's')} like for like."
         ends = "".join(f" ({interval})" for interval in interval_lines(like))
         return (
-            f"{again}: {signed_percent(like.ratio, like.low, like.high)}{ends}; "
+            f"{again}: {signed_percent(like.ratio, *like.interval)}{ends}; "
             f"{human.percent(PAGE_BAND)} is usual elsewhere."
         )
 

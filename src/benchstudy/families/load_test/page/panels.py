@@ -298,7 +298,7 @@ class LoadPanels:
         if made.ratio is None:
             return MISSING, verdict_cell(made)
         verdict = verdict_cell(made, *self._about_mix(contrast, metric))
-        return Cell((signed_percent(made.ratio, made.low, made.high), *interval_lines(made)), href), verdict
+        return Cell((signed_percent(made.ratio, *made.interval), *interval_lines(made)), href), verdict
 
     def _about_mix(self, contrast: Contrast, metric: str) -> Iterator[str]:
         """A hint beside the change of an overall mean if the mix of calls drives it."""

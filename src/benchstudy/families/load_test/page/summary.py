@@ -269,16 +269,13 @@ class LoadSummary:
             return []
         if self.load.not_compared:
             return [self.load.not_compared]
-        tests = [line.outcome for line in self.labels.lines if line.outcome.low is not None]
-        if not tests:
+        found = sorted(line.outcome.evidence.smallest_detectable for line in self.labels.lines if line.outcome.evidence)
+        if not found:
             return ["No verdict is possible with so few trials: nothing is shown to be worse or equivalent."]
-        found = sorted(made.smallest_detectable for made in tests if made.smallest_detectable is not None)
-        middle = ""
-        if found:
-            middle = (
-                f" Half of the tests could have detected {human.percent(found[len(found) // 2])} beyond the margin."
-            )
-        return [f"None of the {human.plural(len(tests), 'label')} tested is shown to be worse.{middle}"]
+        return [
+            f"None of the {human.plural(len(found), 'label')} tested is shown to be worse. Half of the tests could "
+            f"have detected {human.percent(found[len(found) // 2])} beyond the margin."
+        ]
 
     def _failures(self) -> Iterator[tuple[str, str]]:
         for row in self.load.results.cases.iter_rows(named=True):
