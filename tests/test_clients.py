@@ -258,7 +258,7 @@ def test_a_client_of_many_processes_is_the_limit_where_each_of_them_is_busy(tmp_
         for client, busy in ((1, 0.3), (2, 0.9))
         for metric, n in (("cpu_user", busy), ("cpu_system", 3 * busy), ("generator_cpu", busy))
     ]
-    table = client_table(Results(tables.write(), study="http", family="fio"), ["cpu_system"])
+    table = client_table(tables.results(), ["cpu_system"])
     assert [row[1].marks for row in table.rows] == [(), ("client-limited",)]
 
 

@@ -37,8 +37,7 @@ def add(tables, factor=1.0, blocks=6, first=1, **fields):
 
 
 def compared(tables, *, indexes=(), factor="backend", **choice):
-    results = Results(tables.write(), study="study", family="file_size")
-    return Comparisons(results, indexes, choice.pop("metrics", DURATION), factor=factor, **choice)
+    return Comparisons(tables.results(), indexes, choice.pop("metrics", DURATION), factor=factor, **choice)
 
 
 def only(found):
@@ -169,7 +168,7 @@ def test_the_figures_of_both_sides_have_the_digits_of_their_intervals_as_in_ever
 def test_a_level_that_says_yes_or_no_is_named_by_its_factor(tables):
     for antispam in ("yes", "no"):
         tables.add({"backend": "posix", "antispam": antispam}, 1, {"duration": (1.0, "s")})
-    results = Results(tables.write(), study="study", family="file_size")
+    results = tables.results()
     assert [results.case_name(*key) for key in results.anchors] == ["posix · antispam", "posix · no antispam"]
 
 
@@ -295,7 +294,7 @@ def test_a_case_described_twice_tells_the_false_alarm_rate(tables):
     for backend in ("disk", "disk-again", "other"):
         for size in ("1MB", "2MB", "3MB"):
             add(tables, backend=backend, size=size)
-    results = Results(tables.write(), study="study", family="file_size")
+    results = tables.results()
     backends = [{"name": "disk", "path": "/x"}, {"name": "disk-again", "path": "/x"}, {"name": "other", "path": "/y"}]
     (sentence,), withheld = calibrations(results, [], DURATION, {"backends": backends, "sizes": ["1MB"]})
     assert withheld == []
@@ -312,7 +311,7 @@ def test_a_verdict_whose_ratio_the_same_case_twice_reaches_says_so(bare_project,
     for block in range(1, 9):
         for backend, seconds in {"disk": 1.0, "disk-again": again, "other": 1.35}.items():
             tables.add(LEVELS | {"backend": backend}, block, {"duration": (tables.noisy(seconds, 0.005), "s")})
-    results = Results(tables.write(), study="study", family="file_size")
+    results = tables.results()
     backends = [{"name": "disk", "path": "/x"}, {"name": "disk-again", "path": "/x"}, {"name": "other", "path": "/y"}]
     where = {"backend": ["disk", "other"]}
     rows = Comparisons(results, [], DURATION, factor="backend", where=where).rows
@@ -327,7 +326,7 @@ def test_noise_of_less_than_a_hundredth_is_not_told_as_a_ratio_of_up_to_one(tabl
     for block in range(1, 7):
         for backend, factor in {"disk": 1.0, "disk-again": 0.995 + block / 5000}.items():
             tables.add(LEVELS | {"backend": backend}, block, {"duration": (factor, "s")})
-    results = Results(tables.write(), study="study", family="file_size")
+    results = tables.results()
     declared = {"backends": [{"name": "disk", "path": "/x"}, {"name": "disk-again", "path": "/x"}]}
     (said,), _ = calibrations(results, [], DURATION, declared)
     assert "The ratios are between 0.996× and 0.996×." in said
@@ -337,7 +336,7 @@ def test_noise_of_less_than_a_hundredth_is_not_told_as_a_ratio_of_up_to_one(tabl
 def test_an_a_a_pair_without_a_comparison_that_counts_is_not_called_no_pair(tables):
     for backend in ("disk", "disk-again"):
         add(tables, backend=backend, blocks=2)
-    results = Results(tables.write(), study="study", family="file_size")
+    results = tables.results()
     declared = {"backends": [{"name": "disk", "path": "/x"}, {"name": "disk-again", "path": "/x"}]}
     found, (said,) = calibrations(results, [], DURATION, declared)
     assert found == [] and said == (
@@ -387,8 +386,7 @@ def test_a_row_of_a_figure_that_differs_in_nothing_else_has_the_name_of_its_leve
         for block in range(1, 7):
             levels = {"backend": backend, "op": "write", "size": "1MB", "sync": "none"}
             tables.add(levels, block, {"duration": (tables.noisy(1.0), "s")}, numbers={"size_bytes": 1})
-    page = Page("file_size", study="study", tidy=tables.write(), output="reports/study/file_size")
-    page.compare("backends", DURATION, factor="backend", caption="Backends")
+    tables.page().compare("backends", DURATION, factor="backend", caption="Backends")
     drawn = (bare_project / "reports/study/file_size/figures/backends.svg").read_text()
     assert drawn.count(">Time of one file<") == 1 and ">other<" in drawn
 
@@ -402,8 +400,7 @@ def test_a_figure_of_several_targets_or_numbers_of_clients_shows_every_ratio(bar
             where = {"target": other["target"]} if "target" in other else {}
             for block in range(1, 7):
                 tables.add(levels, block, {"duration": (tables.noisy(1.0), "s")}, numbers={"size_bytes": 1}, **where)
-    page = Page("file_size", study="study", tidy=tables.write(), output="reports/study/file_size")
-    page.compare("backends", DURATION, factor="backend", caption="Backends")
+    tables.page().compare("backends", DURATION, factor="backend", caption="Backends")
     drawn = (bare_project / "reports/study/file_size/figures/backends.svg").read_text()
     bars = re.findall(rf'<path[^>]* stroke="{Style(("disk", "other")).colours[1]}"', drawn)
     assert len(bars) >= 2, "one per target or number of clients"
@@ -477,7 +474,7 @@ def test_a_disturbed_target_is_left_out_and_all_others_are_compared(tables):
         for backend, factor in (("local", 1), ("slow", 2)):
             met = number == 5 and backend == "slow"
             add(tables, factor, target=f"m{number}", backend=backend, disturbed=met, disturbance=json.dumps(seen))
-    measured = Results(tables.write(), study="study", family="file_size")
+    measured = tables.results()
     (row,) = Comparisons(OverTargets(measured), [], DURATION, factor="backend").rows
     assert (row.outcome.verdict, row.outcome.pairs) == ("worse", 7)
     (told,) = (warning for warning in row.outcome.warnings if "left out" in warning)

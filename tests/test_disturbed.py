@@ -39,7 +39,7 @@ def results(bare_project) -> Results:
             seconds = tables.noisy(1.0, 0.02) * (slow if disturbed else 1.0)
             fields = {"disturbed": disturbed, "disturbance": json.dumps(SEEN if disturbed else SEEN | {"share": 0.0})}
             tables.add(levels, block, {"duration": (seconds, "s")}, numbers={"size_bytes": 10**8}, **fields)
-    return Results(tables.write(), study="embedded", family="file_size")
+    return tables.results()
 
 
 def show(page: Page) -> None:
@@ -202,8 +202,7 @@ def test_a_line_of_several_comparisons_says_how_many_were_withheld(bare_project)
                 fields = {"disturbed": met, "disturbance": json.dumps(SEEN if met else SEEN | {"share": 0.0})}
                 seconds = factor * (1 + block / 100) * tables.noisy(1.0, 0.001)
                 tables.add(levels, block, {"duration": (seconds, "s")}, numbers={"size_bytes": 10**6}, **fields)
-    results = Results(tables.write(), study="embedded", family="file_size")
-    found = Comparisons(results, [], ["duration"], factor="backend", base="local")
+    found = Comparisons(tables.results(), [], ["duration"], factor="backend", base="local")
     (line,) = verdicts.lines(found)
     assert line["verdict"] == "worse in 1, without a verdict in 1 of 2"
     assert line["why"] == "1 of 2 withheld because of disturbed trials, which the page's table names"

@@ -8,7 +8,6 @@ from tidy_fixture import Tables
 
 from benchstudy.report.comparisons import findings, verdicts, wording
 from benchstudy.report.comparisons.comparison import Comparisons
-from benchstudy.report.results.results import Results
 from benchstudy.statistics.comparisons import Arm, Comparison, Evidence, Refusal, Verdict
 
 LEVELS = {"backend": "local", "op": "write", "size": "1MB", "sync": "fsync"}
@@ -29,8 +28,7 @@ def found(tmp_path, *, metrics=("duration",), **backends):
                 met = {} if factor else {"disturbed": True, "disturbance": json.dumps(DISTURBED)}
                 levels = LEVELS | {"backend": backend, "size": size}
                 tables.add(levels, block, values, numbers={"size_bytes": 10**6}, **met)
-    results = Results(tables.write(), study="study", family="file_size")
-    return Comparisons(results, [], list(metrics), factor="backend", base="local")
+    return Comparisons(tables.results(), [], list(metrics), factor="backend", base="local")
 
 
 # -- one ----------------------------------------------------------------------

@@ -28,8 +28,6 @@ from benchstudy.model.errors import StudyError
 from benchstudy.model.family import ParseError
 from benchstudy.model.host import Host
 from benchstudy.model.study import SessionPlan, Study
-from benchstudy.report.page import Page
-from benchstudy.report.results.results import Results
 
 pytestmark = pytest.mark.usefixtures("own_host_lock")
 DATA = Path(__file__).parent / "data" / "fio"
@@ -410,8 +408,7 @@ def test_a_directory_whose_trials_all_failed_is_neither_fast_nor_slow(bare_proje
     for block in range(1, 4):
         tables.add({"directory": "good"} | of_page, block, {f"{op}_time": (0.2, "s") for op in ("write", "read")})
         tables.add({"directory": "bad"} | of_page, block, {}, status="failed", cause="disk full")
-    folder = tables.write()
-    results = Results(folder, study="embedded", family="fio")
+    results = tables.results()
     judged = judge(results.observed, results.cases, PUBLISHED)
     found = {answer["what"]: answer for answer in fast_enough.answered(results, judged, PUBLISHED)}
     written = found["1001 small files written, shell-loop"]
@@ -424,7 +421,7 @@ def test_only_the_loop_that_reads_starts_processes(bare_project):
     for block in range(1, 4):
         for job, took_s in (("shell-loop", 0.4), ("no-fork", 0.1)):
             tables.add(levels | {"job": job}, block, {f"{op}_time": (took_s, "s") for op in ("write", "read")})
-    results = Results(tables.write(), study="embedded", family="fio")
+    results = tables.results()
     answers = fast_enough.answered(results, judge(results.observed, results.cases, PUBLISHED), PUBLISHED)
     notes = {answer["what"]: answer["note"].rpartition(": ")[2] for answer in answers}
     assert (
@@ -439,7 +436,7 @@ def test_jobs_of_your_own_answer_if_the_pages_command_was_not_run(bare_project):
     for job in ("sequential", "mixed"):
         for block in range(1, 4):
             tables.add({"directory": "data", "test": "fio", "job": job}, block, {"read_iops": (900.0 + block, "1/s")})
-    results = Results(tables.write(), study="embedded", family="fio")
+    results = tables.results()
     judged = judge(results.observed, results.cases, PUBLISHED)
     answers = fast_enough.answered(results, judged, PUBLISHED)
     title = results.declared("read_iops").title
@@ -457,7 +454,7 @@ def test_a_synced_write_has_the_latency_of_its_sync_beside_it(bare_project, caps
         for op, kind, low in (("write", "clat", 3.9e-6), ("write", "lat", 3.9e-6), ("sync", "lat", 1.9e-3)):
             bucket = {"op": op, "kind": kind, "lower_s": low, "upper_s": low * 1.1, "count": 100}
             tables.series["latency_histogram"] = [*tables.series.get("latency_histogram", []), key | bucket]
-    page = Page("fio", study="embedded", tidy=tables.write(), output="reports/embedded/fio")
+    page = tables.page()
     page.latency_table("latency", [50], kind="clat", caption="Latency")
     page.latency_cdf("cdf", series="directory", kind="clat", caption="Latency")
     shown = (bare_project / "reports/embedded/fio/tables/latency.md").read_text(encoding="utf-8")
@@ -480,8 +477,7 @@ def test_a_percentile_that_only_fast_trials_have_says_how_many_these_are(bare_pr
         bucket = {"op": "write", "kind": "clat", "lower_s": took_s, "upper_s": took_s * 1.1, "count": 300}
         histogram.append(tables.head() | bucket)
     tables.series["latency_histogram"] = histogram
-    page = Page("fio", study="embedded", tidy=tables.write(), output="reports/embedded/fio")
-    page.latency_table("latency", [99], kind="clat", caption="Latency")
+    tables.page().latency_table("latency", [99], kind="clat", caption="Latency")
     shown = (bare_project / "reports/embedded/fio/tables/latency.md").read_text(encoding="utf-8")
     assert "1 of 4 trials: 30.0 ms" in shown.splitlines()[2]
 
@@ -495,7 +491,7 @@ def test_the_page_judges_no_trial_that_was_measured_again(bare_project):
             tables.add(levels | {"job": job}, block, times, set_aside=None)
         tables.add(levels | {"job": job}, 3, {"write_time": (60.0, "s"), "read_time": (60.0, "s")}, **again)
     code = "\n".join(c.source for c in code_of(PROJECT / "notebooks" / "fio.ipynb") if "judged" in c.source)
-    page = Page("fio", study="embedded", tidy=tables.write(), output="reports/embedded/fio")
+    page = tables.page()
     shown = {"page": page, "pl": pl, "paths": paths, "small_files": small_files, "fast_enough": fast_enough}
     exec(code.partition("page.frame_table")[0], shown)
     judged = shown["judged"].select("job", "op", "median_s", "page_says", "failed").rows()

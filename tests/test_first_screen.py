@@ -32,7 +32,6 @@ from benchstudy.report.figures.styles import Style
 from benchstudy.report.overview import citing, primarytable
 from benchstudy.report.overview.headlines import headline, meanings
 from benchstudy.report.overview.studyindex import StudyIndex
-from benchstudy.report.results.results import Results
 from benchstudy.report.study.studyfacts import FamilyFacts
 from benchstudy.report.tables.tables import Cell, Table
 from benchstudy.statistics.comparisons import Arm, Comparison, Evidence, Refusal, Verdict
@@ -93,7 +92,7 @@ def test_a_sentence_of_a_study_of_several_targets_says_on_which_one(tmp_path):
     tables = Tables(tmp_path, "embedded", "file_size")
     for target in ("laptop", "server"):
         tables.add({"backend": "local"}, 1, {"duration": (0.1, "s")}, target=target)
-    results = Results(tables.write(), study="embedded", family="file_size")
+    results = tables.results()
     notes = {"findings": {"x": {"aside": False, "found": [found(target="server")]}}}
     made = headline(FamilyFacts("file_size", results, notes, tmp_path))
     assert made.after.startswith(" as long as local to write 100 MB on server (time of one file; ")
@@ -304,8 +303,7 @@ def test_a_capacity_that_is_only_a_lower_bound_says_so_beside_its_number_of_tria
     for block in range(1, 7):
         ends = {1: None, 2: (500.0, None)}.get(block, (500.0, 550.0))
         tables.opened(levels_of("posix", "no", "open", "search"), block, 500.0, 900.0, search=ends)
-    results = Results(tables.write(), study="embedded", family="log_write")
-    rows, _ = primarytable.rows([FamilyFacts("log_write", results, {}, tmp_path)])
+    rows, _ = primarytable.rows([FamilyFacts("log_write", tables.results(), {}, tmp_path)])
     told = {row.metric: (row.n, row.failed) for row in rows}
     assert told["Capacity"] == (5, "no capacity found (1 of 6); nothing failed above it (1 of 6)")
     assert told["QPS"] == (6, "")

@@ -16,8 +16,6 @@ from benchstudy.families.http_concurrency.page.open_loop import OpenAgainstClose
 from benchstudy.families.http_concurrency.page.tables import CLIENT_LIMITED, LITTLE_BROKEN, NO_CEILING, TOO_SHORT
 from benchstudy.families.http_concurrency.page.tables import HttpTables as Drawn
 from benchstudy.report.exhibits import figuredata
-from benchstudy.report.page import Page
-from benchstudy.report.results.results import Results
 
 FILES = levels_of("files", "1-core", "list", "ab", concurrency="20")
 NOTHING = levels_of("nothing", "none", "null", "ab", concurrency="20")
@@ -29,7 +27,7 @@ def marks(root: Path, requests: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
     for block in range(1, 7):
         tables.closed(FILES, block, tables.noisy(6000.0, 0.01))
         tables.closed(NOTHING, block, tables.noisy(9000.0, 0.01), requests=requests)
-    load = HttpLoad(Results(tables.write(), study="embedded", family="http_concurrency"))
+    load = HttpLoad(tables.results())
     drawn, (sweep,), (ceiling,) = Drawn(load), load.sweeps(), load.ceilings()
     return tuple(drawn.throughput_cell(s, s.points[0]).marks for s in (sweep, ceiling))
 
@@ -43,7 +41,7 @@ def test_a_null_server_is_not_measured_against_itself(tmp_path):
     tables = HttpTables(tmp_path)
     for block in range(1, 7):
         tables.closed(NOTHING, block, 9000.0 + block, requests=10_000, generator_cpu=0.95)
-    load = HttpLoad(Results(tables.write(), study="embedded", family="http_concurrency"))
+    load = HttpLoad(tables.results())
     (ceiling,) = load.ceilings()
     assert Drawn(load).throughput_cell(ceiling, ceiling.points[0]).title == "the generator used 95 % of its CPUs"
 
@@ -56,7 +54,7 @@ def test_points_that_only_the_null_server_shows_to_be_limited_are_noted(tmp_path
         tables.closed(FILES | {"server": "busy"}, block, 6000.0 + block, generator_cpu=0.9)
         tables.closed(FILES | {"server": "slow"}, block, 100.0 + block, generator_cpu=0.5)
         tables.closed(NOTHING, block, 9000.0 + block, requests=10_000)
-    load = HttpLoad(Results(tables.write(), study="embedded", family="http_concurrency"))
+    load = HttpLoad(tables.results())
     assert load.at_ceiling() == [
         "files · 1-core · list · ab · 20: 66.7 % of the same generator's throughput with the null server"
     ]
@@ -67,7 +65,7 @@ def test_cases_without_errors_have_the_widest_of_their_intervals_and_not_that_of
     tables = HttpTables(tmp_path)
     for connections, requests in (("5", 100), ("20", 1_000_000)):
         tables.closed(FILES | {"concurrency": connections}, 1, 6000.0, requests=requests)
-    (row,) = Drawn(HttpLoad(Results(tables.write(), study="embedded", family="http_concurrency"))).errors().rows
+    (row,) = Drawn(HttpLoad(tables.results())).errors().rows
     assert [cell.lines for cell in row[:3]] == [
         ("every case (2)",), ("1,000,100",),
         ("0 (0 %)", "95 %: 0–3.7 % in the case with the fewest requests (100)"),
@@ -89,7 +87,7 @@ def test_errors_that_an_output_does_not_count_are_no_zeros(tmp_path):
         ):
             levels = levels_of("imported", "unknown", tool, tool, concurrency="7")
             tables.add(levels, block, known, numbers={"concurrency_n": 7}, imported=True, tool=tool)
-    drawn = Drawn(HttpLoad(Results(tables.write(), study="embedded", family="http_concurrency"))).errors()
+    drawn = Drawn(HttpLoad(tables.results())).errors()
     assert [[cell.lines[0] for cell in row] for row in drawn.rows] == [
         ["imported · unknown · locust · locust · 7", "3,000", "90 (3 %)", *"––––", "0 of 3"],
         ["imported · unknown · k6 · k6 · 7", "3,000", "not counted", *"––––", "0 of 3"],
@@ -104,7 +102,7 @@ def test_broken_connections_of_wrk_are_a_share_of_all_requests(tmp_path):
     tables = HttpTables(tmp_path / "tidy")
     levels = levels_of("full", "none", "e", "wrk", concurrency="20")
     tables.add(levels, 1, parse_load("wrk", tmp_path).values, numbers={"concurrency_n": 20}, tool="wrk")
-    drawn = Drawn(HttpLoad(Results(tables.write(), study="embedded", family="http_concurrency"))).errors()
+    drawn = Drawn(HttpLoad(tables.results())).errors()
     assert [cell.lines[0] for cell in drawn.rows[0][1:]] == ["17,401", "16,863 (96.9 %)", *"000", "16,863", "0 of 1"]
 
 
@@ -112,7 +110,7 @@ def test_an_answer_of_two_modes_says_so(tmp_path):
     tables = HttpTables(tmp_path)
     for block, throughput in enumerate((240.0, 239.0, 2900.0, 241.0, 3000.0, 240.0), 1):
         tables.closed(FILES, block, throughput)
-    load = HttpLoad(Results(tables.write(), study="embedded", family="http_concurrency"))
+    load = HttpLoad(tables.results())
     (answer,) = load.answers()
     assert "; two modes: 4 near 240/s, 2 near 2,950/s" in answer["lines"][0]["evidence"]
 
@@ -121,7 +119,7 @@ def test_the_legend_of_a_distribution_has_what_is_drawn_in_the_order_of_its_numb
     tables = HttpTables(bare_project)
     for limits, connections in (("1-core", "20"), ("2-cores", "1"), ("2-cores", "5")):
         tables.closed(levels_of("files", limits, "list", "ab", concurrency=connections), 1, 6000.0)
-    page = Page("http_concurrency", study="embedded", tidy=tables.write(), output="reports/embedded/http_concurrency")
+    page = tables.page()
     seen = [("a", "5"), ("a", "20"), ("b", "1")]
     steps = page.results.cases.select("target", "case", "concurrency").join(
         pl.DataFrame(seen, schema=["sweep", "concurrency"], orient="row"), on="concurrency"
@@ -139,7 +137,7 @@ def test_a_distribution_rises_where_its_operations_are(tmp_path):
     """Most requests take less than 0.5 ms, and the few others up to 20 ms."""
     tables = HttpTables(tmp_path)
     tables.closed(FILES, 1, 6000.0)
-    results = Results(tables.write(), study="embedded", family="http_concurrency")
+    results = tables.results()
     bins = [(0.0, 0.0005, 9700), *((ms / 1000, (ms + 1) / 1000, 2) for ms in range(1, 20)), (0.02, 0.021, 262)]
     edges = pl.DataFrame(bins, schema=["lower_s", "upper_s", "count"], orient="row")
     steps = figuredata.cumulative_steps(results, results.cases.join(edges, how="cross"), "concurrency", ["server"])
@@ -156,7 +154,7 @@ def test_distributions_of_several_targets_or_numbers_of_clients_are_drawn(bare_p
         for connections in ("20", "5"):
             levels = levels_of("files", "1-core", "list", "ab", concurrency=connections) | of
             tables.closed(levels, 1, 6000.0, target=target)
-    page = Page("http_concurrency", study="embedded", tidy=tables.write(), output="reports/embedded/http_concurrency")
+    page = tables.page()
     steps = HttpLoad(page.results).histogram()
     page.cdf("cdf", steps, series="concurrency", panels=["server"], ordered=True, caption="Latencies.")
     drawn = (bare_project / "reports/embedded/http_concurrency/figures/cdf.svg").read_text()
@@ -172,7 +170,7 @@ def test_servers_under_the_same_load_are_lines_of_one_panel(bare_project: Path):
     for server, endpoint in (("nginx", "static"), ("sftpgo", "static"), ("sftpgo", "list"), ("nothing", "null")):
         for connections in ("1", "20"):
             tables.closed(levels_of(server, "1-core", endpoint, "ab", concurrency=connections), 1, 6000.0)
-    page = Page("http_concurrency", study="embedded", tidy=tables.write(), output="reports/embedded/http_concurrency")
+    page = tables.page()
     load = HttpLoad(page.results)
     assert load.series == "server"
     assert {view: where["server"] for view, where in load.views().items()} == {
@@ -195,7 +193,7 @@ def test_endpoints_of_a_single_server_are_lines_of_one_panel(tmp_path):
     tables = HttpTables(tmp_path)
     for server, endpoint in (("sftpgo", "static"), ("sftpgo", "list"), ("nothing", "null")):
         tables.closed(levels_of(server, "1-core", endpoint, "ab", concurrency="20"), 1, 6000.0)
-    load = HttpLoad(Results(tables.write(), study="embedded", family="http_concurrency"))
+    load = HttpLoad(tables.results())
     assert load.series == "endpoint"
     assert [where["endpoint"] for where in load.views().values()] == [["static", "list"]]
     (table,) = Drawn(load).throughput()
@@ -210,7 +208,7 @@ def test_open_loops_answer_if_there_is_no_closed_one(tmp_path):
     for block in range(1, 7):
         tables.opened(levels | {"rate": "500/s"}, block, 500.0, 0.002)
         tables.opened(levels | {"rate": "900/s"}, block, 800.0, 0.02)
-    (answer,) = HttpLoad(Results(tables.write(), study="embedded", family="http_concurrency")).answers()
+    (answer,) = HttpLoad(tables.results()).answers()
     (line,) = answer["lines"]
     assert line["value"] == "800/s" and line["evidence"].startswith("at an offered rate of 900/s; n = 6")
 
@@ -222,7 +220,7 @@ def test_open_loops_answer_if_there_is_no_closed_one(tmp_path):
 def test_a_page_without_an_answer_says_whether_trials_gave_results(bare_project: Path, displayed, fields, said):
     tables = HttpTables(bare_project)
     tables.closed(FILES, 1, 6000.0, **fields)
-    page = Page("http_concurrency", study="embedded", tidy=tables.write(), output="reports/embedded/http_concurrency")
+    page = tables.page()
     page.verdicts({"Which server?": {"factor": "server"}}, ["throughput"])
     assert not displayed, "a single server is compared with none"
     page.show_answers([])
@@ -234,7 +232,7 @@ def test_ceilings_that_break_littles_law_are_marked_and_counted(tmp_path):
     wrk = NOTHING | {"generator": "wrk"}
     for levels, little in ((FILES, 0.2), (NOTHING, -0.18), (wrk, 0.3), (wrk | {"concurrency": "1"}, 0.0)):
         tables.closed(levels, 1, 9000.0, little=little, requests=10_000)
-    load = HttpLoad(Results(tables.write(), study="embedded", family="http_concurrency"))
+    load = HttpLoad(tables.results())
     (table,) = Drawn(load).ceilings()
     assert [[cell.marks for cell in row[1:]] for row in table.rows] == [[(), ()], [(LITTLE_BROKEN,)] * 2]
     assert [text for text in load.weaknesses() if "Little" in text] == [
@@ -249,7 +247,7 @@ def test_a_generator_that_took_cpu_time_from_the_server_is_a_weakness(tmp_path):
     for block, shared in enumerate((True, False, True), start=1):
         verified = json.dumps({"placement": {"shared": shared}})
         tables.closed(FILES, block, 9000.0, requests=10_000, verified=verified)
-    load = HttpLoad(Results(tables.write(), study="embedded", family="http_concurrency"))
+    load = HttpLoad(tables.results())
     assert [text for text in load.weaknesses() if "shared CPUs" in text] == [
         "In 2 of 3 trials server and generator shared CPUs, and each took time from the other."
     ]
@@ -264,7 +262,7 @@ def test_a_tail_of_too_few_requests_is_neither_printed_nor_drawn(tmp_path):
         tables.closed(FILES | {"concurrency": "5"}, block, 5500.0, requests=requests)
         for rate in (36, 37):
             tables.opened(opened | {"rate": f"{rate}/s"}, block, float(rate), 0.003)
-    load = HttpLoad(Results(tables.write(), study="embedded", family="http_concurrency"))
+    load = HttpLoad(tables.results())
     few, enough = (load.sweeps(is_open=False)[0].points[i].case for i in (0, 1))
     assert [view["case"] for view in (*load.views().values(), *load.views(99).values())] == [[few, enough], [enough]]
     (said,) = load.not_drawn(99)
@@ -292,7 +290,7 @@ def test_requests_without_a_time_are_no_samples_of_a_tail(tmp_path, untimed: str
     # k6 times these, too; and an imported output may not tell them.
     tables.observations.append(tables.observations[-1] | {"metric": untimed, "value": 370.0, "unit": "1"})
     tables.observations = [o for o in tables.observations if not (o["block"] == 3 and o["metric"] == untimed)]
-    load = HttpLoad(Results(tables.write(), study="embedded", family="http_concurrency"))
+    load = HttpLoad(tables.results())
     (closed,), (kept,) = load.sweeps(is_open=False), load.sweeps(is_open=True)
     assert [load.too_few(99, closed, point) for point in closed.points] == [True, False]
     assert not load.too_few(99, kept, kept.points[0])
@@ -308,7 +306,7 @@ def test_a_time_that_ab_rounds_to_zero_is_no_zero(tmp_path):
     told = {"connect_mean": 0.0, "connect_median": 0.0, "connect_max": 1e-3, "latency_mean": 4e-4, "latency_sd": 2e-4}
     for observation in tables.observations:
         observation["value"] = told.get(observation["metric"], observation["value"])
-    load = HttpLoad(Results(tables.write(), study="embedded", family="http_concurrency"))
+    load = HttpLoad(tables.results())
     cells = [{row[0].lines[0]: row[1].lines for row in table.rows} for table in Drawn(load).details()]
     assert [of["Connect: mean ± sd"] for of in cells] == [
         ("< 0.5 ms", "median < 0.5 ms, max 1 ms"), ("0 s", "median 0 s, max 1.00 ms"),
@@ -320,7 +318,7 @@ def test_a_time_that_ab_rounds_to_zero_is_no_zero(tmp_path):
 def test_a_page_says_how_finely_ab_tells_latencies(tmp_path, imported):
     tables = HttpTables(tmp_path)
     tables.closed(FILES, 1, 6000.0, imported=imported)
-    load = HttpLoad(Results(tables.write(), study="embedded", family="http_concurrency"))
+    load = HttpLoad(tables.results())
     assert load.steps() == " ab rounds each latency to the nearest millisecond, so its lines have steps."
     said = " ".join(load.precision())
     assert said.startswith("ab reports the parts of a request (connect, processing, waiting) in whole milliseconds")
@@ -328,7 +326,7 @@ def test_a_page_says_how_finely_ab_tells_latencies(tmp_path, imported):
     assert ("In imported reports of ab, percentiles and means are whole milliseconds." in said) is imported
     open_loop = HttpTables(tmp_path / "k6")
     open_loop.opened(levels_of("files", "1-core", "list", "k6", rate="50/s"), 1, 50.0, 0.003)
-    other = HttpLoad(Results(open_loop.write(), study="embedded", family="http_concurrency"))
+    other = HttpLoad(open_loop.results())
     assert (other.steps(), [*other.precision()]) == ("", []), "k6 does not round"
 
 
@@ -344,7 +342,7 @@ def test_ceilings_are_of_closed_loops_and_a_saturated_server_says_at_which_numbe
             tables.closed(FILES | {"concurrency": n}, block, tables.noisy(rate, 0.001))
     tables.closed(NOTHING, 1, 9000.0, requests=10_000)
     tables.opened(levels_of("nothing", "none", "null", "k6", rate="100/s"), 1, 100.0, 0.001)
-    drawn = Drawn(HttpLoad(Results(tables.write(), study="embedded", family="http_concurrency")))
+    drawn = Drawn(HttpLoad(tables.results()))
     assert [table.caption.rpartition(", ")[2] for table in drawn.ceilings()] == [
         "closed loop: the ceiling", "open loop: only the requested rate",
     ]  # fmt: skip
@@ -357,7 +355,7 @@ def test_a_folded_panel_does_not_decide_the_scale_of_the_others(bare_project: Pa
     tables = HttpTables(bare_project)
     for endpoint, connections, rate in (("static", "1", 5500.0), ("static", "20", 6000.0), ("transcode", "5", 30.0)):
         tables.closed(levels_of("sftpgo", endpoint, "page", "ab", concurrency=connections), 1, rate)
-    page = Page("http_concurrency", study="embedded", tidy=tables.write(), output="reports/embedded/http_concurrency")
+    page = tables.page()
     load = HttpLoad(page.results)
     figures = dict(load.figures("t"))
     assert {name: [*views] for name, views in figures.items()} == {
@@ -378,7 +376,7 @@ def test_figures_over_connections_have_a_place_without_a_line_or_a_closed_loop(t
     tables.closed(FILES, 1, 6000.0)
     only_open = HttpTables(tmp_path / "open")
     only_open.opened(levels_of("files", "1-core", "list", "k6", rate="50/s"), 1, 50.0, 0.003)
-    loads = [HttpLoad(Results(t.write(), study="embedded", family="http_concurrency")) for t in (tables, only_open)]
+    loads = [HttpLoad(t.results()) for t in (tables, only_open)]
     assert [{name: len(views) for name, views in load.figures("t")} for load in loads] == [{"t": 1}, {"t": 0}]
 
 
@@ -390,7 +388,7 @@ def test_a_closed_loop_whose_trials_had_other_rates_is_not_near(tmp_path):
         tables.closed(FILES | {"server": "even"}, block, 188.0 + block)
         for server in ("files", "even"):
             tables.opened(levels_of(server, "1-core", "list", "k6", rate="200/s"), block, 200.0, 0.003)
-    load = HttpLoad(Results(tables.write(), study="embedded", family="http_concurrency"))
+    load = HttpLoad(tables.results())
     near = {pair.sweep.server: pair.is_near for pair in OpenAgainstClosed(load).pairs()}
     assert near == {"files": False, "even": True}
 
@@ -400,7 +398,7 @@ def test_open_loops_without_a_closed_loop_near_them_are_folded(bare_project: Pat
     tables = HttpTables(bare_project)
     tables.closed(FILES, 1, 6000.0)
     tables.opened(levels_of("files", "1-core", "list", "k6", rate=f"{rate:.0f}/s"), 1, rate, 0.003)
-    page = Page("http_concurrency", study="embedded", tidy=tables.write(), output="reports/embedded/http_concurrency")
+    page = tables.page()
     displayed.clear()
     OpenAgainstClosed(HttpLoad(page.results)).show(page)
     reason = "No closed loop has a throughput within 25 % of an open loop's, so their latencies cannot be compared"
@@ -423,6 +421,6 @@ def test_a_peak_outside_of_what_was_measured_is_told_in_words(tmp_path, rates, p
         for block in range(1, 4):
             tables.closed(FILES | {"concurrency": str(n)}, block, tables.noisy(rate, 0.001))
     tables.closed(FILES | {"concurrency": "100"}, 1, 1.0, status="failed")
-    law = Drawn(HttpLoad(Results(tables.write(), study="embedded", family="http_concurrency"))).scalability()
+    law = Drawn(HttpLoad(tables.results())).scalability()
     (row,) = law.rows
     assert row[law.columns.index("Peak at")].lines[0] == peak

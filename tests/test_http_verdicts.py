@@ -9,7 +9,6 @@ from http_fixture import HttpTables, levels_of
 
 from benchstudy.families.http_concurrency.page.load import HttpLoad
 from benchstudy.report.comparisons.comparison import Comparisons
-from benchstudy.report.results.results import Results
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +65,7 @@ def test_a_server_that_fails_requests_is_not_compared_by_its_latency(tmp_path):
         for server, rate, errors in (("nginx", 1000.0, 0), ("busy", 1500.0, 1000), ("fine", 1500.0, 50)):
             levels = levels_of(server, "1-core", "static", "wrk", concurrency="5")
             tables.closed(levels, block, tables.noisy(rate, 0.01), errors=errors, requests=5_000)
-    results = Results(tables.write(), study="embedded", family="http_concurrency")
+    results = tables.results()
     made = Comparisons(results, [], ["throughput", "latency_p50"], factor="server", unfit=HttpLoad(results).unfit)
     assert {(row.level, row.metric): row.outcome.verdict for row in made.rows} == {
         ("busy", "throughput"): "better", ("busy", "latency_p50"): "none",
@@ -83,7 +82,7 @@ def test_a_server_that_answers_a_few_connections_is_not_compared_by_its_median_l
         for server, rate, little in (("nginx", 5000.0, 0.0), ("hungry", 800.0, 0.95)):
             levels = levels_of(server, "1-core", "static", "ab", concurrency="20")
             tables.closed(levels, block, tables.noisy(rate, 0.01), little=little)
-    results = Results(tables.write(), study="embedded", family="http_concurrency")
+    results = tables.results()
     load = HttpLoad(results)
     made = Comparisons(results, [], ["throughput", "latency_p50"], factor="server", unfit=load.unfit)
     said = {row.metric: (row.outcome.verdict, row.outcome.why) for row in made.rows}
@@ -102,7 +101,7 @@ def test_a_server_to_which_requests_were_not_sent_is_not_compared_by_the_latency
         for server, achieved in (("nginx", 400.0), ("full", 300.0)):
             levels = levels_of(server, "1-core", "static", "k6", rate="400/s")
             tables.opened(levels, block, achieved, tables.noisy(0.002 if server == "nginx" else 0.001, 0.01))
-    results = Results(tables.write(), study="embedded", family="http_concurrency")
+    results = tables.results()
     load = HttpLoad(results)
     choice = {"factor": "server", "unfit": load.unfit, "settled": load.settled}
     made = Comparisons(results, [], ["throughput", "latency_p50"], **choice)

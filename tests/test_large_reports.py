@@ -22,7 +22,6 @@ from benchstudy.model.study import load_study
 from benchstudy.report import htmlpages
 from benchstudy.report.figures import thinning
 from benchstudy.report.results import trialplaces
-from benchstudy.report.results.results import Results
 from benchstudy.report.trials import triallist
 
 MEGABYTE = 1_000_000
@@ -162,8 +161,7 @@ def places_of(root, cases, *, room, trials=3, **fields):
     for name in cases:
         for block in range(1, trials + 1):
             tables.add({"backend": name}, block, {"duration": (1.0, "s")}, **fields)
-    folder = tables.write()
-    results = Results(folder, study="embedded", family="file_size")
+    results = tables.results()
     with pytest.MonkeyPatch.context() as patch:
         for name, value in room.items():
             patch.setattr(trialplaces, name, value)
@@ -205,8 +203,7 @@ def test_commands_are_said_once_and_ports_are_no_difference(tmp_path):
         asked = f"http://127.0.0.1:{20_000 + block}/{name} --master-port={30_000 + block}"
         argv = f"ab -n {500 if block % 2 else 600} {asked}"
         tables.add({"backend": "a"}, block, {"duration": (1.0, "s")}, argv=argv)
-    results = Results(tables.write(), study="embedded", family="file_size")
-    text = triallist.TrialList(results, ["duration"], tmp_path, tmp_path / "reports").html()
+    text = triallist.TrialList(tables.results(), ["duration"], tmp_path, tmp_path / "reports").html()
     said = r"Command (\d), of trial \w+; except for names and ports, 19 others ran the same"
     assert re.findall(said, text) == ["1", "2"]
     assert text.count("<pre>") == 2 and text.count("<td>2</td>") >= 20, "each row says which"
@@ -218,8 +215,7 @@ def test_many_facts_are_a_list_of_lists_without_empty_ones(tmp_path):
     tables = Tables(tmp_path, "embedded", "file_size")
     for name, facts in (("few", few), ("many", few | load | {f"count_{n}": n for n in range(9)})):
         tables.add({"backend": name}, 1, {"duration": (1.0, "s")}, verified=json.dumps(facts))
-    results = Results(tables.write(), study="embedded", family="file_size")
-    text = triallist.TrialList(results, ["duration"], tmp_path, tmp_path / "reports").html()
+    text = triallist.TrialList(tables.results(), ["duration"], tmp_path, tmp_path / "reports").html()
     assert ">Verified: fs type: ext4; mounted: yes; limits cpus: none</p>" in text
     assert re.search(
         r"<details class=.verified.><summary>Verified in trial \w+: 15 facts</summary><ul><li>fs type: ext4</li>", text

@@ -203,7 +203,7 @@ def results(tmp_path: Path) -> Results:
         tables.add(levels, block, {"duration": (seconds, "s")}, numbers=gigabyte)
     tables.add({"backend": "store", "op": "write", "size": "1GB", "sync": "server"}, 1, {}, status="failed",
                numbers=gigabyte)  # fmt: skip
-    return Results(tables.write(), study="s", family="file_size")
+    return tables.results()
 
 
 CEILINGS = [lints.Ceiling(op, 131e6, "125 MiB/s (its data sheet)", where="*backend=disk*") for op in ("read", "write")]
@@ -225,7 +225,7 @@ def test_an_imported_summary_that_contradicts_itself(tmp_path: Path):
     latency = {"latency_mean": (0.9, "s"), "latency_sd": (0.1, "s"), "latency_p50": (0.2, "s")}
     tables.add({"server": "x", "concurrency": "5"}, 1, latency, imported=True)
     tables.add({"server": "x", "concurrency": "9"}, 1, latency | {"latency_p50": (0.85, "s")})
-    (finding,) = lints.lint(material.read(Results(tables.write(), study="s", family="http_concurrency")))
+    (finding,) = lints.lint(material.read(tables.results()))
     assert finding.lint == "impossible-mean-median" and "x, 5, trial" in finding.where
 
 
@@ -290,7 +290,7 @@ def test_a_ceiling_is_what_other_cases_of_the_study_measured_on_the_same_target(
             bandwidth = {"read_bandwidth": (share * rate, "B/s")}
             jobs.add({"directory": "d", "test": "fio", "job": "in-a-row"}, block, bandwidth, target=target)
         jobs.add({"directory": "d", "test": "fio", "job": "other"}, 1, {"read_bandwidth": (9e9, "B/s")}, target=target)
-    own = Results(files.write(), study="s", family="file_size")
+    own = files.results()
     ((_, nothing),) = ceilings.known(study, "file_size", ceilings.beside(own))
     assert nothing == [], "fio has no tables yet"
     jobs.write()
@@ -310,7 +310,7 @@ def test_a_ceiling_that_was_measured_is_too_low_for_a_read_whose_bytes_storage_g
     for block in (1, 2):
         values = {"duration": (0.5, "s"), "device_read": (fetched if block == 1 else 1e9, "B")}
         tables.add(levels, block, values, numbers={"size_bytes": 1_000_000_000})
-    results = Results(tables.write(), study="s", family="file_size")
+    results = tables.results()
     measured = lints.Ceiling("read", 1e9, "1 GB/s (fio)", measured=True)
     assert [f.lint for f in lints.lint(material.read(results, [measured]))] == found
     declared = lints.Ceiling("read", 1e9, "1 GB/s (its data sheet)")
@@ -321,7 +321,7 @@ def test_a_metric_of_ours_that_fell_to_zero_is_no_series_that_is_missing(tmp_pat
     tables = Tables(tmp_path, "s", "load_test")
     for version, share in (("old", 0.01), ("new", 0.0)):
         tables.add({"version": version, "load": "l"}, 1, {"tcp_retransmits": (share, "1")})
-    assert lints.lint(material.read(Results(tables.write(), study="s", family="load_test"))) == []
+    assert lints.lint(material.read(tables.results())) == []
 
 
 def test_a_study_declares_ceilings_and_acknowledges_findings():

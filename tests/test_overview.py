@@ -425,7 +425,7 @@ def results_with(bare_project, values, **fields):
         tables.add(LEVELS, block, {"duration": (value, "s")}, numbers={"size_bytes": 1}, **fields)
         for block, value in enumerate(values, start=1)
     ]
-    return Results(tables.write(), study="embedded", family="file_size"), trials
+    return tables.results(), trials
 
 
 def test_an_outlier_is_flagged_and_kept_with_what_happened_on_its_host(bare_project):
@@ -515,7 +515,7 @@ def test_a_trend_over_the_blocks_is_drift_and_noise_is_none(bare_project):
         for server, rate in (("rising", 100.0 + 3 * block), ("noisy", 100.0 + 30 * (block % 2))):
             when = f"2026-11-20T10:{block:02d}:00.000+00:00"
             tables.add({**LOAD, "server": server}, block, {"throughput": (rate, "1/s")}, started=when)
-    found = drift.find(Results(tables.write(), study="embedded", family="http_concurrency"))
+    found = drift.find(tables.results())
     assert found.looked_at == 2 and found.rule == drift.TREND_RULE
     assert [case for _, case in found.cases] == ["server=rising,generator=ab,concurrency=10"]
 
@@ -526,7 +526,7 @@ def test_a_case_that_is_not_steady_is_told_with_its_metric_and_by_how_much_it_ch
         when = f"2026-11-20T10:{block:02d}:00.000+00:00"
         values = {"throughput": (100.0 - block, "1/s"), "latency_p50": (0.01 + 1e-5 * (block % 2), "s")}
         tables.add({**LOAD, "server": "falling"}, block, values, started=when)
-    results = Results(tables.write(), study="embedded", family="http_concurrency")
+    results = tables.results()
     (said,) = scrutiny.points(scrutiny.scrutinise(results, {}))
     assert said.startswith("1 of 1 case is not in a steady state (a trend over the blocks")
     assert said.endswith("successful responses per second fell by 11.8 % over 12 trials.")
@@ -547,7 +547,7 @@ def test_storage_that_is_not_steady_is_told_by_its_line_or_by_its_range(bare_pro
     for block, seconds in enumerate(values, start=1):
         given = {"duration": (seconds, "s"), "device_read": (1.0 * block, "B")}
         tables.add(LEVELS, block, given, numbers={"size_bytes": 1}, started=f"2026-11-20T10:{block:02d}:00.000+00:00")
-    results = Results(tables.write(), study="embedded", family="file_size")
+    results = tables.results()
     (weak,) = [text for text in scrutiny.points(scrutiny.scrutinise(results, {})) if "steady" in text]
     assert weak.endswith(f": {said}.")
 
@@ -560,8 +560,7 @@ def test_trials_that_resemble_the_one_before_are_told_and_noise_is_not(bare_proj
         for server, rate in (("waves", wave), ("noisy", noise)):
             when = f"2026-11-20T10:{block:02d}:00.000+00:00"
             tables.add({**LOAD, "server": server}, block, {"throughput": (rate, "1/s")}, started=when)
-    results = Results(tables.write(), study="embedded", family="http_concurrency")
-    found = scrutiny.scrutinise(results, {})
+    found = scrutiny.scrutinise(tables.results(), {})
     assert [case for _, case in found.dependent] == ["server=waves,generator=ab,concurrency=10"]
     assert found.drift.cases == ()
     (said,) = scrutiny.points(found)
@@ -576,7 +575,7 @@ def test_a_figure_that_is_not_steady_says_so_where_it_stands(bare_project, last,
     for block, seconds in enumerate([1.0] * 5 + [last], start=1):
         values = {"duration": (seconds, "s"), "device_read": (1.0 * block, "B")}
         tables.add(LEVELS, block, values, numbers={"size_bytes": 1}, started=f"2026-11-20T10:{block:02d}:00.000+00:00")
-    results = Results(tables.write(), study="embedded", family="file_size")
+    results = tables.results()
     (case,) = results.cases["case"]
     figure, other = (results.estimate(metric, "this-machine", case) for metric in ("duration", "device_read"))
     assert cells.estimate_cell(results, figure, "page").marks == marks

@@ -22,7 +22,6 @@ from benchstudy.report.figures import pdf
 from benchstudy.report.figures.styles import Style
 from benchstudy.report.figures.vega import FIGURE_FORMATS, VEGALITE_VERSION
 from benchstudy.report.page import Page
-from benchstudy.report.results.results import Results
 from benchstudy.report.study.citation import Citation
 from benchstudy.report.tables.tables import MISSING, TABLE_FORMATS, Cell, Table
 
@@ -252,7 +251,7 @@ def test_of_two_equally_frequent_failures_the_same_one_is_named_in_any_order_of_
         tables = Tables(tmp_path, "study", "file_size")
         for block, cause in enumerate(causes, start=1):
             tables.add(levels, block, {}, numbers={"size_bytes": 1_000_000}, status="failed", cause=cause)
-        (estimate,) = Results(tables.write(), study="study", family="file_size").estimates("duration")
+        (estimate,) = tables.results().estimates("duration")
         named.add(estimate.failure)
     assert named == {"failed: connection lost (2 of 2)"}
 

@@ -39,10 +39,6 @@ def tables(tmp_path):
     return Tables(tmp_path, "study", "file_size")
 
 
-def results_of(tables):
-    return Results(tables.write(), study="study", family="file_size")
-
-
 def add(tables, *durations, levels=LEVELS, **fields):
     for block, duration in enumerate(durations, start=1):
         tables.add(levels, block, {"duration": (duration, "s")}, numbers={"size_bytes": 1_000_000}, **fields)
@@ -109,14 +105,14 @@ def test_the_page_format_keeps_one_unit_a_cell():
 
 def test_a_cell_leads_to_the_trials_of_its_case(tables):
     add(tables, 0.001, 0.002, 0.003, 0.004, 0.005, 0.006)
-    cell = only_cell(results_of(tables))
+    cell = only_cell(tables.results())
     assert cell.lines == ("3.5 ms", "n = 6, 95 %: 1.0–6.0 ms", "mean 3.50 ms (±1.87 ms)")
     assert cell.href == "#case-backend=local,op=write,size=1MB,sync=fsync"
 
 
 def test_a_case_that_always_failed_says_why_and_how_often(tables):
     add(tables, 0, 0, 0, status="failed", cause="no space left")
-    cell = only_cell(results_of(tables))
+    cell = only_cell(tables.results())
     assert cell.lines == ("failed: no space left (3 of 3)",)
     assert cell.kind == "failed"
 
@@ -130,7 +126,7 @@ def test_a_short_cause_is_what_failed_and_not_where(where):
 def test_failures_stand_beside_the_figure_of_the_others(tables):
     add(tables, 0.001, 0.002)
     add(tables, 0, status="timeout", cause="ended after 600 s")
-    assert only_cell(results_of(tables)).lines == (
+    assert only_cell(tables.results()).lines == (
         "1.50 ms",
         "n = 2: too small for an interval",
         "mean 1.50 ms (±0.71 ms)",
@@ -142,7 +138,7 @@ def test_discarded_and_aborted_trials_do_not_count(tables):
     add(tables, 0.001, 0.001, 0.001)
     add(tables, 9.0, discarded_why="backup was running")
     add(tables, 9.0, status="aborted", cause="the host was restarted")
-    results = results_of(tables)
+    results = tables.results()
     (estimate,) = results.estimates("duration")
     assert (estimate.summary.n, estimate.failed, estimate.summary.mean) == (3, 0, 0.001)
     assert results.counts() == {
@@ -154,14 +150,14 @@ def test_discarded_and_aborted_trials_do_not_count(tables):
 def test_cases_of_two_targets_have_anchors_of_their_own(tables):
     for target in ("one", "two"):
         tables.add(LEVELS, 1, {"duration": (0.001, "s")}, target=target, numbers={"size_bytes": 1})
-    anchors = results_of(tables).anchors
+    anchors = tables.results().anchors
     assert len(set(anchors.values())) == 2
 
 
 def test_names_that_look_alike_as_anchors_stay_apart(tables):
     for backend in ("a b", "a?b"):
         tables.add({**LEVELS, "backend": backend}, 1, {"duration": (1.0, "s")}, numbers={"size_bytes": 1})
-    assert len(set(results_of(tables).anchors.values())) == 2
+    assert len(set(tables.results().anchors.values())) == 2
 
 
 def test_sizes_are_in_the_order_of_their_bytes(tmp_path):
@@ -172,7 +168,7 @@ def test_sizes_are_in_the_order_of_their_bytes(tmp_path):
 def test_an_unknown_factor_is_named(tables):
     add(tables, 0.001)
     with pytest.raises(BenchstudyError, match=r"no factor 'colour'.*backend"):
-        results_of(tables).levels("size", {"colour": "red"})
+        tables.results().levels("size", {"colour": "red"})
 
 
 def test_missing_tables_are_named(tmp_path):
@@ -225,7 +221,7 @@ def test_no_export_computes_a_text_of_a_host(tmp_path, text, is_formula):
     assert [row[0] for row in csv.reader(io.StringIO(table.csv()))] == [shown, shown]
     tables = Tables(tmp_path, "embedded", "file_size")
     tables.add({"backend": "local"}, 1, {}, status="failed", cause=text)
-    estimatefiles.write_trials(Results(tables.write(), study="embedded", family="file_size"), tmp_path / "trials.csv")
+    estimatefiles.write_trials(tables.results(), tmp_path / "trials.csv")
     with (tmp_path / "trials.csv").open(newline="") as file:
         assert [row["cause"] for row in csv.DictReader(file)] == [shown]
 
@@ -313,10 +309,6 @@ def test_the_page_of_files_needs_neither_reads_nor_writes(bare_project, displaye
     assert set(columns) == {"Duration", "Throughput", "Operations"}, "a trial is the mean of so many operations"
 
 
-def page_of(tables):
-    return Page("file_size", study="study", tidy=tables.write(), output="reports/study/file_size")
-
-
 def test_a_figure_names_the_cases_that_it_cannot_draw_because_every_trial_failed(bare_project, tables, displayed):
     full = {"status": "failed", "cause": "no space left on the host"}
     add(tables, 0.001, 0.002, 0.003)
@@ -324,7 +316,7 @@ def test_a_figure_names_the_cases_that_it_cannot_draw_because_every_trial_failed
     tables.add(LEVELS | {"backend": "sometimes"}, 2, {}, numbers={"size_bytes": 1_000_000}, **full)
     for block in (1, 2):
         tables.add(LEVELS | {"backend": "never"}, block, {}, numbers={"size_bytes": 1_000_000}, **full)
-    page = page_of(tables)
+    page = tables.page()
     drawn = {"series": "backend", "caption": "Times."}
     page.strip("s", ["duration"], where={}, value_title="Time", **drawn)
     page.trend("t", "duration", x="size_bytes", x_title="Size", views={"All": {}}, **drawn)
@@ -348,7 +340,7 @@ def test_clients_of_a_storage_are_drawn_beside_ideal_scaling_from_the_fewest(bar
         for block in (1, 2, 3):
             numbers = {"clients_n": clients, "size_bytes": 1_000_000}
             tables.add(LEVELS | {"clients": str(clients)}, block, {"throughput": (bytes_per_s, "B/s")}, numbers=numbers)
-    show_clients(page_of(tables), ["throughput"], series="backend", each=["throughput"])
+    show_clients(tables.page(), ["throughput"], series="backend", each=["throughput"])
     specification = re.search(r"<script[^>]*>(.*?)</script>", "".join(displayed))
     drawn = [rows for rows in json.loads(specification[1])["datasets"].values() if rows and "low" in rows[0]]
     assert [(row["drawn_x"], row["y"]) for row in drawn[0]] == [(2, 3000), (4, 6000)], "twice as many, twice as much"
@@ -361,7 +353,7 @@ def test_a_level_of_zero_has_a_place_on_the_axis_of_levels(bare_project, tables,
             levels = LEVELS | {"size": str(size)}
             tables.add(levels, block, {"duration": (0.001, "s")}, numbers={"size_bytes": size})
     names = {"series": "backend", "x": "size_bytes", "x_title": "Size", "caption": "Times."}
-    page_of(tables).trend("t", "duration", views={"All": {}}, **names)
+    tables.page().trend("t", "duration", views={"All": {}}, **names)
     assert (bare_project / "reports/study/file_size/figures/t.svg").read_text().count(
         '<path transform="translate('
     ) >= 6
@@ -372,7 +364,7 @@ def test_a_study_of_two_targets_has_a_column_for_each(bare_project, tables):
     for target in ("one", "two"):
         for block in range(1, 7):
             tables.add(LEVELS, block, {"duration": (0.001 * block, "s")}, target=target, numbers={"size_bytes": 1})
-    page_of(tables).table("t", "duration", rows="size", columns=["backend"], where={"op": "write"}, caption="c")
+    tables.page().table("t", "duration", rows="size", columns=["backend"], where={"op": "write"}, caption="c")
     rows = list(csv.reader((bare_project / "reports/study/file_size/tables/t.csv").open()))
     assert rows[0] == ["Size", "one · local", "two · local"]
 
@@ -384,7 +376,7 @@ def test_an_order_is_named_only_when_intervals_part_and_never_between_targets(ba
             for block in range(1, 7):
                 seconds = 0.001 * factor * (1 + block / 100)
                 tables.add(levels, block, {"duration": (seconds, "s")}, target=target, numbers={"size_bytes": 1})
-    page_of(tables).answer({"Write": ("duration", {"op": "write"})}, series="backend")
+    tables.page().answer({"Write": ("duration", {"op": "write"})}, series="backend")
     (answer,) = json.loads((bare_project / "reports/study/file_size/answer.json").read_text())
     assert [line["name"] for line in answer["lines"]][-2:] == ["slow on one", "slow on two"]
     assert answer["note"] == (
@@ -410,7 +402,7 @@ def test_weaknesses_are_found_in_the_data(tmp_path):
 def test_causes_that_each_trial_has_one_of_its_own_are_counted_and_not_all_listed(tables):
     for port in range(60):
         add(tables, 0, status="failed", cause=f"127.0.0.1:{20_000 + port}: connection refused")
-    found = evidence.weak_points(results_of(tables), [])
+    found = evidence.weak_points(tables.results(), [])
     assert sum("connection refused" in text for text in found) == 40
     assert "20 more trials failed for other causes, which the list of trials gives." in found
 
@@ -419,7 +411,7 @@ def test_commands_that_all_failed_are_the_answer_of_their_page(bare_project):
     tables = Tables(bare_project, "embedded", "command")
     for command in ("typed", "mistyped"):
         tables.add({"command": command}, 1, {}, status="failed", cause=f"{command}: not found")
-    page = Page("command", study="embedded", tidy=tables.write(), output="reports/embedded/command")
+    page = tables.page()
     layout.answers(page, layout.Layout(page))
     (answer,) = json.loads((bare_project / "reports/embedded/command/answer.json").read_text())
     assert (answer["what"], [line["name"] for line in answer["lines"]]) == ("Wall time", ["typed", "mistyped"])
@@ -431,7 +423,7 @@ def test_a_command_that_is_hardly_longer_than_nothing_has_the_limit_beside_its_t
     tables = Tables(bare_project, "embedded", "command")
     for block in range(1, 7):
         tables.add({"command": "short"}, block, {"wall_time": (wall_s, "s"), "start_up": (0.001, "s")})
-    page = Page("command", study="embedded", tidy=tables.write(), output="reports/embedded/command")
+    page = tables.page()
     layout.answers(page, layout.Layout(page))
     (answer,) = json.loads((bare_project / "reports/embedded/command/answer.json").read_text())
     assert answer["lines"][0]["evidence"].endswith("; start-up limit: 1.00 ms") is is_near
@@ -447,7 +439,7 @@ def test_a_few_trials_that_agree_are_not_called_exact(bare_project, displayed, t
     for command, seconds in {"a": 0.5, "b": 0.75}.items():
         for block in range(1, trials + 1):
             tables.add({"command": command}, block, {"wall_time": (seconds, "s")})
-    page = Page("command", study="embedded", tidy=tables.write(), output="reports/embedded/command")
+    page = tables.page()
     layout.comparisons(page, layout.Layout(page))
     text = "".join(displayed)
     assert said in text and ("need no test" in text) == (trials == 6)
@@ -461,7 +453,7 @@ def test_two_builds_of_a_program_that_a_study_compares_get_a_verdict(bare_projec
             wall = (seconds + block / 1000, "s")
             levels = {"command": "prog", "build": build}
             tables.add(levels, block, {"wall_time": wall}, tool="prog", tool_sha256=build * 32)
-    page = Page("command", study="embedded", tidy=tables.write(), output="reports/embedded/command")
+    page = tables.page()
     layout.comparisons(page, layout.Layout(page))
     text = "".join(displayed)
     assert "1 worse" in text and "different builds" not in text
@@ -472,7 +464,7 @@ def test_cases_that_failed_for_one_cause_are_one_sentence(tables):
         levels = LEVELS | {"backend": f"b{number}"}
         for block in (1, 2):
             tables.add(levels, block, {}, status="failed", cause="connection refused")
-    found = [text for text in evidence.weak_points(results_of(tables), []) if "refused" in text]
+    found = [text for text in evidence.weak_points(tables.results(), []) if "refused" in text]
     assert found == ["10 of 10 trials of 5 cases failed: connection refused. The list of trials has them."]
 
 
@@ -480,7 +472,7 @@ def test_cases_that_failed_for_one_cause_are_one_sentence(tables):
 def test_mixed_instruments_and_edited_studies_are_told(tables):
     add(tables, 0.001, 0.002)
     add(tables, 0.003, instrument="b" * 64, study_sha256="c" * 64)
-    text = evidence.weakness_list(evidence.weak_points(results_of(tables), []))
+    text = evidence.weakness_list(evidence.weak_points(tables.results(), []))
     assert "2 versions of the measuring code" in text and "post hoc" in text
 
 
@@ -491,9 +483,9 @@ def test_a_program_or_script_that_changed_between_trials_of_a_case_is_told(table
     program, data, elsewhere = ("sut", "/x/prog", "aa"), ("sut", "/x/data", "bb"), ("load", "/x/prog", "cc")
     add(tables, 0.001, 0.002, programs=ran(program, data, elsewhere))
     add(tables, 0.002, programs=None)
-    assert not list(programs.weaknesses(results_of(tables))), "two hosts may have two versions"
+    assert not list(programs.weaknesses(tables.results())), "two hosts may have two versions"
     add(tables, 0.003, programs=ran(("sut", "/x/prog", "dd"), data, elsewhere))
-    results = results_of(tables)
+    results = tables.results()
     text = evidence.weakness_list(evidence.weak_points(results, []))
     assert "/x/prog changed between the trials of 1 case, by its SHA-256" in text
     assert "/x/data changed" not in text
@@ -504,7 +496,7 @@ def test_every_trial_is_listed_with_its_command_and_files(tables, tmp_path):
     add(tables, 0.001, 0.002)
     add(tables, 0, status="failed", cause=f"broke {HOSTILE}")
     page_folder = tmp_path / "reports" / "study"
-    text = triallist.TrialList(results_of(tables), ["duration"], tmp_path, page_folder).html()
+    text = triallist.TrialList(tables.results(), ["duration"], tmp_path, page_folder).html()
     assert text.count("<tr id=") == 3
     assert text.count("<pre>") == 1, "one command for all: they differ in their run folder only"
     assert "<script" not in text
@@ -515,14 +507,14 @@ def test_every_trial_is_listed_with_its_command_and_files(tables, tmp_path):
 
 def test_estimates_are_written_in_base_units(tables, tmp_path):
     add(tables, 0.001, 0.002, 0.003)
-    estimatefiles.write_estimates(results_of(tables).estimates("duration"), tmp_path / "estimates.csv")
+    estimatefiles.write_estimates(tables.results().estimates("duration"), tmp_path / "estimates.csv")
     row = pl.read_csv(tmp_path / "estimates.csv").row(0, named=True)
     assert (row["n"], row["median"], row["unit"], row["failed"]) == (3, 0.002, "s", 0)
 
 
 def test_the_published_format_stands_first_where_the_study_says_so(tables, tmp_path, monkeypatch):
     add(tables, 0.2, 0.21, 0.19, 0.195, 0.205, 0.2)
-    results_of(tables)
+    tables.results()
     monkeypatch.chdir(as_project(tmp_path))
     declared = {"study": "study", "hosts": {"h": {"loopback": True}}, "targets": {"t": {"roles": {"sut": "h"}}}}
     declared["families"] = {"fio": {}}
@@ -540,7 +532,7 @@ def test_the_published_format_stands_first_where_the_study_says_so(tables, tmp_p
 
 def test_two_modes_stand_beside_the_median_and_in_its_file(tables, tmp_path):
     add(tables, 0.2, 0.21, 0.003, 0.195, 0.0031, 0.205)
-    results = results_of(tables)
+    results = tables.results()
     cell = cells.estimate_cell(results, *results.estimates("duration"), "median")
     assert cell.lines[1].endswith("; two modes: 2 near 3.05 ms, 4 near 202 ms")
     estimatefiles.write_estimates(results.estimates("duration"), tmp_path / "estimates.csv")

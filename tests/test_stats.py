@@ -10,7 +10,6 @@ from scipy.stats import binom
 from tidy_fixture import Tables
 
 from benchstudy.report.exhibits import cells
-from benchstudy.report.results.results import Results
 from benchstudy.statistics.stats import lint_summary, mean_interval, precision, smallest_n, summarise, supported
 
 
@@ -219,7 +218,7 @@ def test_a_cell_says_in_words_what_trials_do_not_support(tmp_path, given, lines,
         failed = {} if value else {"status": "failed", "cause": "no space left"}
         values = {"duration": value} if value else {}
         tables.add({"op": "write"}, block, values, **failed)
-    results = Results(tables.write(), study="study", family="file_size")
+    results = tables.results()
     (estimate,) = results.estimates("duration")
     cell = cells.estimate_cell(results, estimate, "median")
     assert (cell.lines, title in cell.title) == (lines, True)

@@ -15,6 +15,8 @@ import numpy as np
 import polars as pl
 
 from benchstudy.jobs.parts import TRIALS
+from benchstudy.report.page import Page
+from benchstudy.report.results.results import Results
 
 HOSTILE = '<script>document.title="owned"</script>'
 _SIZES = {"100KB": 100_000, "1MB": 1_000_000, "10MB": 10_000_000, "100MB": 100_000_000}
@@ -128,6 +130,15 @@ class Tables:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(index))
         return folder
+
+    def results(self) -> Results:
+        """Write the tables, and read them as pages do."""
+        return Results(self.write(), study=self.study, family=self.family)
+
+    def page(self) -> Page:
+        """Write the tables, and begin the page of the family."""
+        output = f"reports/{self.study}/{self.family}"
+        return Page(self.family, study=self.study, tidy=self.write(), output=output)
 
     def _index(self) -> dict[str, Any]:
         facts = {
