@@ -139,7 +139,7 @@ def test_the_first_page_leads_with_it_with_the_trials_and_with_what_to_do(facts,
     (host,) = context["hosts"]
     assert "file_size: other work disturbed 2 trials" in host["changes"]
     (family,) = context["families"]
-    assert ("bad", "2 disturbed") in family["badges"]
+    assert '<li class="bad">2 disturbed</li>' in family["badges"]
     (card,) = context["details"]["file_size"]["answers"]
     assert "disturbed" not in card["note"], "the family's badge and each line say it"
     evidence = {line["name"]: line["evidence"] for line in card["lines"]}

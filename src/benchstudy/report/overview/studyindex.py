@@ -56,7 +56,7 @@ class StudyIndex:
             "original": self._study.repeats,
             "authors": ", ".join(author.name for author in self._study.authors),
             "licence": self._study.license,
-            "badges": evidence.count_badges(self._total()),
+            "badges": Markup(evidence.badges(evidence.count_badges(self._total()))),
             "archive": None,
             "multiplicity": self._multiplicity(),
             "headlines": self.headlines,
@@ -144,7 +144,7 @@ class StudyIndex:
         return {
             "name": family.name,
             "title": family.title,
-            "badges": evidence.count_badges(family.results.counts()),
+            "badges": Markup(evidence.badges(evidence.count_badges(family.results.counts()))),
             "comparisons": [self._comparison(family, *found) for found in family.notes.get("comparisons", {}).items()],
             "figure": Markup(family.figure()),
             "more_panels": max(figures[-1]["panels"] - figures[-1]["shown"], 0) if figures else 0,
