@@ -6,12 +6,10 @@ from typing import Any
 
 import yaml
 from conftest import CHECKOUT
-from one_host import study_on
+from one_host import study_on, trials_held
 from sshd_hosts import SshdHost
 
-from benchstudy.measuring.raw import StoredTrial, TrialStore
-from benchstudy.measuring.session import hold_session
-from benchstudy.model import paths
+from benchstudy.measuring.raw import StoredTrial
 from benchstudy.model.study import Study, with_systems
 
 # As in the embedded study: every server is real, uses a free port of loopback, and ends with the session.
@@ -43,10 +41,7 @@ def study_of(host: SshdHost, config: dict[str, Any], work_dir: Path) -> Study:
 
 
 def measure(root: Path, host: SshdHost, config: dict[str, Any]) -> list[StoredTrial]:
-    """Hold one session and return its trials, verified."""
-    plan = study_of(host, config, root / "work").session("server", "file_size")
-    hold_session(root, plan)
-    return TrialStore(paths.family_raw(root, "storage", "server", "file_size")).trials()
+    return trials_held(root, study_of(host, config, root / "work").session("server", "file_size"))
 
 
 def trials_by_case(trials: list[StoredTrial]) -> dict[str, StoredTrial]:

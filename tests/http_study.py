@@ -9,10 +9,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from one_host import trials_held
+
 from benchstudy.families.http_concurrency.command import Load
 from benchstudy.families.http_concurrency.config import Expect, Generator
 from benchstudy.measuring.raw import StoredTrial, TrialStore
-from benchstudy.measuring.session import hold_session
 from benchstudy.model import paths
 from benchstudy.model.study import Study, parse_study
 
@@ -282,9 +283,7 @@ def study_of(config: Mapping[str, Any], host: Mapping[str, Any] | None = None) -
 
 
 def measure(root: Path, study: Study) -> list[StoredTrial]:
-    """Hold one session and return its trials, verified."""
-    hold_session(root, study.session("bench", FAMILY))
-    return trials_of(root)
+    return trials_held(root, study.session("bench", FAMILY))
 
 
 def trials_of(root: Path) -> list[StoredTrial]:

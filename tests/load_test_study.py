@@ -6,12 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from nothing_lost import processes
-from one_host import findings_of, study_on
+from one_host import findings_of, study_on, trials_held
 from waiting import until
 
-from benchstudy.measuring.raw import StoredTrial, TrialStore
-from benchstudy.measuring.session import hold_session
-from benchstudy.model import paths
+from benchstudy.measuring.raw import StoredTrial
 from benchstudy.model.study import SessionPlan, Study
 
 FAMILY = "load_test"
@@ -52,9 +50,7 @@ def plan_of(block: Mapping[str, Any], host: Mapping[str, Any] | None = None) -> 
 
 
 def hold(root: Path, block: Mapping[str, Any], host: Mapping[str, Any]) -> list[StoredTrial]:
-    """Hold a session to its end, and return its trials by case and block."""
-    hold_session(root, plan_of(block, host))
-    return stored(root)
+    return trials_held(root, plan_of(block, host))
 
 
 def checked(plan: SessionPlan, roles: list[str]) -> list[tuple[bool, str, str]]:
@@ -63,10 +59,6 @@ def checked(plan: SessionPlan, roles: list[str]) -> list[tuple[bool, str, str]]:
     # The agent's desk ends by itself when nobody talks to it. Other fixtures of this run may have processes there.
     until(lambda: not processes(plan.hosts["here"].work_dir), 60.0)
     return found
-
-
-def stored(root: Path) -> list[StoredTrial]:
-    return TrialStore(paths.family_raw(root, "small", "bench", FAMILY)).trials()
 
 
 def history(spans: Mapping[str, tuple[float, float]], step_s: float = 1.0) -> Iterator[str]:

@@ -4,11 +4,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from one_host import study_on
+from one_host import study_on, trials_held
 
-from benchstudy.measuring.raw import StoredTrial, TrialStore
-from benchstudy.measuring.session import hold_session
-from benchstudy.model import paths
+from benchstudy.measuring.raw import StoredTrial
 from benchstudy.model.study import SessionPlan, Study
 
 FAMILY = "log_write"
@@ -57,7 +55,4 @@ def plan_of(**changes: Any) -> SessionPlan:
 
 
 def hold(root: Path, block: Mapping[str, Any], host: Mapping[str, Any]) -> list[StoredTrial]:
-    """Hold a session to its end, and return its trials in the order of their cases."""
-    plan = study_of(block, host).session("bench", FAMILY)
-    hold_session(root, plan)
-    return TrialStore(paths.family_raw(root, "small", "bench", FAMILY)).trials()
+    return trials_held(root, study_of(block, host).session("bench", FAMILY))

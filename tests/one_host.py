@@ -1,14 +1,17 @@
-"""Studies whose only target is one host, and what a family's check finds there."""
+"""Studies whose only target is one host, sessions, and what a family's check finds there."""
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from benchstudy.hosts.agent import HostAgent
 from benchstudy.hosts.remote import Remote
 from benchstudy.measuring.hostcheck import HostCheck
+from benchstudy.measuring.raw import StoredTrial, TrialStore
+from benchstudy.measuring.session import hold_session
 from benchstudy.model.family import Family, FamilyConfig
 from benchstudy.model.host import Host
-from benchstudy.model.study import Study, parse_study
+from benchstudy.model.study import SessionPlan, Study, parse_study
 
 
 def study_on(
@@ -21,6 +24,12 @@ def study_on(
     hosts = {name: dict(host or {"loopback": True})}
     targets = {target: {"roles": {"sut": name}}}
     return parse_study({"study": study, "hosts": hosts, "targets": targets, "families": dict(families), **more})
+
+
+def trials_held(root: Path, plan: SessionPlan) -> list[StoredTrial]:
+    """Hold a session to its end, and return its trials, verified, by case and block."""
+    hold_session(root, plan)
+    return TrialStore(plan.raw(root)).trials()
 
 
 def findings_of(family: Family, config: FamilyConfig, host: Host, *roles: str) -> list[tuple[bool, str, str]]:

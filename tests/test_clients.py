@@ -21,6 +21,7 @@ import pytest
 from conftest import CHECKOUT
 from file_size_study import file_size_study
 from http_study import AB, FAMILY, K6, NGINX_SERVER, WRK
+from one_host import trials_held
 from tidy_fixture import Tables
 from waiting import interrupts_heard_in_waits, until
 
@@ -35,10 +36,10 @@ from benchstudy.jobs.tidy import tidy_family
 from benchstudy.lints import lint
 from benchstudy.lints.model import Figure, Group, Material
 from benchstudy.measuring.execution import TrialExecution
-from benchstudy.measuring.raw import StoredTrial, TrialStore
+from benchstudy.measuring.raw import StoredTrial
 from benchstudy.measuring.session import hold_session
 from benchstudy.measuring.together import execute_together, moments
-from benchstudy.model import paths, registry
+from benchstudy.model import registry
 from benchstudy.model.causes import Cause
 from benchstudy.model.clients import load_roles, part_of
 from benchstudy.model.errors import StudyError, TrialFailed
@@ -208,8 +209,7 @@ def measure_family(root: Path, hosts: Mapping[str, Any], name: str, **block: Any
     """The trials of another family, by case."""
     targets = {"bench": {"roles": client_hosts.roles(2)}}
     study = {**http_study.declared({}), "hosts": dict(hosts), "targets": targets, "families": {name: block}}
-    hold_session(root, parse_study(study).session("bench", name))
-    trials = TrialStore(paths.family_raw(root, "http", "bench", name)).trials()
+    trials = trials_held(root, parse_study(study).session("bench", name))
     for trial in trials:
         assert trial.record.status == "ok", trial.record.cause
     return {trial.record.case: trial for trial in trials}

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 from conftest import CHECKOUT
+from one_host import trials_held
 from sshd_hosts import SshdHost
 
-from benchstudy.measuring.raw import StoredTrial, TrialStore
-from benchstudy.measuring.session import hold_session
-from benchstudy.model import paths, registry
+from benchstudy.measuring.raw import StoredTrial
+from benchstudy.model import registry
 from benchstudy.model.catalogue.folders import Catalogue
 from benchstudy.model.study import parse_study
 from benchstudy.provisioning.target import provision_target
@@ -132,8 +132,7 @@ def held(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Held]:
         provisioned = provision_target(study, "bench", folder / "facts.json")
         assert provisioned.problems == []
         plan = study.session("bench", "command")
-        hold_session(folder, plan)
-        trials = TrialStore(paths.family_raw(folder, "systems", "bench", "command")).trials()
+        trials = trials_held(folder, plan)
 
         def values(case: str) -> dict[str, float | None]:
             trial = by_case[case]
