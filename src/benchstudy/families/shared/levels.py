@@ -12,7 +12,7 @@ from benchstudy.model.strict import Strict
 from benchstudy.model.units import PositiveSizeField
 
 UNLIMITED = "none"  # the level of the factor `limits` without any limit
-_MOST = 1e12  # requests: more than any generator sends
+_LEAST, _MOST = 0.001, 1e12  # per second: k6 takes no lower rate, and no generator sends more
 # Three decimals at most: generators offer exactly this rate.
 _RATE = re.compile(r"\s*(\d+(?:\.\d{1,3})?)\s*/\s*(s|min)\s*")
 
@@ -51,10 +51,12 @@ class Rate(str):
 
     def __new__(cls, text: str) -> "Rate":
         match = _RATE.fullmatch(text) if isinstance(text, str) else None
-        if match is None or not 0 < float(match[1]) < _MOST:
-            raise ValueError(f'{text!r} is not a rate: write it as "200/s" or "30/min", with three decimals at most')
+        per_s = float(match[1]) / (60 if match[2] == "min" else 1) if match else 0.0
+        if match is None or not _LEAST <= per_s < _MOST:
+            how = 'write it as "200/s" or "30/min", with three decimals at most'
+            raise ValueError(f"{text!r} is not a rate: {how}, and no less than {_LEAST:g}/s")
         self = super().__new__(cls, f"{match[1]}/{match[2]}")
-        self.per_s = float(match[1]) / (60 if match[2] == "min" else 1)
+        self.per_s = per_s
         return self
 
     @property
