@@ -29,7 +29,7 @@ def marks(root: Path, requests: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
         tables.closed(NOTHING, block, tables.noisy(9000.0, 0.01), requests=requests)
     load = HttpLoad(tables.results())
     drawn, (sweep,), (ceiling,) = Drawn(load), load.sweeps(), load.ceilings()
-    return tuple(drawn.throughput_cell(s, s.points[0]).marks for s in (sweep, ceiling))
+    return tuple(drawn.throughput_cell(s.points[0]).marks for s in (sweep, ceiling))
 
 
 def test_runs_of_milliseconds_are_no_ceiling(tmp_path):
@@ -43,7 +43,7 @@ def test_a_null_server_is_not_measured_against_itself(tmp_path):
         tables.closed(NOTHING, block, 9000.0 + block, requests=10_000, generator_cpu=0.95)
     load = HttpLoad(tables.results())
     (ceiling,) = load.ceilings()
-    assert Drawn(load).throughput_cell(ceiling, ceiling.points[0]).title == "the generator used 95 % of its CPUs"
+    assert Drawn(load).throughput_cell(ceiling.points[0]).title == "the generator used 95 % of its CPUs"
 
 
 def test_points_that_only_the_null_server_shows_to_be_limited_are_noted(tmp_path):
@@ -292,8 +292,8 @@ def test_requests_without_a_time_are_no_samples_of_a_tail(tmp_path, untimed: str
     tables.observations = [o for o in tables.observations if not (o["block"] == 3 and o["metric"] == untimed)]
     load = HttpLoad(tables.results())
     (closed,), (kept,) = load.sweeps(is_open=False), load.sweeps(is_open=True)
-    assert [load.too_few(99, closed, point) for point in closed.points] == [True, False]
-    assert not load.too_few(99, kept, kept.points[0])
+    assert [load.too_few(99, point) for point in closed.points] == [True, False]
+    assert not load.too_few(99, kept.points[0])
 
 
 def test_a_time_that_ab_rounds_to_zero_is_no_zero(tmp_path):
@@ -389,7 +389,7 @@ def test_a_closed_loop_whose_trials_had_other_rates_is_not_near(tmp_path):
         for server in ("files", "even"):
             tables.opened(levels_of(server, "1-core", "list", "k6", rate="200/s"), block, 200.0, 0.003)
     load = HttpLoad(tables.results())
-    near = {pair.sweep.server: pair.is_near for pair in OpenAgainstClosed(load).pairs()}
+    near = {pair.point.sweep.server: pair.is_near for pair in OpenAgainstClosed(load).pairs()}
     assert near == {"files": False, "even": True}
 
 

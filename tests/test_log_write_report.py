@@ -112,7 +112,7 @@ def test_what_the_hammer_counts_is_no_share_because_it_does_not_count_accepted_l
         tables.hammered(levels_of("posix", "yes", "hammer", "1000-per-s"), block, 1000, 1500, pushback=200.0)
     load = load_of(tables.write())
     (sweep,) = load.sweeps
-    assert load.marks(sweep, sweep.points[0]) == ("pushback: 1,200",)
+    assert load.marks(sweep.points[0]) == ("pushback: 1,200",)
     assert load.highest_met(sweep) == sweep.points[0], "its tree grew by all of the offered rate"
 
 
@@ -277,7 +277,7 @@ def test_every_trial_whose_tree_grew_by_a_backlog_is_counted(tmp_path):
     share["value"] = 1.36
     grown = load_of(tables.write())
     (sweep,) = grown.sweeps
-    assert grown.marks(sweep, sweep.points[0]) == ("backlog in 1 of 3 trials",)
+    assert grown.marks(sweep.points[0]) == ("backlog in 1 of 3 trials",)
 
 
 def test_a_capacity_search_is_no_rate_in_words(tmp_path):
@@ -429,9 +429,9 @@ def test_over_time_a_rate_that_was_met_is_shown_by_the_trial_nearest_to_its_medi
     assert any("no dedup: 2,000/s" in c and "dedup: 1,000/s" in c for c in captions)
     sweep = load.sweeps[0]
     point = load.shown(sweep)
-    values = {t: v["qps"] for t, v in load.trials(sweep, point).items()}
-    median = load.median("qps", sweep, point)
-    assert load.typical(sweep, point) == min(values, key=lambda t: abs(values[t] - median))
+    values = {t: v["qps"] for t, v in load.trials(point).items()}
+    median = load.median("qps", point)
+    assert load.typical(point) == min(values, key=lambda t: abs(values[t] - median))
 
 
 # -- published -----------------------------------------------------------------------------------------

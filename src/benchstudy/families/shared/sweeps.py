@@ -2,8 +2,9 @@
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, Protocol, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import polars as pl
 
@@ -14,24 +15,23 @@ from benchstudy.report.results.results import Estimate, Results
 from benchstudy.report.tables.tables import MISSING, Cell
 
 # Makes the cell of a sweep's point.
-Draw = Callable[[Any, Any], Cell]
+Draw = Callable[[Any], Cell]
 
 
-class Sweep(Protocol):
-    """Cases of one target that differ only in their load."""
+@dataclass(frozen=True)
+class SweepPoint:
+    """One case of a sweep: cases of one target that differ only in their load. `level`: its load, for readers."""
 
-    @property
-    def target(self) -> str: ...
-
-
-class Point(Protocol):
-    """One case of a sweep."""
+    target: str
+    case: str
+    level: str
 
     @property
-    def case(self) -> str: ...
+    def key(self) -> tuple[str, str]:
+        return self.target, self.case
 
 
-P = TypeVar("P", bound=Point)
+P = TypeVar("P", bound=SweepPoint)
 
 
 class SweepResults:
@@ -48,52 +48,52 @@ class SweepResults:
         rows = succeeded.select("target", "case", "verified").iter_rows()
         return grouped(((target, case), json.loads(verified or "{}")) for target, case, verified in rows)
 
-    def notes(self, target: str, case: str) -> list[dict[str, Any]]:
+    def notes(self, point: SweepPoint) -> list[dict[str, Any]]:
         """Facts about the load, one mapping per successful trial."""
-        return self._notes.get((target, case), [])
+        return self._notes.get(point.key, [])
 
-    def estimate(self, metric: str, sweep: Sweep, point: Point) -> Estimate | None:
-        return self.results.estimate(metric, sweep.target, point.case)
+    def estimate(self, metric: str, point: SweepPoint) -> Estimate | None:
+        return self.results.estimate(metric, *point.key)
 
-    def median(self, metric: str, sweep: Sweep, point: Point) -> float | None:
-        estimate = self.estimate(metric, sweep, point)
+    def median(self, metric: str, point: SweepPoint) -> float | None:
+        estimate = self.estimate(metric, point)
         return estimate.summary.median if estimate is not None else None
 
-    def total(self, metric: str, sweep: Sweep, point: Point) -> float:
+    def total(self, metric: str, point: SweepPoint) -> float:
         """The sum over all trials; 0 if there is none."""
-        estimate = self.estimate(metric, sweep, point)
+        estimate = self.estimate(metric, point)
         return sum(estimate.values) if estimate is not None else 0.0
 
-    def counted(self, metric: str, sweep: Sweep, point: Point) -> float | None:
+    def counted(self, metric: str, point: SweepPoint) -> float | None:
         """The sum over all successful trials; None if one of them did not count this, which is no zero."""
-        estimate = self.estimate(metric, sweep, point)
+        estimate = self.estimate(metric, point)
         if estimate is None or len(estimate.values) < estimate.results - estimate.failed:
             return None
         return sum(estimate.values)
 
-    def href(self, sweep: Sweep, point: Point) -> str:
+    def href(self, point: SweepPoint) -> str:
         """The link to the point's trials."""
-        return cells.href(self.results, sweep.target, point.case)
+        return cells.href(self.results, *point.key)
 
-    def highest(self, metric: str, sweep: Sweep, points: Iterable[P]) -> tuple[P, Estimate] | None:
+    def highest(self, metric: str, points: Iterable[P]) -> tuple[P, Estimate] | None:
         """The point with the largest median; None if no trial has the metric."""
-        estimates = ((point, self.estimate(metric, sweep, point)) for point in points)
+        estimates = ((point, self.estimate(metric, point)) for point in points)
         known = [(point, e) for point, e in estimates if e is not None and e.summary.median is not None]
         return max(known, key=lambda pair: pair[1].summary.median or 0.0, default=None)
 
-    def why_nothing(self, metric: str, sweep: Sweep, points: Iterable[Point]) -> str:
+    def why_nothing(self, metric: str, points: Iterable[SweepPoint]) -> str:
         """The first reason for the failures of a sweep without any value."""
-        estimates = (self.estimate(metric, sweep, point) for point in points)
+        estimates = (self.estimate(metric, point) for point in points)
         return next((e.failure for e in estimates if e is not None), "nothing was measured")
 
     def figure(self, metric: str, unit: str | None = None) -> Draw:
         """Cells with the median of a metric, its interval and n."""
 
-        def draw(sweep: Sweep, point: Point) -> Cell:
-            estimate = self.estimate(metric, sweep, point)
+        def draw(point: SweepPoint) -> Cell:
+            estimate = self.estimate(metric, point)
             if estimate is not None and estimate.summary.median is None and estimate.failed:
                 # A failed trial has no metric. Every row says so only if all trials of the case failed.
-                gave = self.median(self.always, sweep, point) is not None
+                gave = self.median(self.always, point) is not None
                 return MISSING if gave else failed_cell(self.results, estimate)
             return median_cell(self.results, estimate, unit)
 
@@ -105,11 +105,11 @@ def shares_cpus(note: Mapping[str, Any]) -> bool:
     return bool((note.get("placement") or {}).get("shared"))
 
 
-def rows_of(rows: Iterable[tuple[str, Draw]], sweep: Sweep, points: Iterable[Point]) -> Iterator[tuple[Cell, ...]]:
+def rows_of(rows: Iterable[tuple[str, Draw]], points: Iterable[SweepPoint]) -> Iterator[tuple[Cell, ...]]:
     """Yield a row per heading, with one column per point. A row without any value is left out."""
     across = list(points)
     for heading, draw in rows:
-        drawn = [draw(sweep, point) for point in across]
+        drawn = [draw(point) for point in across]
         if any(cell is not MISSING for cell in drawn):
             yield (Cell.text(heading), *drawn)
 

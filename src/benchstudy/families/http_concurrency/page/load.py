@@ -6,7 +6,7 @@ open loop, and one with a level `concurrency` is a closed loop. The null server 
 
 import math
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -14,7 +14,7 @@ import polars as pl
 
 from benchstudy.families.http_concurrency.config import CEILING
 from benchstudy.families.http_concurrency.page.wording import setting
-from benchstudy.families.shared.sweeps import Draw, SweepResults, shares_cpus
+from benchstudy.families.shared.sweeps import Draw, SweepPoint, SweepResults, shares_cpus
 from benchstudy.model.clients import CLIENTS
 from benchstudy.model.criteria import ACHIEVED, BUSY_GENERATOR, LEAST_CEILING_S, LITTLE
 from benchstudy.model.grouping import grouped
@@ -40,16 +40,7 @@ SATURATED = 0.95
 _SWEEP = ("target", "server", "limits", "endpoint", "generator", CLIENTS)
 
 
-@dataclass(frozen=True)
-class Point:
-    """One case of a sweep. `level` is for readers, `number` is in connections or 1/s."""
-
-    case: str
-    level: str
-    number: float
-
-
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class Sweep:
     """One server, limit, endpoint and generator under rising load. `points` are in the order of their load.
 
@@ -63,12 +54,20 @@ class Sweep:
     generator: str
     clients: str
     is_open: bool
-    points: tuple[Point, ...]
+    points: "list[Point]" = field(default_factory=list)
 
     @property
     def loop(self) -> str:
         from_hosts = f", {human.plural(int(self.clients), 'client')}" if self.clients else ""
         return f"{self.generator}, {'open' if self.is_open else 'closed'} loop{from_hosts}"
+
+
+@dataclass(frozen=True)
+class Point(SweepPoint):
+    """One case of a sweep. `number` is in connections or 1/s."""
+
+    sweep: Sweep
+    number: float
 
 
 class HttpLoad(SweepResults):
@@ -79,14 +78,18 @@ class HttpLoad(SweepResults):
     @cached_property
     def all_sweeps(self) -> list[Sweep]:
         """Every sweep, including those of the null server, in the order of the study."""
-        found: dict[tuple[Any, ...], list[Point]] = {}
+        found: dict[tuple[Any, ...], Sweep] = {}
         for row in self.results.cases.iter_rows(named=True):
             is_open = row.get("rate") is not None
             load, number = ("rate", "rate_per_s") if is_open else ("concurrency", "concurrency_n")
             if row.get(number) is not None:  # an imported output may tell neither
-                key = (*(str(row.get(name) or "") for name in _SWEEP), is_open)
-                found.setdefault(key, []).append(Point(row["case"], human.level(row[load]), float(row[number])))
-        return [Sweep(*[*key, tuple(sorted(points, key=lambda p: p.number))]) for key, points in found.items()]
+                key: tuple[Any, ...] = (*(str(row.get(name) or "") for name in _SWEEP), is_open)
+                sweep = found.setdefault(key, Sweep(*key))
+                level = human.level(row[load])
+                sweep.points.append(Point(row["target"], row["case"], level, sweep, float(row[number])))
+        for sweep in found.values():
+            sweep.points.sort(key=lambda point: point.number)
+        return [*found.values()]
 
     def sweeps(self, *, is_open: bool | None = None) -> list[Sweep]:
         """The sweeps of servers under test. `is_open`: only open or only closed loops."""
@@ -97,9 +100,9 @@ class HttpLoad(SweepResults):
         return [s for s in self.all_sweeps if s.endpoint == CEILING]
 
     @cached_property
-    def measured(self) -> list[tuple[Sweep, Point]]:
+    def measured(self) -> list[Point]:
         """The points of servers under test that have a throughput."""
-        return [(s, p) for s in self.sweeps() for p in s.points if self.median(ALWAYS, s, p) is not None]
+        return [p for s in self.sweeps() for p in s.points if self.median(ALWAYS, p) is not None]
 
     # -- limits of the generator ---------------------------------------------------------------------------------------
 
@@ -109,25 +112,25 @@ class HttpLoad(SweepResults):
         found: dict[tuple[Any, ...], float] = {}
         for sweep in self.ceilings():
             for point in sweep.points:
-                median = self.median("throughput", sweep, point)
-                if median is not None and not self.is_short(sweep, point):
-                    key = _load_of(sweep, point)
+                median = self.median("throughput", point)
+                if median is not None and not self.is_short(point):
+                    key = _load_of(point)
                     found[key] = max(median, found.get(key, 0.0))
         return found
 
-    def is_short(self, sweep: Sweep, point: Point) -> bool:
+    def is_short(self, point: Point) -> bool:
         """Whether the runs of a null server were too short to be a ceiling. Durations are rounded to 0.1 s."""
-        lasted_s = self.median("duration", sweep, point)
+        lasted_s = self.median("duration", point)
         return lasted_s is not None and round(lasted_s, 1) < LEAST_CEILING_S
 
-    def client_limit(self, sweep: Sweep, point: Point) -> list[str]:
+    def client_limit(self, point: Point) -> list[str]:
         """Why the generator, and not the server, may have limited the throughput of a point; empty if nothing shows it.
 
         A closed loop is compared with its ceiling, unless it is a ceiling itself.
         """
-        throughput, cpu = (self.median(metric, sweep, point) for metric in ("throughput", "generator_cpu"))
-        ceiling = self._ceilings.get(_load_of(sweep, point))
-        reasons = []
+        throughput, cpu = (self.median(metric, point) for metric in ("throughput", "generator_cpu"))
+        ceiling = self._ceilings.get(_load_of(point))
+        reasons, sweep = [], point.sweep
         if throughput is not None and ceiling and not sweep.is_open and sweep.endpoint != CEILING:
             share = throughput / ceiling
             if share > LARGEST_SHARE:
@@ -142,18 +145,18 @@ class HttpLoad(SweepResults):
     def at_ceiling(self) -> list[str]:
         """The points that only the null server shows to be client-limited, with the reason. Lints know the others."""
         return [
-            f"{self.name(s)} · {p.level}: {reasons[0]}"
-            for s, p in self.measured
-            if (reasons := self.client_limit(s, p)) and (self.median("generator_cpu", s, p) or 0.0) < BUSY_GENERATOR
+            f"{self.name(p.sweep)} · {p.level}: {reasons[0]}"
+            for p in self.measured
+            if (reasons := self.client_limit(p)) and (self.median("generator_cpu", p) or 0.0) < BUSY_GENERATOR
         ]
 
-    def lacks_ceiling(self, sweep: Sweep, point: Point) -> bool:
+    def lacks_ceiling(self, point: Point) -> bool:
         """Whether a closed loop has no null server measured with the same generator and load."""
-        return not sweep.is_open and _load_of(sweep, point) not in self._ceilings
+        return not point.sweep.is_open and _load_of(point) not in self._ceilings
 
-    def breaks_little(self, sweep: Sweep, point: Point) -> bool:
+    def breaks_little(self, point: Point) -> bool:
         """Whether a closed loop deviates too far from Little's law."""
-        return (self.median("little_error", sweep, point) or 0.0) > LITTLE
+        return (self.median("little_error", point) or 0.0) > LITTLE
 
     @property
     def served(self) -> dict[str, list[str]]:
@@ -162,42 +165,39 @@ class HttpLoad(SweepResults):
 
     def unfit(self, metric: str, target: str, case: str) -> str:
         """Why a figure of a case does not describe its server, so that it allows no verdict; "" if it does."""
-        for sweep in self.all_sweeps:
-            for point in sweep.points:
-                if (sweep.target, point.case) == (target, case):
-                    return next(self._unfit(metric, sweep, point), "")
-        return ""
+        point = next((p for s in self.all_sweeps for p in s.points if p.key == (target, case)), None)
+        return "" if point is None else next(self._unfit(metric, point), "")
 
-    def _unfit(self, metric: str, sweep: Sweep, point: Point) -> Iterator[str]:
-        for reason in self.client_limit(sweep, point):
+    def _unfit(self, metric: str, point: Point) -> Iterator[str]:
+        for reason in self.client_limit(point):
             yield f"client-limited, {reason}"
-        dropped, sent = (self.total(count, sweep, point) for count in ("dropped", "requests"))
+        dropped, sent = (self.total(count, point) for count in ("dropped", "requests"))
         unsent = dropped / (dropped + sent) if dropped else 0.0
-        for share, what in ((self.error_share(sweep, point), "failed"), (unsent, "were not sent")):
+        for share, what in ((self.error_share(point), "failed"), (unsent, "were not sent")):
             if metric != ALWAYS and share > 1 - ACHIEVED:
                 yield f"{human.percent(share)} of its requests {what}, so its latencies are not compared"
-        half = self.faster_half(sweep, point)
+        half = self.faster_half(point)
         if metric == MEDIAN_LATENCY and half is not None and half < LEAST_HALF:
             yield (
                 f"the faster half of its requests took at most {human.percent(half)} of its connections' time, so its "
                 "p50 is not compared"
             )
 
-    def faster_half(self, sweep: Sweep, point: Point) -> float | None:
+    def faster_half(self, point: Point) -> float | None:
         """At most which share of a closed loop's connection time its faster half of requests took; None if unknown.
 
         Half of the requests take p50 at most, and a request of N connections takes N / throughput on average. Failed
         requests take their share of the time, too.
         """
-        throughput, p50 = self.median(ALWAYS, sweep, point), self.median(MEDIAN_LATENCY, sweep, point)
-        succeeded = 1 - self.error_share(sweep, point)
-        if sweep.is_open or not throughput or p50 is None or succeeded <= 0:
+        throughput, p50 = self.median(ALWAYS, point), self.median(MEDIAN_LATENCY, point)
+        succeeded = 1 - self.error_share(point)
+        if point.sweep.is_open or not throughput or p50 is None or succeeded <= 0:
             return None
         return 0.5 * p50 * throughput / succeeded / point.number
 
-    def error_share(self, sweep: Sweep, point: Point) -> float:
+    def error_share(self, point: Point) -> float:
         """The share of requests of all trials that failed."""
-        errors, requests = (self.total(metric, sweep, point) for metric in ("errors", "requests"))
+        errors, requests = (self.total(metric, point) for metric in ("errors", "requests"))
         return errors / requests if requests else 0.0
 
     def settled(self, metric: str, *cases: tuple[str, str]) -> str:
@@ -211,16 +211,15 @@ class HttpLoad(SweepResults):
 
     # -- percentiles ---------------------------------------------------------------------------------------------------
 
-    def too_few(self, percentile: float, sweep: Sweep, point: Point) -> bool:
+    def too_few(self, percentile: float, point: Point) -> bool:
         """Whether a trial of the point had fewer requests with a time than this percentile needs."""
-        return min(self._timed(sweep, point), default=math.inf) < smallest_n(percentile)
+        return min(self._timed(point), default=math.inf) < smallest_n(percentile)
 
-    def _timed(self, sweep: Sweep, point: Point) -> Iterable[float]:
+    def _timed(self, point: Point) -> Iterable[float]:
         """How many requests of each trial have a time. Of requests without a response in time, only k6 has one."""
-        place = (sweep.target, point.case)
-        timed = {trial: n for trial, n, _ in self.results.by_case("requests").get(place, ())}
-        for metric in () if sweep.is_open else ("errors_connect", "errors_timeout"):
-            for trial, n, _ in self.results.by_case(metric).get(place, ()):
+        timed = {trial: n for trial, n, _ in self.results.by_case("requests").get(point.key, ())}
+        for metric in () if point.sweep.is_open else ("errors_connect", "errors_timeout"):
+            for trial, n, _ in self.results.by_case(metric).get(point.key, ()):
                 if trial in timed:
                     timed[trial] -= n
         return timed.values()
@@ -229,17 +228,17 @@ class HttpLoad(SweepResults):
         """Cells with the median of a latency percentile of trials, or with the number of requests that it needs."""
         figure = self.figure(f"latency_p{percentile}")
 
-        def draw(sweep: Sweep, point: Point) -> Cell:
-            if self.too_few(percentile, sweep, point):
-                return Cell((f"needs {smallest_n(percentile):,} requests",), self.href(sweep, point), "missing")
-            return figure(sweep, point)
+        def draw(point: Point) -> Cell:
+            if self.too_few(percentile, point):
+                return Cell((f"needs {smallest_n(percentile):,} requests",), self.href(point), "missing")
+            return figure(point)
 
         return draw
 
     def not_drawn(self, percentile: int) -> Iterator[str]:
         """A sentence with the cases that `views` leaves out because they have too few requests for the percentile."""
-        points = [(s, p) for s in self.sweeps(is_open=False) for p in s.points]
-        named = [f"{self.name(s)} · {p.level}" for s, p in points if self.too_few(percentile, s, p)]
+        points = [p for s in self.sweeps(is_open=False) for p in s.points]
+        named = [f"{self.name(p.sweep)} · {p.level}" for p in points if self.too_few(percentile, p)]
         if named:
             yield f"p{percentile} needs {smallest_n(percentile):,} requests per trial. Not drawn: {'; '.join(named)}."
 
@@ -247,7 +246,7 @@ class HttpLoad(SweepResults):
 
     def best(self, sweep: Sweep) -> tuple[Point, Estimate] | None:
         """The point with the largest median throughput; None if no trial has one."""
-        return self.highest("throughput", sweep, sweep.points)
+        return self.highest("throughput", sweep.points)
 
     def saturation(self, sweep: Sweep) -> Point | None:
         """The lowest load with 95 % of the largest median throughput; None if it is the highest measured load."""
@@ -255,7 +254,7 @@ class HttpLoad(SweepResults):
         if best is None or sweep.is_open:
             return None
         largest = best[1].summary.median or 0.0
-        medians = [(point, self.median("throughput", sweep, point)) for point in sweep.points]
+        medians = [(point, self.median("throughput", point)) for point in sweep.points]
         known = [(point, median) for point, median in medians if median is not None]
         first = next(point for point, median in known if median >= SATURATED * largest)
         return None if first == known[-1][0] else first
@@ -268,7 +267,7 @@ class HttpLoad(SweepResults):
     def _fit(self, sweep: Sweep) -> "scalability.Scalability | str":
         trials = {}
         for point in sweep.points:
-            estimate = self.estimate("throughput", sweep, point)
+            estimate = self.estimate("throughput", point)
             if estimate is not None and estimate.values:
                 trials[point.number] = estimate.values
         try:
@@ -307,7 +306,7 @@ class HttpLoad(SweepResults):
             where = {name: getattr(sweep, name) for name in [*chosen, *([CLIENTS] if sweep.clients else [])]}
             view = found.setdefault(self.name(sweep, *chosen[1:], CLIENTS), where | {self.series: [], "case": []})
             view[self.series].append(getattr(sweep, self.series))
-            view["case"] += [p.case for p in sweep.points if not (percentile and self.too_few(percentile, sweep, p))]
+            view["case"] += [p.case for p in sweep.points if not (percentile and self.too_few(percentile, p))]
         return found
 
     def figures(self, name: str, percentile: int | None = None) -> Iterator[tuple[str, dict[str, dict[str, Any]]]]:
@@ -315,7 +314,7 @@ class HttpLoad(SweepResults):
 
         In one figure, the folded panels would decide the scale of the others.
         """
-        loads = {(sweep.target, point.case): point.number for sweep, point in self.measured}
+        loads = {point.key: point.number for point in self.measured}
         lines, single = dict[str, dict[str, Any]](), dict[str, dict[str, Any]]()
         for title, view in self.views(percentile).items():
             drawn = {loads[view["target"], case] for case in view["case"] if (view["target"], case) in loads}
@@ -400,11 +399,11 @@ class HttpLoad(SweepResults):
         name = self.name(sweep, "server", *(["generator"] if several else []), CLIENTS)
         best = self.best(sweep)
         if best is None:
-            return {"name": name, "value": "–", "evidence": self.why_nothing("throughput", sweep, sweep.points)}
+            return {"name": name, "value": "–", "evidence": self.why_nothing("throughput", sweep.points)}
         point, estimate = best
         at = f"an offered rate of {point.level}" if sweep.is_open else human.plural(int(point.number), "connection")
         evidence = f"at {at}; {human.evidence(estimate.summary, '1/s')}"
-        if self.client_limit(sweep, point):
+        if self.client_limit(point):
             evidence += "; client-limited, so the server may be faster"
         return {"name": name, "value": human.median(estimate.summary, "1/s"), "evidence": evidence}
 
@@ -412,12 +411,12 @@ class HttpLoad(SweepResults):
         """How many closed loops, also of the null server, break Little's law, and what the sign of the error means."""
         counts, broken = [], []
         for sweeps, whose in ((self.sweeps(), ""), (self.ceilings(), " of the null server")):
-            points = [(s, p) for s in sweeps for p in s.points if self.median("little_error", s, p) is not None]
-            broken += (beyond := [(s, p) for s, p in points if self.breaks_little(s, p)])
+            points = [p for s in sweeps for p in s.points if self.median("little_error", p) is not None]
+            broken += (beyond := [p for p in points if self.breaks_little(p)])
             counts += [f"{len(beyond)} of {human.plural(len(points), 'closed-loop point')}{whose}"] if points else []
         if not broken:
             return
-        above = sum((self.median("concurrency_measured", s, p) or 0.0) > p.number for s, p in broken)
+        above = sum((self.median("concurrency_measured", p) or 0.0) > p.number for p in broken)
         below = len(broken) - above
         said = f"{' and '.join(counts)} break Little's law by more than {human.percent(LITTLE)}."
         if below:
@@ -432,14 +431,14 @@ class HttpLoad(SweepResults):
     def weaknesses(self) -> Iterator[str]:
         """Sentences about the weaknesses of these figures."""
         points = self.measured
-        closed = [(s, p) for s, p in points if not s.is_open]
-        limited = [(s, p) for s, p in points if self.client_limit(s, p)]
+        closed = [p for p in points if not p.sweep.is_open]
+        limited = [p for p in points if self.client_limit(p)]
         if limited:
             yield (
                 f"{len(limited)} of {human.plural(len(points), 'point')} client-limited: the generator may have "
                 "limited the throughput, and the server may be faster."
             )
-        alone = [(s, p) for s, p in closed if self.lacks_ceiling(s, p)]
+        alone = [p for p in closed if self.lacks_ceiling(p)]
         if alone:
             yield (
                 f"{len(alone)} of {human.plural(len(closed), 'closed-loop point')} without a null server under the "
@@ -447,7 +446,7 @@ class HttpLoad(SweepResults):
                 "shows whether the client limited them."
             )
         yield from self._against_little()
-        halves = [half for s, p in closed if (half := self.faster_half(s, p)) is not None]
+        halves = [half for p in closed if (half := self.faster_half(p)) is not None]
         uneven = sum(half < LEAST_HALF for half in halves)
         if uneven:
             yield (
@@ -464,7 +463,9 @@ class HttpLoad(SweepResults):
             )
         if closed:
             yield (
-                "Closed loops (" + ", ".join(dict.fromkeys(s.generator for s, _ in closed)) + ") wait for a response "
+                "Closed loops ("
+                + ", ".join(dict.fromkeys(p.sweep.generator for p in closed))
+                + ") wait for a response "
                 "before they send again, so their latencies exclude requests that users would have sent in the "
                 "meantime (coordinated omission possible)."
             )
@@ -475,6 +476,7 @@ class HttpLoad(SweepResults):
             )
 
 
-def _load_of(sweep: Sweep, point: Point) -> tuple[Any, ...]:
+def _load_of(point: Point) -> tuple[Any, ...]:
     """What a point has in common with its ceiling: target, generator, clients, kind of loop, and load."""
+    sweep = point.sweep
     return sweep.target, sweep.generator, sweep.clients, sweep.is_open, point.number

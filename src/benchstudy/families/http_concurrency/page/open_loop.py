@@ -30,9 +30,8 @@ class Pair:
     can be compared.
     """
 
-    sweep: Sweep
     point: Point
-    closed: tuple[Sweep, Point] | None
+    closed: Point | None
     is_near: bool
 
 
@@ -55,24 +54,24 @@ class OpenAgainstClosed:
         for closed, opened in self._subjects().values():
             for sweep in opened:
                 for point in sweep.points:
-                    yield self._pair(sweep, point, closed)
+                    yield self._pair(point, closed)
 
-    def _pair(self, sweep: Sweep, point: Point, closed: list[Sweep]) -> Pair:
-        achieved = self.load.median("throughput", sweep, point)
+    def _pair(self, point: Point, closed: list[Sweep]) -> Pair:
+        achieved = self.load.median("throughput", point)
         known = [
-            (abs(throughput / achieved - 1), other, p)
-            for other in closed
-            for p in other.points
-            if achieved and (throughput := self.load.median("throughput", other, p)) is not None
+            (abs(throughput / achieved - 1), p)
+            for sweep in closed
+            for p in sweep.points
+            if achieved and (throughput := self.load.median("throughput", p)) is not None
         ]
         if not known:
-            return Pair(sweep, point, None, is_near=False)
-        distance, other, p = min(known, key=lambda k: k[0])
-        return Pair(sweep, point, (other, p), is_near=distance <= SIMILAR and self._is_known(other, p, achieved))
+            return Pair(point, None, is_near=False)
+        distance, nearest = min(known, key=lambda k: k[0])
+        return Pair(point, nearest, is_near=distance <= SIMILAR and self._is_known(nearest, achieved))
 
-    def _is_known(self, sweep: Sweep, point: Point, rate: float | None) -> bool:
+    def _is_known(self, point: Point, rate: float | None) -> bool:
         """Whether the interval of a throughput stays as near to `rate` as its median must."""
-        found = self.load.estimate("throughput", sweep, point)
+        found = self.load.estimate("throughput", point)
         ends = (found.summary.interval_low, found.summary.interval_high) if found is not None else ()
         return all(end is None or not rate or abs(end / rate - 1) <= SIMILAR for end in ends)
 
@@ -80,29 +79,29 @@ class OpenAgainstClosed:
         """One row per open-loop case: achieved rate and latencies, beside the closed loop of nearest throughput."""
         body = []
         for pair in self.pairs():
-            head = f"{self.load.name(pair.sweep, 'server', 'limits', 'endpoint', 'clients')} · {pair.sweep.generator}"
-            own = self._figures(pair.sweep, pair.point)
-            if pair.closed is None:
+            sweep, point, closed = pair.point.sweep, pair.point, pair.closed
+            head = f"{self.load.name(sweep, 'server', 'limits', 'endpoint', 'clients')} · {sweep.generator}"
+            own = self._figures(point)
+            if closed is None:
                 other = [Cell.text("none"), *(MISSING for _ in own)]
             else:
-                sweep, point = pair.closed
-                name = f"{sweep.generator}, {human.plural(int(point.number), 'connection')}"
+                name = f"{closed.sweep.generator}, {human.plural(int(closed.number), 'connection')}"
                 # If none is near, the nearest one gets a mark that says why the two cannot be compared.
                 marks = () if pair.is_near else ("another rate",)
-                other = [Cell((name,), kind="text", marks=marks), *self._figures(sweep, point)]
-            body.append((Cell.text(f"{head} · {pair.point.level}"), *own, *other))
+                other = [Cell((name,), kind="text", marks=marks), *self._figures(closed)]
+            body.append((Cell.text(f"{head} · {point.level}"), *own, *other))
         latencies = [f"{kind} p{percent}" for kind in ("Open", "Closed") for percent in _PERCENTILES]
         columns = ("Open loop", "Achieved", *latencies[:2], "Closed loop", "Throughput", *latencies[2:])
         return Table("open-closed", "Latency of open loops beside closed loops of nearest throughput", columns,
                      tuple(body))  # fmt: skip
 
-    def _figures(self, sweep: Sweep, point: Point) -> list[Cell]:
-        return [self._rate(sweep, point), *(self.load.percentile(percent)(sweep, point) for percent in _PERCENTILES)]
+    def _figures(self, point: Point) -> list[Cell]:
+        return [self._rate(point), *(self.load.percentile(percent)(point) for percent in _PERCENTILES)]
 
-    def _rate(self, sweep: Sweep, point: Point) -> Cell:
-        cell = self.load.figure(ALWAYS)(sweep, point)
-        share = self.load.median("achieved_share", sweep, point)
-        if sweep.is_open and share is not None and share < ACHIEVED:
+    def _rate(self, point: Point) -> Cell:
+        cell = self.load.figure(ALWAYS)(point)
+        share = self.load.median("achieved_share", point)
+        if point.sweep.is_open and share is not None and share < ACHIEVED:
             return Cell(cell.lines, cell.href, cell.kind, cell.title, ("below offered",))
         return cell
 
@@ -147,16 +146,16 @@ class OpenAgainstClosed:
         estimates: list[Mapping[str, Any]] = []
         for sweep in (*both[0], *both[1]):
             for order, point in enumerate(sweep.points):
-                rate, latency = (self.load.estimate(m, sweep, point) for m in _DRAWN)
+                rate, latency = (self.load.estimate(m, point) for m in _DRAWN)
                 if rate is None or latency is None or None in (rate.summary.median, latency.summary.median):
                     continue
-                if self.load.too_few(_TAIL, sweep, point):
+                if self.load.too_few(_TAIL, point):
                     continue
                 load: dict[str, Any] = {
                     "series": sweep.loop,
                     "tip load": point.level if sweep.is_open else f"L = {point.level}",
                 }
-                points += [{**load, **trial} for trial in self._trials(sweep, point)]
+                points += [{**load, **trial} for trial in self._trials(point)]
                 at = {"x": rate.summary.median, "order": order}
                 estimates.append(load | at | median_of(latency.summary, "s"))
         common: dict[str, Any] = {"series": pl.String, "tip load": pl.String, "x": pl.Float64, "y": pl.Float64}
@@ -165,11 +164,10 @@ class OpenAgainstClosed:
             pl.DataFrame(estimates, schema={**common, **OF_MEDIANS, "order": pl.Int64}),
         )
 
-    def _trials(self, sweep: Sweep, point: Point) -> list[Mapping[str, object]]:
+    def _trials(self, point: Point) -> list[Mapping[str, object]]:
         """The throughput and latency of each trial."""
         rates, latencies = (
-            {trial: value for trial, value, _ in self.load.results.by_case(name).get((sweep.target, point.case), ())}
-            for name in _DRAWN
+            {trial: value for trial, value, _ in self.load.results.by_case(name).get(point.key, ())} for name in _DRAWN
         )
         return [
             {"trial": trial, "x": rates[trial], "y": latency}

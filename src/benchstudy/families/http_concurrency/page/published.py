@@ -95,7 +95,7 @@ class Published:
         assert self._load is not None, "without results nothing is measured"
         tables = HttpTables(self._load)
         return {
-            (sweep.limits, sweep.endpoint, round(point.number)): tables.throughput_cell(sweep, point)
+            (sweep.limits, sweep.endpoint, round(point.number)): tables.throughput_cell(point)
             for sweep in self._load.sweeps(is_open=False)
             if sweep.server == SERVER
             for point in sweep.points

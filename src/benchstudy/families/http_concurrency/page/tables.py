@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
+from benchstudy.families.http_concurrency.config import CEILING
 from benchstudy.families.http_concurrency.metrics import PERCENTILES
 from benchstudy.families.http_concurrency.page.load import SATURATED, HttpLoad, Point, Sweep
 from benchstudy.families.shared.sweeps import Draw, failed_cell, rate_cell, rows_of
@@ -92,15 +93,15 @@ class HttpTables:
             row = [Cell.text(loads[number])]
             for sweep in sweeps:
                 point = next((p for p in sweep.points if p.number == number), None)
-                row.append(draw(sweep, point) if point is not None else MISSING)
+                row.append(draw(point) if point is not None else MISSING)
             body.append(tuple(row))
         return Table(slug(name), caption, (corner, *heads), tuple(body))
 
-    def throughput_cell(self, sweep: Sweep, point: Point) -> Cell:
-        return self._marked(sweep, point, lambda e: [human.evidence(e.summary, e.unit)])
+    def throughput_cell(self, point: Point) -> Cell:
+        return self._marked(point, lambda e: [human.evidence(e.summary, e.unit)])
 
-    def _offered_cell(self, sweep: Sweep, point: Point) -> Cell:
-        offered, dropped = self.load.median("offered", sweep, point), self.load.median("dropped", sweep, point)
+    def _offered_cell(self, point: Point) -> Cell:
+        offered, dropped = self.load.median("offered", point), self.load.median("dropped", point)
 
         def lines(estimate: Estimate) -> list[str]:
             found = [f"of {human.quantity(offered, '1/s')} offered"] if offered is not None else []
@@ -108,29 +109,29 @@ class HttpTables:
                 found.append(f"{human.quantity(dropped, '1')} not sent")
             return [*found, human.evidence(estimate.summary, estimate.unit)]
 
-        return self._marked(sweep, point, lines)
+        return self._marked(point, lines)
 
-    def _marked(self, sweep: Sweep, point: Point, lines: Callable[[Estimate], list[str]]) -> Cell:
+    def _marked(self, point: Point, lines: Callable[[Estimate], list[str]]) -> Cell:
         """A cell with the median throughput, its evidence, the causes of failed trials, and every mark that applies."""
-        estimate = self.load.estimate("throughput", sweep, point)
+        estimate = self.load.estimate("throughput", point)
         if estimate is None:
             return MISSING
-        results, limited = self.load.results, self.load.client_limit(sweep, point)
+        results, limited = self.load.results, self.load.client_limit(point)
         if estimate.summary.median is None:
             return failed_cell(results, estimate)
-        return rate_cell(results, estimate, lines(estimate), self._marks(sweep, point), limited)
+        return rate_cell(results, estimate, lines(estimate), self._marks(point), limited)
 
-    def _marks(self, sweep: Sweep, point: Point) -> tuple[str, ...]:
+    def _marks(self, point: Point) -> tuple[str, ...]:
         marks = []
-        if sweep in self.load.ceilings():
-            marks += [TOO_SHORT] if self.load.is_short(sweep, point) else []
-        elif self.load.client_limit(sweep, point):
+        if point.sweep.endpoint == CEILING:
+            marks += [TOO_SHORT] if self.load.is_short(point) else []
+        elif self.load.client_limit(point):
             marks.append(CLIENT_LIMITED)
-        elif self.load.lacks_ceiling(sweep, point):
+        elif self.load.lacks_ceiling(point):
             marks.append(NO_CEILING)
-        if self.load.breaks_little(sweep, point):
+        if self.load.breaks_little(point):
             marks.append(LITTLE_BROKEN)
-        if failed := self.load.error_share(sweep, point):
+        if failed := self.load.error_share(point):
             marks.append(f"errors {human.percent(failed)}")
         return tuple(marks)
 
@@ -139,7 +140,7 @@ class HttpTables:
     def details(self) -> Iterator[Table]:
         """One table per sweep: percentiles, parts of a request, transfer rate and memory, with one column per load."""
         for sweep in self.load.sweeps():
-            body = tuple(rows_of(self._detail_rows(), sweep, sweep.points))
+            body = tuple(rows_of(self._detail_rows(), sweep.points))
             name = self.load.name(sweep)
             what = "rate" if sweep.is_open else "concurrency"
             heads = [p.level if sweep.is_open else f"{p.number:,.0f}" for p in sweep.points]
@@ -164,19 +165,19 @@ class HttpTables:
         mean_figure = self.load.figure(f"{part}_mean")
         median, largest = ("latency_p50", "latency_max") if part == "latency" else (f"{part}_median", f"{part}_max")
 
-        def draw(sweep: Sweep, point: Point) -> Cell:
-            mean, sd = (self.load.median(f"{part}_{what}", sweep, point) for what in ("mean", "sd"))
+        def draw(point: Point) -> Cell:
+            mean, sd = (self.load.median(f"{part}_{what}", point) for what in ("mean", "sd"))
             if mean is None:
-                return mean_figure(sweep, point)
+                return mean_figure(point)
             # Only ab tells deviations of the parts. It rounds them to tenths, and all else of the parts to whole ms.
-            is_ab = self.load.median("processing_sd", sweep, point) is not None
+            is_ab = self.load.median("processing_sd", point) is not None
             said = partial(_rounded, rounds=is_ab and part != "latency")
             finest = _DEVIATION_S if is_ab else 0.0
             lines = [human.plus_minus(mean, sd, "s", finest) if mean and sd else said(mean)]
-            middle, most = (self.load.median(metric, sweep, point) for metric in (median, largest))
+            middle, most = (self.load.median(metric, point) for metric in (median, largest))
             if middle is not None and most is not None:
                 lines.append(f"median {said(middle)}, max {said(most)}")
-            return Cell(tuple(lines), self.load.href(sweep, point))
+            return Cell(tuple(lines), self.load.href(point))
 
         return draw
 
@@ -189,23 +190,23 @@ class HttpTables:
         body = []
         for sweep in sweeps:
             by_load = {point.number: point for point in sweep.points}
-            row = [self._little_cell(sweep, by_load[n]) if n in by_load else MISSING for n in loads]
+            row = [self._little_cell(by_load[n]) if n in by_load else MISSING for n in loads]
             body.append((Cell.text(self.load.name(sweep)), *row))
         caption = "Little's law: |L − λW| / L, median over trials"
         return Table("littles-law", caption, ("Sweep", *(f"L = {n:,.0f}" for n in loads)), tuple(body))
 
-    def _little_cell(self, sweep: Sweep, point: Point) -> Cell:
-        estimate = self.load.estimate("little_error", sweep, point)
+    def _little_cell(self, point: Point) -> Cell:
+        estimate = self.load.estimate("little_error", point)
         if estimate is None:
             return MISSING
         if estimate.summary.median is None:
             return failed_cell(self.load.results, estimate) if estimate.failed else MISSING
-        measured = self.load.median("concurrency_measured", sweep, point)
+        measured = self.load.median("concurrency_measured", point)
         lines = [human.median(estimate.summary, "%")]
         lines += [f"λW = {human.number(measured)}"] if measured is not None else []
         lines.append(f"worst of {estimate.summary.n}: {human.percent(max(estimate.values))}")
-        marks = (LITTLE_BROKEN,) if self.load.breaks_little(sweep, point) else ()
-        return Cell(tuple(lines), self.load.href(sweep, point), marks=marks)
+        marks = (LITTLE_BROKEN,) if self.load.breaks_little(point) else ()
+        return Cell(tuple(lines), self.load.href(point), marks=marks)
 
     def errors(self) -> Table:
         """Failed requests of each case that has any, or whose bodies nobody checked, with Wilson's interval.
@@ -214,18 +215,17 @@ class HttpTables:
         claim more of each case than its own requests show.
         """
         body, sound = [], list[float]()
-        for sweep in self.load.all_sweeps:
-            for point in sweep.points:
-                errors, requests = self.load.counted("errors", sweep, point), self.load.total("requests", sweep, point)
-                # An imported summary that counts no failures has no throughput.
-                known = (self.load.estimate(metric, sweep, point) for metric in ("throughput", "requests"))
-                if (estimate := next(filter(None, known), None)) is None:
-                    continue
-                unchecked = self.load.counted("errors_length", sweep, point) is None
-                if errors != 0 or unchecked or estimate.failed:
-                    body.append(self._errors_row(sweep, point, errors, requests, estimate))
-                else:
-                    sound.append(requests)
+        for point in (point for sweep in self.load.all_sweeps for point in sweep.points):
+            errors, requests = self.load.counted("errors", point), self.load.total("requests", point)
+            # An imported summary that counts no failures has no throughput.
+            known = (self.load.estimate(metric, point) for metric in ("throughput", "requests"))
+            if (estimate := next(filter(None, known), None)) is None:
+                continue
+            unchecked = self.load.counted("errors_length", point) is None
+            if errors != 0 or unchecked or estimate.failed:
+                body.append(self._errors_row(point, errors, requests, estimate))
+            else:
+                sound.append(requests)
         if sound:
             head = ("every other case" if body else "every case") + f" ({len(sound):,})"
             none = [Cell.text("0") for _ in _KINDS]
@@ -234,20 +234,18 @@ class HttpTables:
         columns = ("Case", "Requests", "Wrong or missing responses", *_KINDS.values(), "Failed trials")
         return Table("errors", "Errors, with Wilson's 95 % interval", columns, tuple(body))
 
-    def _errors_row(
-        self, sweep: Sweep, point: Point, errors: float | None, requests: float, estimate: Estimate
-    ) -> tuple[Cell, ...]:
-        href = self.load.href(sweep, point)
+    def _errors_row(self, point: Point, errors: float | None, requests: float, estimate: Estimate) -> tuple[Cell, ...]:
+        href = self.load.href(point)
         lines = [f"{estimate.failed} of {estimate.results}"]
         if estimate.failed:
             failed = share(estimate.failed, estimate.results)
             lines.append(failed.interval)
-        head = f"{self.load.name(sweep)} · {point.level}"
+        head = f"{self.load.name(point.sweep)} · {point.level}"
         return (
             Cell.text(head, href),
             Cell.text(f"{requests:,.0f}"),
             _share(errors, requests),
-            *(_whole(self.load.counted(kind, sweep, point)) for kind in _KINDS),
+            *(_whole(self.load.counted(kind, point)) for kind in _KINDS),
             Cell((*lines, *cells.failures(estimate)), href, "failed" if estimate.failed else "text"),
         )
 
@@ -260,7 +258,7 @@ class HttpTables:
             if isinstance(fit, str):
                 continue
             saturated = self.load.saturation(sweep)
-            limited = [p.level for p in sweep.points if self.load.client_limit(sweep, p)]
+            limited = [p.level for p in sweep.points if self.load.client_limit(p)]
             note = f"client-limited at {', '.join(limited)}: the fit describes server and generator together"
             body.append(
                 (

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from benchstudy.families.log_write.page import reasons
-from benchstudy.families.log_write.page.load import LogWrite, Point, Sweep
+from benchstudy.families.log_write.page.load import LogWrite, Point
 from benchstudy.families.log_write.page.summary import bracket_width, inversion
 from benchstudy.report import human
 from benchstudy.report.exhibits import cells
@@ -18,47 +18,47 @@ class LogCapacity:
     def table(self) -> Table:
         """One row per search: highest pass, lowest fail, the gap between them, all trials' brackets, the limit."""
         body = []
-        for sweep, point in self.load.searches:
-            row = [self._bound(sweep, point, f"capacity_{end}") for end in ("pass", "fail")]
-            width = bracket_width(self.load, sweep, point)
-            row += [MISSING if width is None else Cell.text(human.percent(width)), self._brackets(sweep, point)]
-            body.append((Cell.text(self.load.name(sweep)), *row, self._limit(sweep, point)))
+        for point in self.load.searches:
+            row = [self._bound(point, f"capacity_{end}") for end in ("pass", "fail")]
+            width = bracket_width(self.load, point)
+            row += [MISSING if width is None else Cell.text(human.percent(width)), self._brackets(point)]
+            body.append((Cell.text(self.load.name(point.sweep)), *row, self._limit(point)))
         columns = ("Log", "Highest pass", "Lowest fail", "Gap", "Bracket of each trial", "Limit")
         return Table("capacity", "Capacity, in offered leaves per second", columns, tuple(body))
 
-    def _bound(self, sweep: Sweep, point: Point, metric: str) -> Cell:
-        estimate = self.load.estimate(metric, sweep, point)
+    def _bound(self, point: Point, metric: str) -> Cell:
+        estimate = self.load.estimate(metric, point)
         if metric == "capacity_fail" and estimate is not None and not estimate.values and not estimate.failed:
-            return Cell(("none failed",), self.load.href(sweep, point), "missing")
+            return Cell(("none failed",), self.load.href(point), "missing")
         cell = cells.estimate_cell(self.load.results, estimate, "median")
-        marks = self.load.marks(sweep, point) if metric == "capacity_pass" else ()
-        if metric == "capacity_fail" and (inverted := inversion(self.load, sweep, point)) is not None:
+        marks = self.load.marks(point) if metric == "capacity_pass" else ()
+        if metric == "capacity_fail" and (inverted := inversion(self.load, point)) is not None:
             marks = (inverted.mark,)
         return cell if cell is MISSING else Cell(cell.lines, cell.href, cell.kind, cell.title, marks)
 
-    def _brackets(self, sweep: Sweep, point: Point) -> Cell:
+    def _brackets(self, point: Point) -> Cell:
         ends = [
             _bracket(values["capacity_pass"], values.get("capacity_fail"))
-            for values in self.load.trials(sweep, point).values()
+            for values in self.load.trials(point).values()
             if "capacity_pass" in values
         ]
         return Cell(tuple(ends), kind="text") if ends else MISSING
 
-    def _limit(self, sweep: Sweep, point: Point) -> Cell:
-        counts = self.load.limits(sweep, point).most_common()
+    def _limit(self, point: Point) -> Cell:
+        counts = self.load.limits(point).most_common()
         lines = tuple(f"{name} ({count})" if len(counts) > 1 else name for name, count in counts)
-        href = self.load.href(sweep, point)
-        return Cell(lines, href, "number", " | ".join(self.load.limit_texts(sweep, point))) if lines else MISSING
+        href = self.load.href(point)
+        return Cell(lines, href, "number", " | ".join(self.load.limit_texts(point))) if lines else MISSING
 
     def steps(self) -> Iterator[Table]:
         """Every attempt at every rate, one table per search."""
         columns = ("Block, step, attempt", "Offered", "Achieved", "Integrate, p99", "Errors", "Pushback", "Verdict")
-        for sweep, point in self.load.searches:
-            if (mine := self.load.steps(sweep, point)) is None:
+        for point in self.load.searches:
+            if (mine := self.load.steps(point)) is None:
                 return
             in_order = mine.sort("block", "trial", "step", "attempt").iter_rows(named=True)
             body = tuple(_step_row(row, self.load.results.places.href(row["trial"])) for row in in_order)
-            name = self.load.name(sweep)
+            name = self.load.name(point.sweep)
             yield Table(slug(f"steps-{name}"), f"Rates tried: {name}", columns, body, MOST_OF_TRIALS)
 
 

@@ -60,7 +60,7 @@ class LogFigures:
         found: dict[float, list[str]] = {}
         for sweep in sweeps:
             for point in sweep.points:
-                estimate = self.load.estimate("qps", sweep, point)
+                estimate = self.load.estimate("qps", point)
                 if estimate is not None and estimate.failed and estimate.summary.median is None:
                     causes = dict.fromkeys(cells.short_cause(reason) for reason, _ in estimate.causes)
                     found.setdefault(point.rate or 0.0, []).append(f"{sweep.dedup}: {', '.join(causes)}")
@@ -99,14 +99,14 @@ class LogFigures:
         estimates: list[dict[str, Any]] = []
         for sweep in sweeps:
             for point in sweep.points:
-                found = self.load.estimate(metric, sweep, point)
+                found = self.load.estimate(metric, point)
                 if found is None or found.summary.median is None:
                     continue
                 common = {"series": sweep.dedup, "x": point.rate, "tip offered": point.level}
                 points += [
                     common
                     | {"trial": trial, "y": values[metric], "tip value": human.quantity(values[metric], found.unit)}
-                    for trial, values in self.load.trials(sweep, point).items()
+                    for trial, values in self.load.trials(point).items()
                     if values.get(metric) is not None
                 ]
                 estimates.append(common | median_of(found.summary, found.unit))
@@ -119,14 +119,14 @@ class LogFigures:
         """For each log under an open loop: tree size, QPS and times of the trial nearest to the median of a rate."""
         for sweeps in self.load.subjects(is_open=True):
             chosen = [
-                (sweep, point, trial)
+                (point, trial)
                 for sweep in sweeps
-                if (point := self.load.shown(sweep)) and (trial := self.load.typical(sweep, point))
+                if (point := self.load.shown(sweep)) and (trial := self.load.typical(point))
             ]
             changes: dict[str, LevelChanges] = {}
-            panels = drawn_only(self._time_panels(chosen, changes), [trial for _, _, trial in chosen])
+            panels = drawn_only(self._time_panels(chosen, changes), [trial for _, trial in chosen])
             if panels:
-                which = ", ".join(f"{s.dedup}: {p.level}, trial {trial}" for s, p, trial in chosen)
+                which = ", ".join(f"{p.sweep.dedup}: {p.level}, trial {trial}" for p, trial in chosen)
                 name = self._name(sweeps)
                 caption = (
                     f"{name}: tree size, QPS, time in queue and time to integrate ({which}). Tables cover only the "
@@ -134,11 +134,9 @@ class LogFigures:
                     "backlog is integrated. "
                     f"{level_changes.caption(changes, 'the window')}"
                 ).strip()
-                yield slug(f"time-{name}"), caption, panels, STYLE, [s.dedup for s, _, _ in chosen]
+                yield slug(f"time-{name}"), caption, panels, STYLE, [p.sweep.dedup for p, _ in chosen]
 
-    def _time_panels(
-        self, chosen: Sequence[tuple[Sweep, Point, str]], changes: dict[str, LevelChanges]
-    ) -> Iterator[Panel]:
+    def _time_panels(self, chosen: Sequence[tuple[Point, str]], changes: dict[str, LevelChanges]) -> Iterator[Panel]:
         """The charts of a figure. Level changes within the window are added to `changes`, by title."""
         drawn = {
             "Tree size": ("growth", {"size": ""}, Axis("Leaves", "1", log=False)),
@@ -161,19 +159,17 @@ class LogFigures:
                 x, found = Axis("Time since the load started", "s", log=False), changes.get(title)
                 yield time_panel(named, lines, x, axis, STYLE, phases, changes=found, steps="size" not in columns)
 
-    def _phases(self, chosen: Sequence[tuple[Sweep, Point, str]]) -> list[Phase]:
+    def _phases(self, chosen: Sequence[tuple[Point, str]]) -> list[Phase]:
         """The phases of the longest trial: all trials of a log have the same warm-up and window."""
         rows = self.load.results.series("phases")
         if rows is None or not chosen:
             return []
-        mine = [rows.filter(pl.col("trial") == trial).sort("start_s") for _, _, trial in chosen]
+        mine = [rows.filter(pl.col("trial") == trial).sort("start_s") for _, trial in chosen]
         longest = max(mine, key=lambda frame: frame["end_s"].max() or 0.0)
         ordered = longest.select("phase", "start_s", "end_s").iter_rows()
         return [Phase(name, start, end, measured=name == "window") for name, start, end in ordered]
 
-    def _lines(
-        self, chosen: Sequence[tuple[Sweep, Point, str]], series: str, columns: Mapping[str, str]
-    ) -> pl.DataFrame:
+    def _lines(self, chosen: Sequence[tuple[Point, str]], series: str, columns: Mapping[str, str]) -> pl.DataFrame:
         rows = self.load.results.series(series)
         schema = {"series": pl.String, "line": pl.String, "x": _NUMBER, "y": _NUMBER}
         if rows is None:
@@ -181,14 +177,14 @@ class LogFigures:
         found = [
             rows.filter(pl.col("trial") == trial)
             .select(
-                pl.lit(sweep.dedup).alias("series"),
+                pl.lit(point.sweep.dedup).alias("series"),
                 pl.lit(line).alias("line"),
                 x=_MIDDLES.get(column, pl.col("t_s") + _SECOND_S / 2).cast(_NUMBER),
                 y=pl.col(column).cast(_NUMBER),
             )
             .drop_nulls(["x", "y"])
             for column, line in columns.items()
-            for sweep, _, trial in chosen
+            for point, trial in chosen
         ]
         return pl.concat(found) if found else pl.DataFrame(schema=schema)
 

@@ -31,30 +31,30 @@ class LogHammer:
                 yield self.load.name(sweeps[0], generator=False), found
 
     def _pair(self, sweeps: Sequence[Sweep]) -> list[Listing]:
-        closed = [(s, point) for s in sweeps if not s.is_open and (point := self.load.shown(s))]
-        rate = closed[0][1].rate if closed else None
+        closed = [point for s in sweeps if not s.is_open and (point := self.load.shown(s))]
+        rate = closed[0].rate if closed else None
         found = []
         for sweep in (s for s in sweeps if s.is_open):
-            same = next((p for p in sweep.points if p.rate == rate and self.load.trials(sweep, p)), None)
+            same = next((p for p in sweep.points if p.rate == rate and self.load.trials(p)), None)
             point = same or self.load.shown(sweep)
             if point is not None:
-                found += [self._own(sweep, point)]
-        return [*found, *(listing for sweep, point in closed if (listing := self._screen(sweep, point)))]
+                found += [self._own(point)]
+        return [*found, *(listing for point in closed if (listing := self._screen(point)))]
 
-    def _own(self, sweep: Sweep, point: Point) -> Listing:
+    def _own(self, point: Point) -> Listing:
         """Our box in the format of Tessera's page: medians over trials, minimum and maximum over all trials."""
-        values = self.load.trials(sweep, point)
+        values = self.load.trials(point)
 
         def median(metric: str) -> str:
-            found = self.load.median(metric, sweep, point)
+            found = self.load.median(metric, point)
             return "–" if found is None else f"{found:.0f}"
 
         def time(metric: str) -> str:
-            return _ms(self.load.median(metric, sweep, point))
+            return _ms(self.load.median(metric, point))
 
         # Totals, because most trials may have none of them, and medians would then hide the rest.
         dropped, pushback, errors = (
-            f"{self.load.total(metric, sweep, point):.0f}" for metric in ("dropped", "pushback", "errors")
+            f"{self.load.total(metric, point):.0f}" for metric in ("dropped", "pushback", "errors")
         )
         lines = [
             f"Write (open loop): Offered: {median('offered')}/s. Not sent, in all windows: {dropped}",
@@ -62,30 +62,30 @@ class LogHammer:
             f"Proved included: {median('proofs_proved')} of {median('proofs_asked')}",
             f"TreeSize: {median('tree_size')} (Δ {median('qps')}qps between checkpoints)",
         ]
-        least = self._least(sweep, point)
+        least = self._least(point)
         for which, heading in zip(_TIMES, ("Time-in-queue", "Observed-time-to-integrate"), strict=True):
             most = max((v[f"{which}_max"] for v in values.values() if f"{which}_max" in v), default=None)
             ends = (_ms(least.get(which)), time(f"{which}_mean"), _ms(most))
             lines.append(f"{heading}: {'/'.join(ends)} (min/avg/max)")
             shares = [f"{p} {time(f'{which}_{p}')}" for p in ("p50", "p90", "p99")]
             lines.append(f"  of leaves: {', '.join(shares)}")
-        title = f"Ours {'at' if point.rate else 'in the'} {point.level} ({self.load.loop(sweep)})"
+        title = f"Ours {'at' if point.rate else 'in the'} {point.level} ({self.load.loop(point.sweep)})"
         note = (
             f"Medians of {human.plural(len(values), 'trial')}. Minimum, maximum, and the counts of leaves not sent, "
             "pushed back or failed cover all trials. Times start when a leaf was due."
         )
-        return Listing(title, framed(lines), note, self.load.href(sweep, point))
+        return Listing(title, framed(lines), note, self.load.href(point))
 
-    def _least(self, sweep: Sweep, point: Point) -> dict[str, float]:
+    def _least(self, point: Point) -> dict[str, float]:
         rows = self.load.results.histogram("histogram")
         if rows is None:
             return {}
-        mine = (pl.col("target") == sweep.target) & (pl.col("case") == point.case) & (pl.col("count") > 0)
+        mine = (pl.col("target") == point.target) & (pl.col("case") == point.case) & (pl.col("count") > 0)
         return dict(rows.filter(mine).group_by("which").agg(pl.col("lower_s").min()).iter_rows())
 
-    def _screen(self, sweep: Sweep, point: Point) -> Listing | None:
-        trial = self.load.typical(sweep, point, "hammer_qps")
-        values = self.load.trials(sweep, point)
+    def _screen(self, point: Point) -> Listing | None:
+        trial = self.load.typical(point, "hammer_qps")
+        values = self.load.trials(point)
         screen = screen_of(values.get(trial or "", {}))
         if trial is None or screen is None:
             return None
@@ -99,35 +99,33 @@ class LogHammer:
 
     def not_compared(self) -> list[str]:
         """The sentence that no Δ could be compared; nothing if one could, or if the hammer was not run."""
-        runs = [(s, point) for s in self.load.sweeps if not s.is_open for point in s.points]
-        if not runs or any(worst_disagreement(self.load, *run) is not None for run in runs):
+        runs = self._runs()
+        if not runs or any(worst_disagreement(self.load, run) is not None for run in runs):
             return []
         return ["No run of the hammer lasted for a full window, so whether they agree is not known."]
 
     def agreement(self) -> Table:
         """One row per case of the hammer: its Δ beside the checkpoints of the same seconds, means over its screens."""
         body = []
-        for sweep in (s for s in self.load.sweeps if not s.is_open):
-            for point in sweep.points:
-                worst = worst_disagreement(self.load, sweep, point)
-                row = [
-                    self.load.figure(m)(sweep, point)
-                    for m in ("qps_of_hammer_window", "hammer_qps_mean", "qps", "hammer_oversupply")
-                ]
-                if all(cell is MISSING for cell in row):
-                    continue
-                head = f"{self.load.name(sweep)} · {point.level}"
-                body.append((Cell.text(head), *row[:2], self._worst(sweep, point, worst), *row[2:]))
+        metrics = ("qps_of_hammer_window", "hammer_qps_mean", "qps", "hammer_oversupply")
+        for point in self._runs():
+            row = [self.load.figure(metric)(point) for metric in metrics]
+            if any(cell is not MISSING for cell in row):
+                head = f"{self.load.name(point.sweep)} · {point.level}"
+                body.append((Cell.text(head), *row[:2], self._worst(point), *row[2:]))
         columns = ("Case", "Checkpoints, same 30 s", "Hammer's Δ", "Difference, worst trial")
         left = "oversupply" if self.not_compared() else "Δ"
         caption = f"The hammer's {left} and the checkpoints of the same run"
         return Table("hammer-agreement", caption, (*columns, "Checkpoints, window", "Oversupply"), tuple(body))
 
-    def _worst(self, sweep: Sweep, point: Point, worst: float | None) -> Cell:
-        if worst is None:
+    def _runs(self) -> list[Point]:
+        return [point for point in self.load.every_point if not point.sweep.is_open and point.rate is not None]
+
+    def _worst(self, point: Point) -> Cell:
+        if (worst := worst_disagreement(self.load, point)) is None:
             return MISSING
         marks = (f"> {human.percent(AGREEMENT)}",) if worst > AGREEMENT else ()
-        return Cell((human.quantity(worst, "%"),), self.load.href(sweep, point), marks=marks)
+        return Cell((human.quantity(worst, "%"),), self.load.href(point), marks=marks)
 
     # -- closed beside open ----------------------------------------------------------------------------------------
 
@@ -140,23 +138,23 @@ class LogHammer:
         }
         body = []
         for pair in self.both():
-            for sweep, point in pair:
-                row = [figure(metric)(sweep, point) for metric in times[sweep.is_open]]
-                head = f"{self.load.name(sweep, generator=False)} · {point.level}"
-                loop, rate = Cell.text(self.load.loop(sweep)), self.tables.rate_cell(sweep, point)
+            for point in pair:
+                row = [figure(metric)(point) for metric in times[point.sweep.is_open]]
+                head = f"{self.load.name(point.sweep, generator=False)} · {point.level}"
+                loop, rate = Cell.text(self.load.loop(point.sweep)), self.tables.rate_cell(point)
                 body.append((Cell.text(head), loop, rate, *row))
         ends = ("mean, hammer: avg", "p99, hammer: max")
         columns = [f"{which}: {end}" for which in ("Time in queue", "Time to integrate") for end in ends]
         caption = "The open loop and the hammer at the same offered rate"
         return Table("open-closed", caption, ("Log and rate", "Generator", "Achieved", *columns), tuple(body))
 
-    def both(self) -> Iterator[tuple[tuple[Sweep, Point], tuple[Sweep, Point]]]:
+    def both(self) -> Iterator[tuple[Point, Point]]:
         """Pairs of an open and a closed loop of the same log at the same offered rate."""
         for one in (s for s in self.load.sweeps if s.is_open):
             for other in self.load.sweeps:
                 for its in one.points if one.log == other.log and not other.is_open else ():
                     for theirs in (p for p in other.points if p.rate == its.rate):
-                        yield (one, its), (other, theirs)
+                        yield its, theirs
 
 
 def _ms(seconds: float | None) -> str:

@@ -7,7 +7,7 @@ import polars as pl
 
 from benchstudy.families.log_write.page.figures import Drawn
 from benchstudy.families.log_write.page.hammer import LogHammer
-from benchstudy.families.log_write.page.load import LogWrite, Point, Sweep
+from benchstudy.families.log_write.page.load import LogWrite, Point
 from benchstudy.report import human
 from benchstudy.report.exhibits.figuredata import OF_MEDIANS, leading, median_of
 from benchstudy.report.figures.panels import Axis, Panel, Style, strip_panels
@@ -29,11 +29,11 @@ class LogLoops:
 
     def figures(self) -> Iterator[Drawn]:
         """One figure, with a row per log, rate and loop and a panel per metric; no figure without such a log."""
-        rows = {self._name(sweep, point): (sweep, point) for pair in self._pairs for sweep, point in pair}
+        rows = {self._name(point): point for pair in self._pairs for point in pair}
         style = Style(tuple(rows))
         panels: list[Panel] = []
         for title, (of_open, of_closed, unit) in _MEASURES.items():
-            metrics = {name: of_open if sweep.is_open else of_closed for name, (sweep, _) in rows.items()}
+            metrics = {name: of_open if point.sweep.is_open else of_closed for name, point in rows.items()}
             points, estimates = self._frames(rows, metrics, unit)
             if not points.is_empty():
                 axis = Axis(title, unit)
@@ -42,23 +42,22 @@ class LogLoops:
             caption = "The open loop and the hammer (a closed loop) at the same offered rate, trial by trial."
             yield "open-closed-loops", caption, panels, style, []
 
-    def _name(self, sweep: Sweep, point: Point) -> str:
+    def _name(self, point: Point) -> str:
         # The loop first, because an axis cuts off the end of a long label.
-        return f"{'open' if sweep.is_open else 'closed'} · {point.level} · {self.load.name(sweep, generator=False)}"
+        loop = "open" if point.sweep.is_open else "closed"
+        return f"{loop} · {point.level} · {self.load.name(point.sweep, generator=False)}"
 
-    def _frames(
-        self, rows: dict[str, tuple[Sweep, Point]], metrics: dict[str, str], unit: str
-    ) -> tuple[pl.DataFrame, pl.DataFrame]:
+    def _frames(self, rows: dict[str, Point], metrics: dict[str, str], unit: str) -> tuple[pl.DataFrame, pl.DataFrame]:
         """Trials and medians, in the format of `strip_panel`."""
         points: list[dict[str, Any]] = []
         estimates: list[dict[str, Any]] = []
-        for name, (sweep, point) in rows.items():
-            found = self.load.estimate(metrics[name], sweep, point)
+        for name, point in rows.items():
+            found = self.load.estimate(metrics[name], point)
             if found is None or found.summary.median is None:
                 continue
             points += [
                 {"series": name, "trial": trial, "x": value, "y": value, "tip value": human.quantity(value, unit)}
-                for trial, values in self.load.trials(sweep, point).items()
+                for trial, values in self.load.trials(point).items()
                 if (value := values.get(metrics[name])) is not None
             ]
             estimates.append({"series": name, **median_of(found.summary, unit, "x")})

@@ -77,13 +77,13 @@ class LogPublished:
             return Cell(("not measured here",), kind="missing")
         tables = LogTables(load)
         chosen = [s for s in mine if s.is_open] or mine
-        known = [(best[1].summary.median or 0.0, s, best[0]) for s in chosen if (best := load.best(s)) is not None]
+        known = [(best[1].summary.median or 0.0, best[0]) for s in chosen if (best := load.best(s)) is not None]
         if not known:
-            return tables.rate_cell(mine[0], mine[0].every_point[0])
-        _, sweep, point = max(known, key=lambda k: k[0])
-        cell = tables.rate_cell(sweep, point)
+            return tables.rate_cell(mine[0].every_point[0])
+        _, point = max(known, key=lambda k: k[0])
+        cell = tables.rate_cell(point)
         at = f"{point.level} offered" if point.rate else f"in the {point.level}"
-        where = f"{load.label(sweep)}, {load.resources(sweep)}, {at}"
+        where = f"{load.label(point.sweep)}, {load.resources(point.sweep)}, {at}"
         return Cell((cell.lines[0], where, *cell.lines[1:]), cell.href, cell.kind, cell.title, cell.marks)
 
     # -- boxes -----------------------------------------------------------------------------------------------------

@@ -41,7 +41,7 @@ class LogSearched:
             rows = [
                 row | {"dedup": sweep.dedup}
                 for sweep in sweeps
-                if sweep.search and (steps := self.load.steps(sweep, sweep.search)) is not None
+                if sweep.search and (steps := self.load.steps(sweep.search)) is not None
                 for row in steps.iter_rows(named=True)
             ]
             if len({row["offered_per_s"] for row in rows}) < 2:

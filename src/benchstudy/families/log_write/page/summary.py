@@ -42,7 +42,7 @@ class LogSummary:
         for sweeps in self.load.subjects():
             for sweep in sweeps:
                 if sweep.search is not None:
-                    groups.setdefault(("capacity", sweep.limits), []).append(self._capacity(sweep, sweep.search))
+                    groups.setdefault(("capacity", sweep.limits), []).append(self._capacity(sweep.search))
                 # A log has only one answer, and a search has priority.
                 elif not any(other.search for other in self.load.sweeps if other.log == sweep.log):
                     groups.setdefault(("most", sweep.limits), []).append(self._most(sweep))
@@ -56,31 +56,31 @@ class LogSummary:
             for (kind, limits), lines in groups.items()
         ]
 
-    def _capacity(self, sweep: Sweep, point: Point) -> dict[str, str]:
-        name = self._name(sweep)
-        passed = self.load.estimate("capacity_pass", sweep, point)
+    def _capacity(self, point: Point) -> dict[str, str]:
+        name = self._name(point.sweep)
+        passed = self.load.estimate("capacity_pass", point)
         if passed is None or passed.summary.median is None:
             return {"name": name, "value": "–", "evidence": passed.failure if passed else "nothing was measured"}
-        refused = self.load.refused(sweep, point)
+        refused = self.load.refused(point)
         parts = [
-            *self._lost(sweep),
+            *self._lost(point.sweep),
             *([f"too high: {human.percent(refused)} of the leaves were not taken"] if refused > 1 - ACHIEVED else []),
             human.evidence(passed.summary, "1/s"),
-            *self._fails(sweep, point, passed.summary.median),
-            *self._limit(sweep, point),
-            *(_OF_A_CAPACITY.get(mark, mark) for mark in self.load.marks(sweep, point)),
+            *self._fails(point, passed.summary.median),
+            *self._limit(point),
+            *(_OF_A_CAPACITY.get(mark, mark) for mark in self.load.marks(point)),
         ]
         value = human.median(passed.summary, "1/s")
         return {"name": name, "value": value, "evidence": "; ".join(parts)}
 
-    def _fails(self, sweep: Sweep, point: Point, passes_per_s: float) -> Iterator[str]:
+    def _fails(self, point: Point, passes_per_s: float) -> Iterator[str]:
         """Where the log fails, in how many trials if not in all, and whether a higher rate passed."""
-        fails = self.load.estimate("capacity_fail", sweep, point)
-        inverted = inversion(self.load, sweep, point)
+        fails = self.load.estimate("capacity_fail", point)
+        inverted = inversion(self.load, point)
         if fails is None or fails.summary.median is None:
             yield "no rate failed"
         elif inverted is None or fails.summary.median >= passes_per_s:
-            trials, failing = len(self.load.trials(sweep, point)), fails.summary.n
+            trials, failing = len(self.load.trials(point)), fails.summary.n
             counted = f" in {failing} of {trials} trials" if failing < trials else ""
             yield f"fails at {human.quantity(fails.summary.median, '1/s')}{counted}"
         if inverted is not None:
@@ -90,13 +90,13 @@ class LogSummary:
         best = self.load.best(sweep)
         name = self._name(sweep)
         if best is None:
-            return {"name": name, "value": "–", "evidence": self.load.why_nothing("qps", sweep, sweep.every_point)}
+            return {"name": name, "value": "–", "evidence": self.load.why_nothing("qps", sweep.every_point)}
         point, estimate = best
         parts = [
             f"at {point.level} offered",
             human.evidence(estimate.summary, "1/s"),
-            *self._limit(sweep, point),
-            *self.load.marks(sweep, point),
+            *self._limit(point),
+            *self.load.marks(point),
             *self._lost(sweep),
         ]
         return {"name": name, "value": human.median(estimate.summary, "1/s"), "evidence": "; ".join(parts)}
@@ -109,19 +109,19 @@ class LogSummary:
         parts += [f"{sweep.duplicates} duplicates"] if self.load.varies("duplicates") else []
         return " · ".join([*parts, *([sweep.generator] if not sweep.is_open else [])])
 
-    def _limit(self, sweep: Sweep, point: Point) -> list[str]:
-        found = self.load.limits(sweep, point).most_common(1)
+    def _limit(self, point: Point) -> list[str]:
+        found = self.load.limits(point).most_common(1)
         # A limit by the generator or by other processes is among the marks.
-        marked = self.load.client_limited(sweep, point) or self.load.others_busy(sweep, point)
+        marked = self.load.client_limited(point) or self.load.others_busy(point)
         if not found or marked:
             return []
         if found[0][0] == NOTHING:
-            return ["achieved" if len(sweep.points) > 1 else "achieved; no other rate was tried"]
+            return ["achieved" if len(point.sweep.points) > 1 else "achieved; no other rate was tried"]
         return [f"bottleneck: {found[0][0]}"]
 
     def _lost(self, sweep: Sweep) -> list[str]:
         """Name the rates at which the log lost leaves: every answer about the log says so."""
-        levels = [point.level for point in sweep.every_point if self.load.lost_trials(sweep, point)]
+        levels = [point.level for point in sweep.every_point if self.load.lost_trials(point)]
         return [f"lost leaf at {', '.join(levels)}"] if levels else []
 
     def objective(self) -> str:
@@ -130,7 +130,7 @@ class LogSummary:
         if not said or not self.load.searches:
             return ""
         several = " in a row" if said["windows"] > 1 else ""
-        is_old = any(self.load.refused(sweep, point) > 1 - ACHIEVED for sweep, point in self.load.searches)
+        is_old = any(self.load.refused(point) > 1 - ACHIEVED for point in self.load.searches)
         old = " These searches did not ask whether leaves were sent and accepted." if is_old else ""
         return (
             "Each trial is one search, and a figure is the median of the searches. A rate passes if it meets the "
@@ -146,24 +146,24 @@ class LogSummary:
     def weaknesses(self) -> Iterator[str]:
         """The weaknesses of these figures in particular, one sentence each."""
         load = self.load
-        points = [(s, p) for s in load.sweeps for p in s.every_point if load.median("qps", s, p) is not None]
-        lost = [(s, p) for s in load.sweeps for p in s.every_point if load.lost_trials(s, p)]
+        points = [p for p in load.every_point if load.median("qps", p) is not None]
+        lost = [p for p in load.every_point if load.lost_trials(p)]
         if lost:
-            names = ", ".join(f"{load.name(s)} at {p.level}" for s, p in lost)
+            names = ", ".join(f"{load.name(p.sweep)} at {p.level}" for p in lost)
             yield f"Accepted leaves were lost: {names}. The rate of a log that loses leaves is meaningless."
-        limited = [(s, p) for s, p in points if load.client_limited(s, p) or load.writers_bound(s, p)]
+        limited = [p for p in points if load.client_limited(p) or load.writers_bound(p)]
         if limited:
             yield (
                 f"{len(limited)} of {human.plural(len(points), 'case')} are client-limited or writers-bound: the "
                 "generator limited the rate, and the log may be faster."
             )
-        busy = [(s, p) for s, p in points if load.others_busy(s, p)]
+        busy = [p for p in points if load.others_busy(p)]
         if busy:
             yield (
                 f"In {len(busy)} of {human.plural(len(points), 'case')} {REST} used the host's CPUs while the log was "
                 "at its limit, so the rate depends on them."
             )
-        emulated = list(dict.fromkeys(load.label(s) for s, _ in points if load.emulated(s)))
+        emulated = list(dict.fromkeys(load.label(p.sweep) for p in points if load.emulated(p.sweep)))
         if emulated:
             names = ", ".join(emulated)
             yield f"{names}: these run on an in-memory emulator, whose rates say nothing about the real service."
@@ -177,52 +177,50 @@ class LogSummary:
                 "selection."
             )
 
-    def _about_the_hammer(self, points: list[tuple[Sweep, Point]]) -> Iterator[str]:
-        closed = [(s, p) for s, p in points if not s.is_open]
+    def _about_the_hammer(self, points: list[Point]) -> Iterator[str]:
+        closed = [p for p in points if not p.sweep.is_open]
         if not closed:
             return
         yield (
             "The hammer is a closed loop: its writers wait for their answers, so it offers less to a slow log "
             "(coordinated omission is possible). Its min/avg/max are of tick means, not of single leaves."
         )
-        apart = [(s, p) for s, p in closed if (worst := worst_disagreement(self.load, s, p)) and worst > AGREEMENT]
+        apart = [p for p in closed if (worst := worst_disagreement(self.load, p)) and worst > AGREEMENT]
         if apart:
             yield (
                 f"In {len(apart)} of {human.plural(len(closed), 'case')} of the hammer, its Δ differs from the "
                 f"checkpoints of the same run by more than {human.percent(AGREEMENT)} in at least one trial."
             )
 
-    def _about_windows(self, points: list[tuple[Sweep, Point]]) -> Iterator[str]:
+    def _about_windows(self, points: list[Point]) -> Iterator[str]:
         load = self.load
-        trials = [values for s, p in points for values in load.trials(s, p).values() if "qps" in values]
+        trials = [values for p in points for values in load.trials(p).values() if "qps" in values]
         short = sum("qps_low" not in values for values in trials)
         if short:
             yield (
                 f"{short} of {human.plural(len(trials), 'trial')} have fewer than ten publish steps in the window, so "
                 "their rate has no interval within the trial."
             )
-        shared = [(s, p) for s, p in points if any(map(shares_cpus, load.notes(s.target, p.case)))]
+        shared = [p for p in points if any(map(shares_cpus, load.notes(p)))]
         if shared:
             yield (
                 f"In {len(shared)} of {human.plural(len(points), 'case')} server and generator shared CPUs, and each "
                 "took time from the other."
             )
         within = (load.declared.get("search") or {}).get("within")
-        wide = [
-            (s, p) for s, p in points if within and (width := bracket_width(load, s, p)) is not None and width > within
-        ]
+        wide = [p for p in points if within and (width := bracket_width(load, p)) is not None and width > within]
         if wide:
             yield (
                 f"In {human.plural(len(wide), 'capacity search')} the bracket stayed wider than the "
                 f"{human.percent(within)} that the study asks for."
             )
 
-    def _about_checkpoints(self, points: list[tuple[Sweep, Point]]) -> Iterator[str]:
+    def _about_checkpoints(self, points: list[Point]) -> Iterator[str]:
         """Times to integrate that are mostly the wait for the next checkpoint."""
         timed = [
             (min(wait, took), took)
-            for s, p in points
-            if (took := self.load.median("integrate_p50", s, p)) and (wait := self.load.wait_for_checkpoint_s(s))
+            for p in points
+            if (took := self.load.median("integrate_p50", p)) and (wait := self.load.wait_for_checkpoint_s(p.sweep))
         ]
         mostly = [wait for wait, took in timed if wait >= _MOSTLY * took]
         if mostly:
@@ -232,9 +230,9 @@ class LogSummary:
                 "between checkpoints. This is a setting of the log, and says nothing about its storage."
             )
 
-    def _told_by_the_generator(self, points: list[tuple[Sweep, Point]]) -> Iterator[str]:
+    def _told_by_the_generator(self, points: list[Point]) -> Iterator[str]:
         """Problems in the results of the generators that no table shows."""
-        notes = (note for sweep, point in points for note in self.load.notes(sweep.target, point.case))
+        notes = (note for point in points for note in self.load.notes(point))
         problems = (Problem.of_note(text) for note in notes for text in note.get("problems") or ())
         found = grouped((problem.rule, told(problem)) for problem in problems if problem.rule in _OWN_PROBLEMS)
         for rule, texts in found.items():
@@ -263,12 +261,12 @@ class Inversion:
     mark: str
 
 
-def inversion(load: LogWrite, sweep: Sweep, point: Point) -> Inversion | None:
+def inversion(load: LogWrite, point: Point) -> Inversion | None:
     """Whether a rate failed below one that passed, in the same trial or in another; None if none did.
 
     A trial's bracket ends at its lowest failure. So a pass above it, and other trials' brackets, are in no figure.
     """
-    steps = load.steps(sweep, point)
+    steps = load.steps(point)
     if steps is None:
         return None
     # The last attempt at a rate decides.
@@ -289,21 +287,21 @@ def inversion(load: LogWrite, sweep: Sweep, point: Point) -> Inversion | None:
     return Inversion(tried(failed, False), tried(highest, True), "not monotonic" if in_one else "trials disagree")
 
 
-def bracket_width(load: LogWrite, sweep: Sweep, point: Point) -> float | None:
+def bracket_width(load: LogWrite, point: Point) -> float | None:
     """Return (lowest fail − highest pass) / highest pass, the median over trials that have both; None without any."""
     widths = [
         (values["capacity_fail"] - values["capacity_pass"]) / values["capacity_pass"]
-        for values in load.trials(sweep, point).values()
+        for values in load.trials(point).values()
         if values.get("capacity_pass") and values.get("capacity_fail")
     ]
     return median(widths) if widths else None
 
 
-def worst_disagreement(load: LogWrite, sweep: Sweep, point: Point) -> float | None:
+def worst_disagreement(load: LogWrite, point: Point) -> float | None:
     """Return the largest |Δ / checkpoints − 1| over the trials of a case of the hammer; None if no trial has both."""
     found = [
         abs(values["hammer_qps_mean"] / values["qps_of_hammer_window"] - 1)
-        for values in load.trials(sweep, point).values()
+        for values in load.trials(point).values()
         if values.get("qps_of_hammer_window") and "hammer_qps_mean" in values
     ]
     return max(found, default=None)

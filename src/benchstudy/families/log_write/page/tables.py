@@ -52,34 +52,34 @@ class LogTables:
             return MISSING, MISSING
         best = self.load.best(sweep)
         if best is None:
-            point = next((p for p in sweep.every_point if self.load.estimate("qps", sweep, p)), None)
-            return (MISSING, MISSING) if point is None else (Cell.text(point.level), self.rate_cell(sweep, point))
+            point = next((p for p in sweep.every_point if self.load.estimate("qps", p)), None)
+            return (MISSING, MISSING) if point is None else (Cell.text(point.level), self.rate_cell(point))
         point = best[0]
-        return self._offered(sweep, point), self.rate_cell(sweep, point)
+        return self._offered(point), self.rate_cell(point)
 
-    def _offered(self, sweep: Sweep, point: Point) -> Cell:
-        offered = self.load.median("offered", sweep, point)
+    def _offered(self, point: Point) -> Cell:
+        offered = self.load.median("offered", point)
         text = human.quantity(offered, "1/s") if offered is not None else point.level
-        return Cell((text,), self.load.href(sweep, point))
+        return Cell((text,), self.load.href(point))
 
-    def rate_cell(self, sweep: Sweep, point: Point) -> Cell:
+    def rate_cell(self, point: Point) -> Cell:
         """The integrated rate with its interval, its share of the offered rate, and why trials failed."""
-        estimate = self.load.estimate("qps", sweep, point)
-        steps, href = self.load.median("publish_steps", sweep, point), self.load.href(sweep, point)
+        estimate = self.load.estimate("qps", point)
+        steps, href = self.load.median("publish_steps", point), self.load.href(point)
         if estimate is None:
             no_pair = Cell(("no two checkpoints in the window",), href, "failed")
             return MISSING if steps is None else no_pair
-        results, marks = self.load.results, self.load.marks(sweep, point)
+        results, marks = self.load.results, self.load.marks(point)
         if estimate.summary.median is None:
             return failed_cell(results, estimate, marks)
         lines = [human.evidence(estimate.summary, estimate.unit)]
-        share = self.load.median("achieved_share", sweep, point)
+        share = self.load.median("achieved_share", point)
         asked = "the offered rate" if point.rate is None else point.level
         lines += [f"{human.percent(share)} of {asked}"] if share is not None else []
         # A checkpoint that is a tenth of a step late changes such a rate by several per cent.
         few = steps is not None and steps < _FEW_STEPS
         lines += [f"over {human.plural(round(steps or 0), 'publish step')}"] if few else []
-        return rate_cell(results, estimate, lines, marks, self.load.limit_texts(sweep, point)[:1])
+        return rate_cell(results, estimate, lines, marks, self.load.limit_texts(point)[:1])
 
     # -- every rate ------------------------------------------------------------------------------------------------
 
@@ -114,10 +114,10 @@ class LogTables:
     ) -> Iterator[tuple[Cell, ...]]:
         """Yield one row per offered rate: the rate, and what is drawn of each of the `dedups`."""
         loads = {point.rate: point.level for sweep in sweeps for point in sweep.points}
-        of = {(sweep.dedup, point.rate): (sweep, point) for sweep in sweeps for point in sweep.points}
+        of = {(sweep.dedup, point.rate): point for sweep in sweeps for point in sweep.points}
         for rate in sorted(loads, key=lambda rate: rate or 0.0):
             points = [of.get((dedup, rate)) for dedup in dedups]
-            figures = [MISSING if at is None else draw(*at) for at in points for draw in draws.values()]
+            figures = [MISSING if at is None else draw(at) for at in points for draw in draws.values()]
             yield Cell.text(loads[rate]), *figures
 
     # -- one sweep in detail ---------------------------------------------------------------------------------------
@@ -126,7 +126,7 @@ class LogTables:
         """One table per sweep with times and counts, one column per rate."""
         for sweep in self.load.sweeps:
             points = sweep.every_point
-            body = tuple(rows_of(self._detail_rows(), sweep, points))
+            body = tuple(rows_of(self._detail_rows(), points))
             name = self.load.name(sweep, generator=False)
             caption = f"{name} ({self.load.loop(sweep)}), by offered rate"
             table = slug(f"detail-{name}-{sweep.generator}")
@@ -149,9 +149,9 @@ class LogTables:
             yield heading, self.load.figure(metric)
         yield "Tree size at the end", self.load.figure("tree_size")
 
-    def _within(self, sweep: Sweep, point: Point) -> Cell:
-        trial = self.load.typical(sweep, point)
-        values = self.load.trials(sweep, point).get(trial or "", {})
+    def _within(self, point: Point) -> Cell:
+        trial = self.load.typical(point)
+        values = self.load.trials(point).get(trial or "", {})
         if trial is None or "qps_low" not in values or "qps_high" not in values:
             return MISSING
         ends = human.value_range((values["qps_low"], values["qps_high"]), "1/s")
@@ -161,8 +161,8 @@ class LogTables:
         """Like `figure`, but without interval and n, for wide tables."""
         draw = self.load.figure(metric, unit)
 
-        def short(sweep: Sweep, point: Point) -> Cell:
-            cell = draw(sweep, point)
+        def short(point: Point) -> Cell:
+            cell = draw(point)
             return cell if cell is MISSING else Cell(cell.lines[:1], cell.href, cell.kind, cell.title)
 
         return short
@@ -171,11 +171,11 @@ class LogTables:
         """The bucket with a percentile of all leaves of all trials: histograms can be merged, percentiles cannot."""
         found = self._quantiles(which, percentile)
 
-        def draw(sweep: Sweep, point: Point) -> Cell:
-            if (sweep.target, point.case) not in found:
+        def draw(point: Point) -> Cell:
+            if point.key not in found:
                 return MISSING
-            count, low, high = found[sweep.target, point.case]
-            href = self.load.href(sweep, point)
+            count, low, high = found[point.key]
+            href = self.load.href(point)
             if not stats.supported(percentile, count):
                 return Cell((f"needs {stats.smallest_n(percentile):,} leaves",), href, "missing")
             return Cell((human.value_range((low, high), "s"), f"of {count:,} leaves"), href)
@@ -201,24 +201,23 @@ class LogTables:
             "disk_busy": "Disk busy",
         }  # fmt: skip
         body = []
-        for sweep in self.load.sweeps:
-            for point in sweep.every_point:
-                found = self.load.limits(sweep, point)
-                limited = found.total() - found[NOTHING]
-                if 2 * limited >= max(found.total(), 1) and self.load.median("qps", sweep, point) is not None:
-                    row = [self._median(metric, "%")(sweep, point) for metric in shares]
-                    row += [self._median(metric)(sweep, point) for metric in ("disk_write", "server_peak_memory")]
-                    head = f"{self.load.name(sweep)} · {point.level}"
-                    body.append((Cell.text(head), self._limit_cell(sweep, point), *row))
+        for point in self.load.every_point:
+            found = self.load.limits(point)
+            limited = found.total() - found[NOTHING]
+            if 2 * limited >= max(found.total(), 1) and self.load.median("qps", point) is not None:
+                row = [self._median(metric, "%")(point) for metric in shares]
+                row += [self._median(metric)(point) for metric in ("disk_write", "server_peak_memory")]
+                head = f"{self.load.name(point.sweep)} · {point.level}"
+                body.append((Cell.text(head), self._limit_cell(point), *row))
         columns = ("Case", "Limit", *shares.values(), "Disk writes", "Peak server memory")
         return Table("limits", "The limit in each case that did not achieve the offered rate", columns, tuple(body))
 
-    def _limit_cell(self, sweep: Sweep, point: Point) -> Cell:
-        texts = self.load.limit_texts(sweep, point)
-        counts = self.load.limits(sweep, point).most_common()
+    def _limit_cell(self, point: Point) -> Cell:
+        texts = self.load.limit_texts(point)
+        counts = self.load.limits(point).most_common()
         lines = [f"{name} ({count} of {len(texts)})" if len(counts) > 1 else name for name, count in counts]
-        marks = tuple(mark for mark in self.load.marks(sweep, point) if mark.endswith(("-limited", "-bound")))
-        return Cell(tuple(lines), self.load.href(sweep, point), "number", " | ".join(dict.fromkeys(texts)), marks)
+        marks = tuple(mark for mark in self.load.marks(point) if mark.endswith(("-limited", "-bound")))
+        return Cell(tuple(lines), self.load.href(point), "number", " | ".join(dict.fromkeys(texts)), marks)
 
     # -- proofs --------------------------------------------------------------------------------------------------
 
@@ -230,13 +229,11 @@ class LogTables:
 
     def _proofs_row(self, sweep: Sweep) -> tuple[Cell, ...]:
         points = sweep.every_point
-        asked, proved = (
-            sum(self.load.total(f"proofs_{what}", sweep, p) for p in points) for what in ("asked", "proved")
-        )
-        lost = sum(self.load.lost_trials(sweep, point) for point in points)
-        estimates = [e for point in points if (e := self.load.estimate("qps", sweep, point)) is not None]
-        first = next((p for p in points if self.load.lost_trials(sweep, p)), points[0])
-        href = self.load.href(sweep, first)
+        asked, proved = (sum(self.load.total(f"proofs_{what}", p) for p in points) for what in ("asked", "proved"))
+        lost = sum(self.load.lost_trials(point) for point in points)
+        estimates = [e for point in points if (e := self.load.estimate("qps", point)) is not None]
+        first = next((p for p in points if self.load.lost_trials(p)), points[0])
+        href = self.load.href(first)
         causes = [reason.words for e in estimates for reason, _ in e.causes]
         verdict = Cell((str(lost),), href, "failed", " ".join(causes), ("lost leaf",)) if lost else Cell.text("none")
         figures = (Cell((f"{asked:,.0f}",), href), Cell((f"{proved:,.0f}",), href))
