@@ -1,6 +1,6 @@
 """Turns results into the frames that panels draw; panels.py describes their columns."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import polars as pl
@@ -98,6 +98,32 @@ def estimates(results: Results, metric: str, series: str, where: Where, x: str |
         if estimate.summary.median is not None and estimate.levels.get(series) is not None
     ]
     return pl.DataFrame(rows, schema={"series": pl.String, "y": pl.Float64, **OF_MEDIANS, "x": pl.Float64})
+
+
+def of_cases(
+    results: Results, cases: Iterable[tuple[str, tuple[str, str], Mapping[str, Any]]]
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Trials, and medians with intervals, of cases that are not chosen by their levels: series, trial, x, y, tooltips.
+
+    `cases`: metric, (target, case), and its columns: series, tooltips, and x, which is the value again when left out.
+    """
+    trials: list[dict[str, Any]] = []
+    medians: list[dict[str, Any]] = []
+    for metric, case, columns in cases:
+        found = results.estimate(metric, *case)
+        if found is not None and found.summary.median is not None:
+            medians.append({"x": found.summary.median, **columns, **median_of(found.summary, found.unit)})
+            trials += [
+                {"x": value, **columns, "trial": trial, "y": value, "tip value": human.quantity(value, unit)}
+                for trial, value, unit in results.by_case(metric)[case]
+            ]
+    common: dict[str, Any] = {"series": pl.String, "x": pl.Float64, "y": pl.Float64}
+    at_least = pl.DataFrame(schema=common | {"trial": pl.String}), pl.DataFrame(schema={**common, **OF_MEDIANS})
+    points, estimates = (
+        pl.concat([pl.DataFrame(rows, infer_schema_length=None), empty], how="diagonal_relaxed")
+        for rows, empty in zip((trials, medians), at_least, strict=True)
+    )
+    return leading(results, points), estimates
 
 
 def latencies(results: Results, kind: str) -> pl.DataFrame | None:

@@ -1,16 +1,15 @@
 """Open loops against closed loops on the same server, which shows the effect of coordinated omission."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import Any
 
 import polars as pl
 
 from benchstudy.families.http_concurrency.page.load import ALWAYS, HttpLoad, Point, Sweep
 from benchstudy.model.criteria import ACHIEVED
 from benchstudy.report import human
-from benchstudy.report.exhibits.figuredata import OF_MEDIANS, leading, median_of
+from benchstudy.report.exhibits import figuredata
 from benchstudy.report.figures.panels import Axis, Panel, Style, trend_panel
 from benchstudy.report.page import Page
 from benchstudy.report.tables.tables import MISSING, Cell, Table
@@ -19,7 +18,6 @@ from benchstudy.report.tables.tables import MISSING, Cell, Table
 SIMILAR = 0.25
 _PERCENTILES = (50, 99)
 _TAIL = 99
-_DRAWN = (ALWAYS, f"latency_p{_TAIL}")
 
 
 @dataclass(frozen=True)
@@ -142,35 +140,16 @@ class OpenAgainstClosed:
         return found
 
     def _frames(self, both: tuple[list[Sweep], list[Sweep]]) -> tuple[pl.DataFrame, pl.DataFrame]:
-        points: list[Mapping[str, Any]] = []
-        estimates: list[Mapping[str, Any]] = []
+        cases = []
         for sweep in (*both[0], *both[1]):
             for order, point in enumerate(sweep.points):
-                rate, latency = (self.load.estimate(m, point) for m in _DRAWN)
-                if rate is None or latency is None or None in (rate.summary.median, latency.summary.median):
-                    continue
-                if self.load.too_few(_TAIL, point):
-                    continue
-                load: dict[str, Any] = {
-                    "series": sweep.loop,
-                    "tip load": point.level if sweep.is_open else f"L = {point.level}",
-                }
-                points += [{**load, **trial} for trial in self._trials(point)]
-                at = {"x": rate.summary.median, "order": order}
-                estimates.append(load | at | median_of(latency.summary, "s"))
-        common: dict[str, Any] = {"series": pl.String, "tip load": pl.String, "x": pl.Float64, "y": pl.Float64}
-        return (
-            leading(self.load.results, pl.DataFrame(points, schema=common | {"trial": pl.String})),
-            pl.DataFrame(estimates, schema={**common, **OF_MEDIANS, "order": pl.Int64}),
-        )
-
-    def _trials(self, point: Point) -> list[Mapping[str, object]]:
-        """The throughput and latency of each trial."""
-        rates, latencies = (
-            {trial: value for trial, value, _ in self.load.results.by_case(name).get(point.key, ())} for name in _DRAWN
-        )
-        return [
-            {"trial": trial, "x": rates[trial], "y": latency}
-            for trial, latency in latencies.items()
-            if latency and rates.get(trial)
-        ]
+                rate = self.load.median(ALWAYS, point)
+                if rate is not None and not self.load.too_few(_TAIL, point):
+                    load = point.level if sweep.is_open else f"L = {point.level}"
+                    columns = {"series": sweep.loop, "tip load": load, "x": rate, "order": order}
+                    cases.append((f"latency_p{_TAIL}", point.key, columns))
+        points, estimates = figuredata.of_cases(self.load.results, cases)
+        # A trial is drawn at its own throughput.
+        rates = {trial: rate for trials in self.load.results.by_case(ALWAYS).values() for trial, rate, _ in trials}
+        own = points.with_columns(x=pl.col("trial").replace_strict(rates, default=None, return_dtype=pl.Float64))
+        return own.filter(pl.col("x") > 0, pl.col("y") > 0).drop("tip value", "order", strict=False), estimates

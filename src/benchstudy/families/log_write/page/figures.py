@@ -1,15 +1,13 @@
 """Figures of write tests: achieved rates and times up to and past saturation, and one trial over time."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 import polars as pl
 
 from benchstudy.families.log_write.page.load import LogWrite, Point, Sweep
 from benchstudy.families.log_write.page.searched import AS_OFFERED, Drawn, crossed_out
 from benchstudy.report import human
-from benchstudy.report.exhibits import cells
-from benchstudy.report.exhibits.figuredata import OF_MEDIANS, leading, median_of
+from benchstudy.report.exhibits import cells, figuredata
 from benchstudy.report.figures import level_changes
 from benchstudy.report.figures.layers import drawn_only
 from benchstudy.report.figures.level_changes import LevelChanges
@@ -26,9 +24,6 @@ _NUMBER = pl.Float64
 _SECOND_S = 1.0  # of leaves, whose times are one row; `t_s` is its start
 # Checkpoints are seen at `t_s`; a rate covers the time since the one before.
 _MIDDLES = {"size": pl.col("t_s"), "qps": (pl.col("t_s") + pl.col("t_s").shift(1)) / 2}
-_ESTIMATES = {"series": pl.String, "x": _NUMBER, "y": _NUMBER, "tip offered": pl.String, **OF_MEDIANS}
-_POINTS = {"series": pl.String, "trial": pl.String, "x": _NUMBER, "y": _NUMBER, "tip offered": pl.String,
-           "tip value": pl.String}  # fmt: skip
 
 
 class LogFigures:
@@ -95,23 +90,12 @@ class LogFigures:
 
     def _frames(self, sweeps: Sequence[Sweep], metric: str) -> tuple[pl.DataFrame, pl.DataFrame]:
         """Trials, and medians with their intervals, by offered rate."""
-        points: list[dict[str, Any]] = []
-        estimates: list[dict[str, Any]] = []
-        for sweep in sweeps:
-            for point in sweep.points:
-                found = self.load.estimate(metric, point)
-                if found is None or found.summary.median is None:
-                    continue
-                common = {"series": sweep.dedup, "x": point.rate, "tip offered": point.level}
-                points += [
-                    common
-                    | {"trial": trial, "y": values[metric], "tip value": human.quantity(values[metric], found.unit)}
-                    for trial, values in self.load.trials(point).items()
-                    if values.get(metric) is not None
-                ]
-                estimates.append(common | median_of(found.summary, found.unit))
-        drawn = leading(self.load.results, pl.DataFrame(points, schema=_POINTS))
-        return drawn, pl.DataFrame(estimates, schema=_ESTIMATES)
+        cases = (
+            (metric, point.key, {"series": sweep.dedup, "x": point.rate, "tip offered": point.level})
+            for sweep in sweeps
+            for point in sweep.points
+        )
+        return figuredata.of_cases(self.load.results, cases)
 
     # -- over time -------------------------------------------------------------------------------------------------
 

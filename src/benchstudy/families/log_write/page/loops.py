@@ -1,15 +1,11 @@
 """A figure of open and closed loops on the same log at the same offered rate."""
 
 from collections.abc import Iterator
-from typing import Any
-
-import polars as pl
 
 from benchstudy.families.log_write.page.figures import Drawn
 from benchstudy.families.log_write.page.hammer import LogHammer
 from benchstudy.families.log_write.page.load import LogWrite, Point
-from benchstudy.report import human
-from benchstudy.report.exhibits.figuredata import OF_MEDIANS, leading, median_of
+from benchstudy.report.exhibits import figuredata
 from benchstudy.report.figures.panels import Axis, Panel, Style, strip_panels
 
 # For each panel: the metric of open loops, and that of the hammer, whose times are tick means.
@@ -18,7 +14,6 @@ _MEASURES = {
     "Time in queue, mean": ("queue_mean", "hammer_queue_avg", "s"),
     "Time to integrate, mean": ("integrate_mean", "hammer_integrate_avg", "s"),
 }
-_TEXTS = ("series", "trial", "tip value")
 
 
 class LogLoops:
@@ -33,8 +28,11 @@ class LogLoops:
         style = Style(tuple(rows))
         panels: list[Panel] = []
         for title, (of_open, of_closed, unit) in _MEASURES.items():
-            metrics = {name: of_open if point.sweep.is_open else of_closed for name, point in rows.items()}
-            points, estimates = self._frames(rows, metrics, unit)
+            cases = (
+                (of_open if point.sweep.is_open else of_closed, point.key, {"series": name})
+                for name, point in rows.items()
+            )
+            points, estimates = figuredata.of_cases(self.load.results, cases)
             if not points.is_empty():
                 axis = Axis(title, unit)
                 panels += strip_panels(title, points, estimates, axis, style)
@@ -46,21 +44,3 @@ class LogLoops:
         # The loop first, because an axis cuts off the end of a long label.
         loop = "open" if point.sweep.is_open else "closed"
         return f"{loop} · {point.level} · {self.load.name(point.sweep, generator=False)}"
-
-    def _frames(self, rows: dict[str, Point], metrics: dict[str, str], unit: str) -> tuple[pl.DataFrame, pl.DataFrame]:
-        """Trials and medians, in the format of `strip_panel`."""
-        points: list[dict[str, Any]] = []
-        estimates: list[dict[str, Any]] = []
-        for name, point in rows.items():
-            found = self.load.estimate(metrics[name], point)
-            if found is None or found.summary.median is None:
-                continue
-            points += [
-                {"series": name, "trial": trial, "x": value, "y": value, "tip value": human.quantity(value, unit)}
-                for trial, values in self.load.trials(point).items()
-                if (value := values.get(metrics[name])) is not None
-            ]
-            estimates.append({"series": name, **median_of(found.summary, unit, "x")})
-        schema = dict.fromkeys(_TEXTS, pl.String) | dict.fromkeys(("x", "y"), pl.Float64)
-        drawn = leading(self.load.results, pl.DataFrame(points, schema=schema))
-        return drawn, pl.DataFrame(estimates, schema={"series": pl.String, "x": pl.Float64, **OF_MEDIANS})
