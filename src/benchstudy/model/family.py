@@ -112,6 +112,12 @@ class FamilyConfig(Strict):
         """The role that each of its entries runs on, by field, such as `commands.sort`. Services name theirs."""
         return {}
 
+    def names_each_once(self, *fields: str) -> dict[str, list[str]]:
+        """The names of the entries of these lists, by field. Raises ValueError if a list has a name twice."""
+        names = {field: [entry.name for entry in getattr(self, field)] for field in fields}
+        require_each_once(**names)
+        return names
+
     def unfit(self) -> Iterable[str]:
         """Why this must not be measured, with the field and the fix. Existing trials are still read."""
         return ()

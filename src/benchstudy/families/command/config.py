@@ -207,7 +207,7 @@ class CommandConfig(FamilyConfig):
 
     @model_validator(mode="after")
     def _agree(self) -> "CommandConfig":
-        require_each_once(commands=(command.name for command in self.commands))
+        self.names_each_once("commands")
         known = self.declared
         for command in self.commands:
             for where, owner in command.owners():

@@ -10,7 +10,7 @@ from benchstudy.families.shared.levels import UNLIMITED, Limit, Rate, RateField,
 from benchstudy.model.clients import LoadedByClients
 from benchstudy.model.criteria import LEAST_CEILING_S
 from benchstudy.model.family import Case, TakesSystem
-from benchstudy.model.names import Name, require_each_once
+from benchstudy.model.names import Name
 from benchstudy.model.services import check_port
 from benchstudy.model.strict import Extended, Strict
 from benchstudy.model.units import CountOrDurationField, DurationField
@@ -315,17 +315,16 @@ class HttpConcurrencyConfig(LoadedByClients):
 
     @model_validator(mode="after")
     def _consistent(self) -> "HttpConcurrencyConfig":
-        require_each_once(
-            servers=[server.name for server in self.servers],
-            limits=[limit.name for limit in self.limits],
-            generators=[generator.name for generator in self.generators],
-        )
+        names = self.names_each_once("servers", "limits", "generators")
         for server in self.servers:
             check_port(f"server {server.name}", server.service, server.port, self.services)
         if self.servers and all(server.ceiling for server in self.servers):
             raise ValueError("servers: each of them is a ceiling: add the server to measure")
+        names["servers"] = [server.name for server in self.servers if not server.ceiling]
+        names["limits"] = [UNLIMITED, *names["limits"]]
         for number, sweep in enumerate(self.sweeps):
-            self._check_names(f"sweeps[{number}]", sweep)
+            names["endpoints"] = [e.name for server in self.chosen_servers(sweep) for e in server.endpoints]
+            check_chosen(sweep, names, f"sweeps[{number}]")
         return self
 
     def why_not(self, case: Case, clients: int) -> str | None:
@@ -360,16 +359,6 @@ class HttpConcurrencyConfig(LoadedByClients):
                         f"server {server.name}: ceiling_time: {own} of {generator.name} may take milliseconds there, "
                         f"which is no ceiling: give {LEAST_CEILING_S:g}s or more"
                     )
-
-    def _check_names(self, where: str, sweep: Sweep) -> None:
-        known = {
-            "servers": [server.name for server in self.servers if not server.ceiling],
-            "limits": [UNLIMITED, *(limit.name for limit in self.limits)],
-            "generators": [generator.name for generator in self.generators],
-        }
-        chosen = self.chosen_servers(sweep)
-        known["endpoints"] = [endpoint.name for server in chosen for endpoint in server.endpoints]
-        check_chosen(sweep, known, where)
 
     def chosen_servers(self, sweep: Sweep) -> list[Server]:
         return [s for s in self.servers if not s.ceiling and (sweep.servers is None or s.name in sweep.servers)]

@@ -12,7 +12,7 @@ from pydantic import BeforeValidator, Field, PlainSerializer, field_validator, m
 
 from benchstudy.families.load_test.users.config import Behaviour, LoadLevel
 from benchstudy.model.family import FamilyConfig, TakesSystem
-from benchstudy.model.names import Name, require_each_once, require_known
+from benchstudy.model.names import Name, require_known
 from benchstudy.model.services import check_port, check_service
 from benchstudy.model.strict import Spelled, Strict
 from benchstudy.model.units import TimeoutField, parse_duration
@@ -279,12 +279,7 @@ class LoadTestConfig(FamilyConfig):
 
     @model_validator(mode="after")
     def _consistent(self) -> "LoadTestConfig":
-        require_each_once(
-            versions=[version.name for version in self.versions],
-            databases=[database.name for database in self.databases],
-            loads=[load.name for load in self.loads],
-            sources=[source.name for source in self.sources],
-        )
+        self.names_each_once("versions", "databases", "loads", "sources")
         if self.windows:
             self._check_windows()
         else:

@@ -17,7 +17,7 @@ from benchstudy.families.shared.levels import (
 )
 from benchstudy.model.clients import LoadedByClients
 from benchstudy.model.family import Case, TakesSystem
-from benchstudy.model.names import Name, require_each_once
+from benchstudy.model.names import Name
 from benchstudy.model.services import check_port, check_service
 from benchstudy.model.strict import Strict
 from benchstudy.model.units import PERCENT_PATTERN, DurationField, SizeField, parse_percent
@@ -297,15 +297,11 @@ class LogWriteConfig(LoadedByClients):
 
     @model_validator(mode="after")
     def _consistent(self) -> "LogWriteConfig":
-        require_each_once(
-            backends=[backend.name for backend in self.backends],
-            limits=[limit.name for limit in self.limits],
-            generators=[generator.name for generator in self.generators],
-        )
+        names = self.names_each_once("backends", "limits", "generators")
         for backend in self.backends:
             self._check_services(backend)
         for number, sweep in enumerate(self.sweeps):
-            self._check_names(f"sweeps[{number}]", sweep)
+            check_chosen(sweep, {**names, "limits": [UNLIMITED, *names["limits"]]}, f"sweeps[{number}]")
         for generator in self.generators if any(rate != SEARCH for rate in self.rates) else ():
             writes = generator.warm_up + min(backend.window_s(generator.duration) for backend in self.backends)
             if self.timeout <= writes:
@@ -361,14 +357,6 @@ class LogWriteConfig(LoadedByClients):
             service = check_port(where, name, backend.port, self.services)
             if backend.store is not None and backend.store not in service.needs:
                 raise ValueError(f"{where}: service {name} does not list its store in `needs`: add {backend.store}")
-
-    def _check_names(self, where: str, sweep: LogSweep) -> None:
-        known = {
-            "backends": [backend.name for backend in self.backends],
-            "limits": [UNLIMITED, *(limit.name for limit in self.limits)],
-            "generators": [generator.name for generator in self.generators],
-        }
-        check_chosen(sweep, known, where)
 
     def combinations(self, sweep: LogSweep) -> Iterator[tuple[Backend, str, str, int, str, LogGenerator, str]]:
         """Yield each listed (backend, antispam, limits, front ends, duplicates, generator, rate), possible or not."""
