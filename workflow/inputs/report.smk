@@ -39,8 +39,8 @@ def code_of_page(wildcards):
     return inputs.code_of_page(page, registry.notebook(page, Path()), families_of_page(page))
 
 
-def content_of_page(wildcards, input):
-    return inputs.content_of([input.notebook, *input.published, *input.code])
+def content_of_page(wildcards):
+    return inputs.content_of([notebook_of_page(wildcards), *PUBLISHED, *code_of_page(wildcards)])
 
 
 def turn_of_page(wildcards):
@@ -73,3 +73,7 @@ def sessions_to_pack(wildcards):
 
 def code_of_crate(wildcards):
     return inputs.code_of_crate()
+
+
+def content_of_crate(wildcards):
+    return inputs.content_of(code_of_crate(wildcards))

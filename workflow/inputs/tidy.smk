@@ -27,6 +27,10 @@ def code_of_tables(wildcards):
     return inputs.code_of_tables(wildcards.family)
 
 
+def content_of_tables(wildcards):
+    return inputs.content_of(code_of_tables(wildcards))
+
+
 def turn_of_tables(wildcards):
     """The priority of a family's tables: before all other jobs, and in the opposite order.
 

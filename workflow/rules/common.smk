@@ -125,11 +125,6 @@ def doubtful_files():
     return found
 
 
-def content_of_code(wildcards, input):
-    """A digest of a rule's code, for rules that read it."""
-    return inputs.content_of(input.code)
-
-
 def facts_file(target, family):
     """The file that says what a target's hosts have for a family."""
     return str(paths.provision_facts(Path(), STUDY.study, target, family))

@@ -50,7 +50,7 @@ rule build_index:
     params:
         name=STUDY.study,
         study=STUDY.sha256,
-        content=content_of_code,
+        content=inputs.content_of(inputs.code_of_index(FAMILIES)),
     shell:
         "script build_index.py" " --study {params.name:q}" " --log {log:q}"
 
@@ -70,7 +70,7 @@ rule list_studies:
         # As a parameter, the name would make the page due again for the next study.
         study=STUDY.study,
     params:
-        content=content_of_code,
+        content=inputs.content_of(inputs.code_of_list()),
     shell:
         "script list_studies.py" " --study {resources.study:q}" " --log {log:q}"
 
@@ -90,6 +90,6 @@ rule build_crate:
     params:
         name=STUDY.study,
         study=STUDY.sha256,
-        content=content_of_code,
+        content=content_of_crate,
     shell:
         "script build_crate.py" " --crate {output.crate:q}" " --study {params.name:q}" " --log {log:q}"

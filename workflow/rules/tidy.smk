@@ -15,7 +15,7 @@ rule tidy_family:
         **BESIDE_NO_MEASUREMENT,
     params:
         cases=cases_of_family,
-        content=content_of_code,
+        content=content_of_tables,
     shell:
         "script tidy_family.py"
         " --family {wildcards.family:q}"
@@ -37,7 +37,7 @@ rule confirm_sessions:
     log:
         str(paths.confirmation_log(Path(), STUDY.study)),
     params:
-        content=content_of_code,
+        content=inputs.content_of(inputs.code_of_confirmation()),
     shell:
         # Its message is the last one of the command.
         "script confirm_sessions.py" " --held {output.held:q}" f" --study {STUDY.study}" " 2> {log:q}"
