@@ -95,7 +95,7 @@ def test_no_text_of_a_figure_has_fifteen_digits(log):
 
 # Numbers that are not figures of a report: for machines, points in time, and our own durations in fixed steps.
 FIXED = {
-    "families/http_concurrency/scripts.py": "settings of a generator",
+    "families/http_concurrency/command.py": "settings of a generator",
     "report/figures/vega.py": "coordinates",
     "families/load_test/load_metrics.py": "moments, in Unix s, and gaps between them",
     "families/load_test/parse.py": "moments, in Unix s",
