@@ -117,6 +117,7 @@ def one(**changed: Any) -> dict[str, Any]:
         (generator(tool="wrk", duration="1s", warm_up="500ms"), "generator g: wrk takes whole seconds only"),
         (generator(tool="k6", duration="0s"), "give a time above zero"),
         (generator(tool="k6", duration="0.5ms"), "generator g: k6 takes no time below 1ms"),
+        (generator(tool="k6", duration="1s", request_timeout="0.5ms"), "generator g: k6 takes no time below 1ms"),
         (generator(tool="ab", requests=10, warm_up=5.0), "5.0 is not a duration"),
         (generator(tool="k6", duration="1s", threads=2), "generator g: threads is for wrk only"),
         (generator(tool="wrk", duration="1s", survive_errors=True), "generator g: survive_errors is for ab only"),

@@ -897,15 +897,6 @@ def test_a_generator_may_open_a_file_per_connection_and_some_more():
     assert load("k6", None, 20.0, duration=1.0, max_in_flight=300).open_files == 300 + 128
 
 
-@pytest.mark.parametrize("changed", [{"rate_per_s": 0.0009}, {"duration": 0.0009}, {"request_timeout": 0.0009}])
-def test_k6_is_not_asked_for_what_it_cannot_do(changed: dict[str, float]):
-    """Its clock has milliseconds."""
-    least = {"rate_per_s": 0.001, "duration": 0.001, "request_timeout": 0.001}
-    assert named(load("k6", **least).environment())["RATE"] == "0.001"
-    with pytest.raises(ValueError, match="above 0"):
-        load("k6", **least | changed).environment()
-
-
 def test_a_script_is_told_what_a_good_answer_is_and_no_more_than_it_was_given():
     given = {"duration": 1.0, "first": 5, "headers": {"A": "b:c"}}
     for made in (load("wrk", 1, **given), load("k6", rate_per_s=1.0, **given)):
