@@ -293,9 +293,9 @@ def test_a_host_that_differs_is_told_once_and_each_family_is_declared_for_itself
 def test_a_sentence_counts_ratios_cases_and_what_excludes_a_ratio_of_1(project):
     study(project, "before", BEFORE, {"local": 0.2, "same": 0.1, "broken": 0.2})
     study(project, "after", AFTER, {"local": 0.3, "same": 0.1, "broken": 0.0})
-    assert compared().summary() == ("3 ratios of 3 cases that both measured; 1 of 2 intervals exclude a ratio of 1.")
+    assert compared().summary() == "3 ratios of 3 cases that both measured; a ratio of 1 lies outside 1 of 2 intervals."
     told = compared(["duration", "throughput"]).summary()
-    assert told.startswith("6 ratios of 3 cases that both measured; 2 of 4 intervals")
+    assert told.startswith("6 ratios of 3 cases that both measured; a ratio of 1 lies outside 2 of 4 intervals")
 
 
 def test_studies_without_a_case_in_common_name_their_own_but_no_endless_list(project, displayed):
@@ -388,7 +388,7 @@ def test_a_case_that_always_failed_in_one_study_is_told_whichever_it_was(project
     study(project, "before", BEFORE, {"local": 0.2, "mended": 0.0, "broken": 0.2})
     study(project, "after", AFTER, {"local": 0.3, "mended": 0.2, "broken": 0.0})
     head, whole, mended, broken = two_studies.lines([compared(metrics)])
-    assert head.endswith("3 ratios of 3 cases that both measured; 1 of 1 intervals exclude a ratio of 1.")
+    assert head.endswith("3 ratios of 3 cases that both measured; a ratio of 1 lies outside 1 of 1 interval.")
     name = "write · 1MB · fsync, duration"
     assert whole.startswith(f"  local · {name}: 1.50× (95 %: 1.4")
     assert whole.endswith(" of 201 ms; no verdict: not the same session")

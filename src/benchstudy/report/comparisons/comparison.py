@@ -362,9 +362,10 @@ def _calibration(found: Calibration, names: str) -> str:
     return (
         f"A/A: {names} are the same case under two names, so every difference between them is a false alarm. "
         f"{alarms.count} of {human.plural(alarms.n, 'comparison')} got a verdict of better or worse "
-        f"({alarms.interval}); {outside.count} of {outside.n} intervals exclude a ratio of 1, and one in twenty is "
-        f"expected to. The ratios are between {human.times(found.lowest)} and {human.times(found.highest)}. Which name "
-        f"is the base is arbitrary, so a ratio of up to {noise} in either direction may be noise."
+        f"({alarms.interval}); a ratio of 1 lies outside {outside.count} of {human.plural(outside.n, 'interval')}, and "
+        f"one in twenty is expected. The ratios are between {human.times(found.lowest)} and "
+        f"{human.times(found.highest)}. Which name is the base is arbitrary, so a ratio of up to {noise} in either "
+        "direction may be noise."
     )
 
 

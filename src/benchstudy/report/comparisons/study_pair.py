@@ -230,12 +230,12 @@ class FamilyPair:
         return arm_cell(arm, unit, href)
 
     def summary(self) -> str:
-        """One sentence: the number of ratios, and how many intervals exclude a ratio of 1."""
+        """One sentence: the number of ratios, and outside how many intervals a ratio of 1 lies."""
         drawn = [row.outcome.evidence for row in self.rows if row.outcome.evidence]
         apart = sum(not evidence.low <= 1 <= evidence.high for evidence in drawn)
         return (
             f"{human.plural(len(self.rows), 'ratio')} of {human.plural(len({row.about for row in self.rows}), 'case')} "
-            f"that both measured; {apart} of {len(drawn)} intervals exclude a ratio of 1."
+            f"that both measured; a ratio of 1 lies outside {apart} of {human.plural(len(drawn), 'interval')}."
         )
 
 
