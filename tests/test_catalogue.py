@@ -268,6 +268,7 @@ def test_what_cannot_be_is_told(block, told):
         (("    argv:", "    files: [x]\n    argv:"), "services.stock.files: write a mapping"),
         (("type: integer, default: 5", "type: system, default: {with: {}}"), "parameters.goods: default: {'with': {}}"),
         (("title: Stock", "titel: Stock"), "titel: unknown key: did you mean \"title\"?"),
+        (("default: 5", "defualt: 5"), "parameters.goods.defualt: unknown key: did you mean \"default\"?"),
         (("{file: \"{{dir}}/goods\"}", "{files: x}"), "services.stock.ready.files: "),
     ],
 )  # fmt: skip
