@@ -174,8 +174,8 @@ def asked_of_targets(root: Path, study: Study, families: Sequence[str], targets:
 
 def has_what_is_asked(facts_path: Path, study: Study, target: str, asked: str) -> bool:
     """Whether the facts report no problem, have this digest of `asked_of_targets`, and are of the target's places."""
-    facts = _facts(facts_path)
-    return facts.get("asked") == asked and not facts["problems"] and not is_of_other_places(facts_path, study, target)
+    facts, places = _facts(facts_path), _places(study, target)
+    return facts.get("asked") == asked and not facts["problems"] and facts.get("places", places) == places
 
 
 def is_of_other_places(facts_path: Path, study: Study, target: str) -> bool:
