@@ -158,11 +158,12 @@ class Load:
         }
 
     def _k6_settings(self) -> dict[str, object]:
+        assert self.rate_per_s is not None and self.duration_s is not None, "an open loop has both"
         return {
             "URL": self.base + self.path,
             "FIRST": self.first,
-            "RATE": repr(float(self.rate_per_s or 0.0)),  # all digits, which tell 100/min from 1.667/s
-            "DURATION": f"{self.duration_s or 0.0:.12g}",
+            "RATE": repr(float(self.rate_per_s)),  # all digits, which tell 100/min from 1.667/s
+            "DURATION": f"{self.duration_s:.12g}",
             "TIMEOUT": f"{self.generator.request_timeout:.12g}",
             "VUS": self.generator.max_in_flight,
         }
