@@ -350,7 +350,7 @@ def as_a_user_sees_it(program, folder, source, http, metrics, accounts):
 
 
 def test_a_release_fills_mariadb_by_its_own_job_where_there_is_no_import(programs, tmp_path):
-    data = tmp_path / "data-set"
+    data = tmp_path / ("in-a-folder-whose-path-is-longer-than-that-of-a-socket-can-be-" + "x" * 50)
     done, _, _ = seed(data, "mariadb", [f"10.2={programs}/mattermost-10.2"])
     assert done.returncode == 0, done.stderr
     accounts = json.loads((data / "accounts.json").read_text())

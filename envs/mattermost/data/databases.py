@@ -134,7 +134,8 @@ class MariaDB:
         return self
 
     def _start(self, *options: str) -> None:
-        here = [f"--datadir={self.data}", f"--socket={self.data}/sql.sock", f"--pid-file={self.data}/sql.pid"]
+        # The socket's name is relative to the data folder: the kernel takes no longer path than 107 bytes.
+        here = [f"--datadir={self.data}", "--socket=sql.sock", f"--pid-file={self.data}/sql.pid"]
         where = [f"--bind-address={self.address}", f"--port={self.port}"]
         argv = [_server("mariadbd"), "--no-defaults", *self.ours, *here, *where, *options]
         self.process = start(argv, self.log)
