@@ -264,8 +264,10 @@ class Generator(Strict):
                 return f"{self.tool} needs a duration, and no requests"
             if isinstance(self.warm_up, int):
                 return f"{self.tool} needs a duration as warm_up"
-        if self.tool == "k6" and any(0 < time < 0.001 for time in (*times, self.request_timeout)):
-            return "k6 takes no time below 1ms"
+        if self.tool == "k6" and any(0 < time < 1 for time in times):
+            return "k6 takes no duration and no warm_up below 1s"
+        if self.tool == "k6" and self.request_timeout < 0.001:
+            return "k6 takes no request_timeout below 1ms"
         if self.tool != "k6" and any(time != int(time) for time in (*times, self.request_timeout)):
             return f"{self.tool} takes whole seconds only"
         return misplaced_option(self, _FOR_ONE_TOOL)
