@@ -325,6 +325,25 @@ def test_requirements_for_a_newer_python_are_refused_in_a_sentence(tmp_path):
         toolbuilder.make_venv({"name": "x"}, tmp_path / "venv", compiled)
 
 
+def test_a_python_tool_has_the_version_that_is_pinned_for_the_hosts_python(here, tmp_path):
+    """`uv pip compile --universal` pins several, the one for the oldest Python first."""
+    pinned = here / "envs" / "wheel-requirements.txt"
+    old = f"wheel==0.37.0 ; python_full_version < '3.9' \\\n    --hash=sha256:{'0' * 64}\n"
+    pinned.write_text(old + REQUIREMENTS.replace("==0.45.1", "==0.45.1 ; python_full_version >= '3.9'"))
+    facts = provision(here, PYTHON_TOOL, tmp_path / "work")
+    assert (facts["tools"]["wheel"]["version"], facts["problems"]) == ("0.45.1", [])
+
+    pinned.write_text(old + old.replace("0.37", "0.38"))
+    with pytest.raises(ProvisionFailed, match=r"pins no wheel for the host's Python 3\.\d+\.\d+: compile it for"):
+        provision(here, PYTHON_TOOL, tmp_path / "work")
+
+
+def test_a_python_tool_for_a_newer_python_is_a_problem_in_a_sentence(here, tmp_path):
+    (here / "envs" / "wheel-requirements.txt").write_text("#    uv pip compile -p 9.10 x.in\n" + REQUIREMENTS)
+    [problem] = provision(here, PYTHON_TOOL, tmp_path / "work")["problems"]
+    assert re.match(r"a tool for wheels: wheel 0\.45\.1: needs Python 9\.10 or newer, but ", problem), problem
+
+
 def test_programs_are_those_of_the_hosts_own_roles():
     service = {"ports": ["ssh"], "argv": ["/usr/sbin/sshd"], "setup": [["ssh-keygen"]], "ready": {"tcp": "ssh"}}
     tool = {"ports": ["http"], "argv": ["sh", "-c", "exec {{ tools }}/sftpgo serve"], "role": "load"}

@@ -22,6 +22,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from packaging.markers import Marker
 from pyinfra import host
 from pyinfra.facts.deb import DebPackages
 from pyinfra.facts.server import Command, Which
@@ -157,25 +158,21 @@ def python_tool(why: str, name: str, requirements: Path, *, module: str = "", ro
     `requirements` pins everything by hash, as `uv pip compile --universal --generate-hashes` writes it; `name` is
     one of the packages in it. Only wheels are installed, so no compiler is needed.
 
-    Raises BenchstudyError when `name` is not pinned there.
+    Raises BenchstudyError when `name` is not pinned there, or not for the host's Python.
     """
     if not _plays(roles):
         return
     text = requirements.read_text()
-    pinned = re.search(rf"^{re.escape(name)}==(\S+)", text, re.MULTILINE)
-    if pinned is None:
-        raise BenchstudyError(f"{requirements} does not pin {name}")
+    version = _pinned_version(name, text, requirements)
     _require_venv()
-    # Comments, such as the command that made the file, do not change what is installed.
-    pins = "".join(line + "\n" for line in text.splitlines() if not line.lstrip().startswith("#"))
     _want(
         {
             "kind": "python",
             "why": why,
             "name": name,
-            "version": pinned[1],
+            "version": version,
             "module": module or name,
-            "requirements": pins,
+            "requirements": text,
         }
     )
 
@@ -189,6 +186,28 @@ def wanted_programs() -> set[str]:
         | needs.generator_tools(family, roles, target_roles)
         | needs.commanded_programs(family, roles)
     )
+
+
+def _pinned_version(name: str, text: str, requirements: Path) -> str:
+    """The version of `name` that the host gets. `uv pip compile --universal` may pin one for each range of Pythons."""
+    pins = re.findall(rf"^{re.escape(name)}==([^\s;]+)(?:[ \t]*;[ \t]*([^\\\n]+))?", text, re.MULTILINE)
+    if not pins:
+        raise BenchstudyError(f"{requirements} does not pin {name}")
+    ask = f"{shlex.quote(host.data.python)} -c 'import platform; print(platform.python_version())' 2> /dev/null || true"
+    python = host.get_fact(Command, command=ask) if len(pins) > 1 else None
+    if not python:  # a builder without Python says so itself
+        return str(pins[0][0])
+    there = {
+        "python_full_version": python,
+        "python_version": ".".join(python.split(".")[:2]),
+        "sys_platform": "linux",
+        "platform_system": "Linux",
+        "os_name": "posix",
+    }
+    for version, marker in pins:
+        if not marker or Marker(marker).evaluate(there):
+            return str(version)
+    raise BenchstudyError(f"{requirements} pins no {name} for the host's Python {python}: compile it for that one, too")
 
 
 def _pinned_files(pins: Path, sources: Sequence[str]) -> dict[str, str]:

@@ -163,6 +163,9 @@ def key_of(tool):
     parts["recipe"] = RECIPE
     parts["machine"] = [platform.system(), platform.machine()]
     if tool["kind"] == "python":
+        # Comments, such as the command that made the file, do not change what is installed.
+        lines = tool["requirements"].splitlines()
+        parts["requirements"] = "".join(line + "\n" for line in lines if not line.lstrip().startswith("#"))
         # The environment runs on this interpreter: it breaks when the interpreter is removed.
         parts["python"] = [os.path.realpath(sys.executable), platform.python_version_tuple()[:2]]
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:12]
