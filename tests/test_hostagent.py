@@ -920,6 +920,15 @@ def test_scratch_is_made_once_and_gone_with_the_lock(agent, tmp_path):
 # --- services ----------------------------------------------------------------------------------------------------
 
 WEB = ["python3", "-m", "http.server", "-b", "127.0.0.1", "-d", "{{dir}}/site", "{{port.web}}"]
+BUSY_WEB = [
+    "python3",
+    "-c",
+    "from http.server import *; import sys\nclass Busy(BaseHTTPRequestHandler):\n"
+    " do_GET = lambda self: self.send_error(503)\n"
+    "HTTPServer(('127.0.0.1', int(sys.argv[1])), Busy).serve_forever()",
+    "{{port.web}}",
+]
+AT_ONCE = {"http": "http://127.0.0.1:{{port.web}}/", "timeout": "500ms"}
 
 
 @pytest.mark.fault(9)
@@ -1007,6 +1016,11 @@ def test_a_service_uses_what_another_one_has(held, tmp_path):
         ({"argv": ["sleep", "300"]}, r"not ready within 0\.5 s \(nothing listens on port \d+, 'web'\)"),
         ({"argv": ["sh", "-c", "echo {{secret.key}}; exit 1"]}, r"exit status 1(.|\n)*«redacted»"),
         ({"ready": {"mount": "{{dir}}", "timeout": "500ms"}}, r"is not a mount point"),
+        ({"argv": ["sleep", "300"], "ready": AT_ONCE}, r"http://127\.0\.0\.1:\d+/ does not answer\)"),
+        (
+            {"argv": BUSY_WEB, "ready": {**AT_ONCE, "timeout": "2s"}},
+            r"http://127\.0\.0\.1:\d+/ answers with status 503\)",
+        ),
     ],
 )
 def test_a_service_that_does_not_come_up_says_why_and_is_gone(held, tmp_path, changes, message):

@@ -80,6 +80,10 @@ def changed(*path, to):
             ),
             "families.file_size.services.a.setup_timeout: give a time above zero",
         ),
+        (
+            changed("families", "file_size", "services", to={"a": {"argv": ["a"], "ready": {"http": "{{bind}}:80/"}}}),
+            "families.file_size.services.a.ready.http: '{{bind}}:80/': write an address that begins with http:// or",
+        ),
         (changed("families", "file_size", "blocks_apart", to=3.0), "families.file_size.blocks_apart: 3.0 is not"),
         (changed("blocks_apart", to=-3.0), "blocks_apart: -3.0 is not a duration"),
         (changed("thresholds", to={"reconnect": -5.0}), "thresholds.reconnect: -5.0 is not a duration"),

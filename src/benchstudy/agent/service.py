@@ -192,22 +192,23 @@ def _probe(ready: dict, ports: dict[str, int], address: str) -> dict[str, int] |
             return None
         return {f"port {ready['tcp']}": port}
     if ready.get("http"):
-        return {ready["http"]: urlsplit(ready["http"]).port or 80} if _answers(ready["http"]) else None
+        status = _status(ready["http"])
+        return {ready["http"]: urlsplit(ready["http"]).port or 80} if status and status < 500 else None
     if ready.get("file"):
         return {} if os.path.exists(ready["file"]) else None
     return {} if os.path.realpath(ready["mount"]) in folders.mount_points() else None
 
 
-def _answers(url: str) -> bool:
+def _status(url: str) -> int | None:
     # No proxy: one set by http_proxy would get the request for our own loopback server.
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
         with opener.open(url, timeout=2.0) as answer:
-            return answer.status < 500
+            return int(answer.status)
     except urllib.error.HTTPError as error:
-        return error.code < 500
+        return error.code
     except (OSError, ValueError, http.client.HTTPException):
-        return False
+        return None
 
 
 def _probe_text(ready: dict, ports: dict[str, int]) -> str:
@@ -215,7 +216,10 @@ def _probe_text(ready: dict, ports: dict[str, int]) -> str:
         return f"nothing listens on port {ports[ready['tcp']]}, {ready['tcp']!r}"
     if ready.get("file"):
         return f"{ready['file']} does not exist"
-    return f"{ready['http']} does not answer" if ready.get("http") else f"{ready['mount']} is not a mount point"
+    if ready.get("http"):
+        status = _status(ready["http"])
+        return f"{ready['http']} {f'answers with status {status}' if status else 'does not answer'}"
+    return f"{ready['mount']} is not a mount point"
 
 
 def _log_tail(folder: str) -> str:

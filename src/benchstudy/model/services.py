@@ -11,13 +11,13 @@ provisioning put programs.
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 from pydantic import Field, model_validator
 
 from benchstudy.model.names import Name, require_known
 from benchstudy.model.programs import Argv, Environment
-from benchstudy.model.strict import Strict
+from benchstudy.model.strict import Spelled, Strict
 from benchstudy.model.units import PositiveSizeField, TimeoutField
 
 PLACEHOLDER = re.compile(r"\{\{\s*([^{}]+?)\s*\}\}")
@@ -58,11 +58,14 @@ class Confinement:
         return replace(self, open_files=max(self.open_files or 0, open_files or 0) or None)
 
 
+_URL = Spelled(r"^(https?://|\{\{ *([^ }]+\.)?secret\.)", "an address that begins with http:// or https://")
+
+
 class Ready(Strict):
     """When a service counts as ready: give exactly one of the four."""
 
     tcp: Name | None = Field(None, description="this named port accepts a connection")
-    http: str | None = Field(None, description="this URL answers with a status below 500")
+    http: Annotated[str, _URL] | None = Field(None, description="this URL answers with a status below 500")
     mount: str | None = Field(None, description="this path is a mount point")
     file: str | None = Field(None, description="this path exists, for a service that only keeps something for others")
     timeout: TimeoutField = 30.0
