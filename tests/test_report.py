@@ -2,6 +2,7 @@
 
 import csv
 import io
+import itertools
 import json
 import os
 import re
@@ -416,6 +417,20 @@ def test_commands_that_all_failed_are_the_answer_of_their_page(bare_project):
     (answer,) = json.loads((bare_project / "reports/embedded/command/answer.json").read_text())
     assert (answer["what"], [line["name"] for line in answer["lines"]]) == ("Wall time", ["typed", "mistyped"])
     assert answer["lines"][0]["evidence"] == "failed: typed: not found (1 of 1)"
+
+
+@pytest.mark.parametrize("levels", [("1", "8"), ("few", "unknown")])
+def test_a_commands_own_factor_clients_is_a_factor_like_any_other(bare_project, displayed, levels):
+    tables = Tables(bare_project, "embedded", "command")
+    for command, clients in itertools.product(("a", "b"), levels):
+        numbers = {"clients_number": float(clients)} if clients.isdigit() else {}
+        tables.add({"command": command, "clients": clients}, 1, {"wall_time": (0.5, "s")}, numbers=numbers)
+    page = tables.page()
+    layout.answers(page, layout.Layout(page))
+    answers = json.loads((bare_project / "reports/embedded/command/answer.json").read_text())
+    assert {line["name"] for answer in answers for line in answer["lines"]} == {"a", "b"}
+    page.metrics_table("t", ["wall_time"], rows=["command", "clients"], caption="A caption")
+    assert "".join(displayed).count("Clients</th>") == 1
 
 
 @pytest.mark.parametrize(("wall_s", "is_near"), [(0.0099, True), (0.0101, False)])

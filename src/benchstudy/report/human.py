@@ -195,7 +195,8 @@ def level_of(factor: str, text: str) -> str:
     """A level with its factor, for places that do not name the factor: "2 clients", "no antispam"."""
     if text in ("yes", "no"):
         return f"{'no ' if text == 'no' else ''}{factor.replace('_', ' ')}"
-    return plural(int(text), "client") if factor == CLIENTS else level(text)
+    # A study's own factor `clients` may have other levels: "few", or "unknown" of an imported output.
+    return plural(int(text), "client") if factor == CLIENTS and text.isdecimal() else level(text)
 
 
 def level(text: str) -> str:

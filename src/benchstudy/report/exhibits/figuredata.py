@@ -21,8 +21,8 @@ def label(results: Results, levels: Mapping[str, Any], series: str, x: str | Non
     `x` is the column on the x axis, which the name leaves out.
     """
     name = human.level(str(levels[series]))
-    if levels.get(CLIENTS) and series != CLIENTS and x != NUMBER:
-        name += f", {human.plural(int(levels[CLIENTS]), 'client')}"
+    if NUMBER in results.cases.columns and levels.get(CLIENTS) and series != CLIENTS and x != NUMBER:
+        name += f", {human.level_of(CLIENTS, levels[CLIENTS])}"
     return name if len(results.targets) < 2 else f"{name} on {levels['target']}"
 
 

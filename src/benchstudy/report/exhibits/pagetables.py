@@ -5,7 +5,7 @@ from typing import Any
 
 import polars as pl
 
-from benchstudy.model.clients import CLIENTS
+from benchstudy.model.clients import CLIENTS, NUMBER
 from benchstudy.report import human
 from benchstudy.report.exhibits import cells, figuredata
 from benchstudy.report.exhibits.exhibits import Exhibits
@@ -98,7 +98,8 @@ class PageTables(Exhibits):
     def _with_target(self, columns: Sequence[str], where: Where) -> list[str]:
         """The columns, with the target and the number of clients if these differ between cases."""
         several = len(self.results.targets) > 1 and "target" not in where
-        loaded = CLIENTS in self.results.cases.columns and CLIENTS not in where
+        # Without that number, the study has a factor of its own of this name.
+        loaded = NUMBER in self.results.cases.columns and CLIENTS not in where
         return [*(["target"] if several else []), *columns, *([CLIENTS] if loaded else [])]
 
 
