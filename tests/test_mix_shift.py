@@ -217,6 +217,18 @@ def test_labels_without_which_still_much_changes_explain_nothing(rest_ms):
     assert gone(rest_ms).drivers(0.05) == []
 
 
+def test_a_label_that_explains_little_of_a_small_change_is_no_driver():
+    """The mean changes by 1.5 %, less than the margin. x is called more often, but adds only a sixth of that."""
+    calls = {f"z{i}": (100, 1 + 0.01 * i) for i in range(10)}
+    base = side(x=(6, 2), **calls)
+    slower = {label: (count, ms * 1.013) for label, (count, ms) in calls.items()}
+    shift = Shift(base, side(x=(8, 2), **slower))
+    (x,) = (part for part in shift.parts if part.label == "x")
+    assert 0 < x.influence < shift.change / 5 and x.mix > x.within == 0
+    assert 0 < shift.change < 0.05 * shift.base_mean
+    assert shift.drivers(0.05) == []
+
+
 def test_a_label_that_pulls_the_other_way_is_no_driver():
     """s is called as before and is a little slower, while the mean falls."""
     base = side(x=(100, 10), s=(100, 10), z1=(500, 1), z2=(500, 1))

@@ -161,7 +161,8 @@ class Shift:
         return apart or abs(self.mix) > MOSTLY * abs(self.change)
 
     def drivers(self, margin: float, most: int = 3) -> list[Part]:
-        """The fewest labels, by influence, without which the mean changes by at most `margin` (0.05 is 5 %).
+        """The fewest labels, by influence, without which the mean changes by at most `margin` (0.05 is 5 %), and by
+        at most half as much as with them.
 
         Only labels that are called more or less often, rather than slower or faster. Empty if `most` do not explain it.
         """
@@ -172,7 +173,7 @@ class Shift:
                 continue
             chosen.append(part)
             rest = self.without([p.label for p in chosen])
-            if rest is not None and abs(rest.change) <= margin * rest.base_mean:
+            if rest is not None and abs(rest.change) <= min(margin * rest.base_mean, (1 - MOSTLY) * abs(self.change)):
                 return chosen
         return []
 
