@@ -227,6 +227,13 @@ def test_a_page_without_an_answer_says_whether_trials_gave_results(bare_project:
     assert said in "".join(displayed)
 
 
+def test_the_table_of_littles_law_says_that_rounding_is_left_out(tmp_path):
+    """`little_error` is smaller than |L − λW| / L if rounding may explain a part."""
+    tables = HttpTables(tmp_path)
+    tables.closed(FILES, 1, 9000.0)
+    assert "less what rounding may explain" in Drawn(HttpLoad(tables.results())).little().caption
+
+
 def test_ceilings_that_break_littles_law_are_marked_and_counted(tmp_path):
     tables = HttpTables(tmp_path)
     wrk = NOTHING | {"generator": "wrk"}

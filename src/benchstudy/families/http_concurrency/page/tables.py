@@ -192,7 +192,7 @@ class HttpTables:
             by_load = {point.number: point for point in sweep.points}
             row = [self._little_cell(by_load[n]) if n in by_load else MISSING for n in loads]
             body.append((Cell.text(self.load.name(sweep)), *row))
-        caption = "Little's law: |L − λW| / L, median over trials"
+        caption = "Little's law: |L − λW| / L, less what rounding may explain, median over trials"
         return Table("littles-law", caption, ("Sweep", *(f"L = {n:,.0f}" for n in loads)), tuple(body))
 
     def _little_cell(self, point: Point) -> Cell:
