@@ -403,6 +403,15 @@ def test_a_search_that_settled_is_told_with_its_number(folder: Path):
     }  # fmt: skip
 
 
+def test_a_settled_search_gives_the_bracket_that_let_it_settle(folder: Path):
+    """Alerts end late, so 12 users are with and without one. The load that passed and the one that failed are known."""
+    quiet_at_last = [*taking_turns()[:-1], (40.0, 12, OK)]
+    load = searched(folder, quiet_at_last, bracket={"low": 10, "high": None})
+    (search,) = load.series["search"]
+    assert (search["passed"], search["failed"], search["bracket_high"]) == (10, 12, None)
+    assert (load.values["users_low"], load.values["users_high"]) == ((10, "1"), (12, "1"))
+
+
 def parsed_without_search(folder: Path) -> set[str]:
     told = json.loads((folder / "load.json").read_text())
     (folder / "load.json").write_text(json.dumps({**told, "result": None}))

@@ -571,7 +571,9 @@ def test_what_limited_users_is_read_before_they_were_removed(tmp_path):
         for name in ("users", "checks"):
             tables.series[name] = [r for r in tables.series[name] if r["trial"] != trial]
         head = tables.head()
-        for n, (users, alert) in enumerate(((24, "cpu"), (12, None), (24, None), (36, "cpu"), (24, "cpu"), (12, None))):
+        # An alert at 18 users was over before the window began.
+        checks = ((24, "cpu"), (12, None), (18, "cpu"), (12, None), (24, None), (36, "cpu"), (24, "cpu"), (12, None))
+        for n, (users, alert) in enumerate(checks):
             check = head | {"t_s": 2.0 * n, "users": float(users), "alert": alert, "judged": n > 0}
             tables.series["checks"].append(check)
             after = users - 12 if alert else users + 12
@@ -580,7 +582,7 @@ def test_what_limited_users_is_read_before_they_were_removed(tmp_path):
     users = LoadSummary(load).users
     trial = load.sides(next(c for c in load.contrasts if c.load == "unbounded"))[0][0]
     found = users.bracket(trial)
-    assert (found.passed, found.failed, found.limited_by) == (24, 36, "cpu") and found.alerts == {"cpu": 0.4}
+    assert (found.passed, found.failed, found.limited_by) == (24, 36, "cpu") and found.alerts == {"cpu": 3 / 7}
     table = users.limits()
     limits = dict(zip(table.columns, table.rows[0], strict=True))
     assert said(limits["Bracket"]) == "24–36", "24 users also had an alert that went on"

@@ -112,7 +112,8 @@ NOT_CAPTURED = {
     "file_size": {"client_"},
     "fio": {"client_", "trim_", "_slat_p", "read_lat_p", "write_lat_p", "sync_lat_p99.9"},
     "http_concurrency": {"client_", "generator_cpu", "server_cpu", "server_peak_memory", "achieved_share"},
-    "load_test": {"users_high", "supported_users"},  # the recorded search began with the load, and users swung
+    # The recorded search began with the load, and users swung.
+    "load_test": {"users_high", "users_low", "supported_users"},
     "log_write": {
         "client_",
         "capacity_",

@@ -73,12 +73,13 @@ class _Check(NamedTuple):
 def _rule_values(search: Mapping[str, Any] | None) -> dict[str, tuple[float, str]]:
     if search is None:
         return {}
+    own = search if search["why"] == SETTLED else {}
     found = {
-        "supported_users": (search["supported"] if search["why"] == SETTLED else None, "1"),
+        "supported_users": (own.get("supported"), "1"),
+        "users_low": (own.get("passed"), "1"),
+        "users_high": (own.get("failed"), "1"),
         "slope": (search["slope"], "1/s"),
         "swing": (search["swing"], "1"),
-        "users_low": (search["bracket_low"], "1"),
-        "users_high": (search["bracket_high"], "1"),
         "at_maximum": (search["why"] == AT_MAXIMUM, "1"),
     }
     return {metric: (float(value), unit) for metric, (value, unit) in found.items() if value is not None}

@@ -7,14 +7,15 @@ _MEANS = "mean over the window; devices are open websockets"
 _HOST = "share of the server's host that is in use"
 _RULE = "unbounded loads only: the rule's result, if it settled between a load that passed and one that failed"
 _BRACKET = (
-    "unbounded loads only: no check of the window alerted at `low` users or fewer, every one did at `high` or more"
+    "unbounded loads that settled: `high` is the fewest users of the window at which an alert began, and `low` the "
+    "most below that without one"
 )
 _CLIENT = "as seen by the users; errors are a share"
 
 METRICS = declare(
     Metric("supported_users", "1", "Supported users", "higher", _RULE, primary=True, tells="capacity"),
-    Metric("users_low", "1", "Supported users, lower bound", "higher", _BRACKET, tells="bracket"),
-    Metric("users_high", "1", "Supported users, upper bound", "higher", _BRACKET, tells="bracket"),
+    Metric("users_low", "1", "Bracket of users, lower end", "higher", _BRACKET, tells="bracket"),
+    Metric("users_high", "1", "Bracket of users, upper end", "higher", _BRACKET, tells="bracket"),
     Metric(
         "swing",
         "1",

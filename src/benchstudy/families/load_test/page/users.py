@@ -53,9 +53,9 @@ _MOST_POINTS = 400  # per line; its teeth are steps of the rule
 class Bracket:
     """What one trial's checks show, before users were taken away.
 
-    `failed`: fewest users at which an alert began; `passed`: most users below that without an alert; None without such
-    a step. `alerts`: share of the checks in which each was on, most frequent first. `limited_by`: the alert that the
-    load itself names, else the most frequent one.
+    `failed`: fewest users of the last window at which an alert began; `passed`: most users below that without an
+    alert; None without such a step. `alerts`: share of the checks in which each was on, most frequent first.
+    `limited_by`: the alert that the load itself names, else the most frequent one.
     """
 
     passed: float | None
@@ -283,13 +283,13 @@ class LoadUsers:
         if not self.measured:
             return []
         return [
-            "The upper end of a bracket is the smallest number of users at which an alert began during the load. The "
-            "lower end is the largest number below it without an alert. The supported users are a mean over the last "
+            "The upper end of a bracket is the smallest number of users at which an alert began in the last window. "
+            "The lower end is the largest number below it without an alert. The supported users are a mean over that "
             "window, in which users are added and removed around the limit, so they can lie outside the bracket."
         ]
 
     def bracket(self, trial: Trial) -> Bracket | None:
-        """The bracket from the trial's checks; None if none were recorded."""
+        """The trial's bracket and alerts; None if no checks were recorded."""
         rows = self.load.series("checks", trial.uuid)
         if rows is None or rows.is_empty():
             return None
@@ -297,8 +297,9 @@ class LoadUsers:
         checks = [(t_s, users, tuple((alert or "").split("+")) if alert else ()) for t_s, users, alert in judged.rows()]
         names = Counter(name for _, _, alerts in checks for name in alerts)
         share = {name: count / len(checks) for name, count in names.most_common()}
-        named = self.search(trial).get("limited_by") or next(iter(share), None)
-        return Bracket(*feedback.meeting(checks), share, named)
+        found = self.search(trial)
+        passed, failed = (found["passed"], found["failed"]) if found else feedback.meeting(checks)
+        return Bracket(passed, failed, share, found.get("limited_by") or next(iter(share), None))
 
     def limits(self) -> Table:
         """One row per trial of an unbounded load: result, bracket, alerts."""
