@@ -439,6 +439,14 @@ def test_one_smallest_effect_is_no_range(own: Study):
     assert said == "Each tested comparison has its smallest detectable effect: 20 % beyond the margin."
 
 
+def test_pairs_whose_figures_the_study_set_are_counted_apart(own: Study):
+    """They lack no interval, so "the others" would be more than those that are listed."""
+    name = "http_concurrency"
+    own.note(name, lambda notes: [m["verdicts"].update(none=2) for m in notes["comparisons"].values()])
+    found = own.answers()["Effect with interval"]
+    assert found.status == "satisfied" and found.text.endswith("; of 2, the study itself set both figures.")
+
+
 def test_no_trend_shown_is_not_called_steady(own: Study):
     """Kendall's correlation of six blocks, adjusted over many cases, rarely shows any trend."""
     found = own.answers()["Steady-state test"]

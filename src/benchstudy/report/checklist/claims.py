@@ -80,6 +80,9 @@ def effect(facts: StudyFacts) -> Answer:
     if not total:
         return _nothing_compared(facts, "#results")
     text = f"{known} of {human.plural(total, 'comparison')} have a ratio with its 95 % interval and absolute figures"
+    # Such as rates that both took as offered.
+    if set_by_study := total - known - len(_without(facts, "interval")[0]):
+        text += f"; of {set_by_study}, the study itself set both figures"
     # A family with one case has nothing to compare.
     quiet = [f for f in facts.families if not f.comparisons and len(f.results.outcomes) > 1]
     if quiet:
