@@ -108,6 +108,25 @@ def test_a_host_that_runs_no_command_is_its_own_problem(here, tmp_path):
     assert words in problem and words in held["problem"] and held["trials"] == []
 
 
+def test_a_sudo_that_is_refused_hides_nothing_that_is_there(here, tmp_path):
+    """As for a user who must give a password, or may run only some commands."""
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    for name, text in (("id", "echo 1000"), ("sudo", "echo sudo: a password is required >&2; exit 1")):
+        (programs / name).write_text(f"#!/bin/sh\n{text}\n")
+        (programs / name).chmod(0o755)
+    deploy = "from benchstudy.provisioning.deploy import install\ninstall('a shell', 'bash')\n"
+    with SshdHost(tmp_path / "sshd", environment={"PATH": f"{programs}:/usr/bin:/bin"}) as sshd:
+        one = study(tmp_path, **sshd.described(sudo=True))
+        (here / "envs" / "file_size.py").write_text(deploy)
+        found = provision_target(one, "bench", here / "facts.json")
+        assert found.problems == [] and found.hosts["here"]["packages"]["bash"]
+        (here / "envs" / "file_size.py").write_text(f"{deploy}install('more', 'no-such-package')\n")
+        [problem] = provision_target(one, "bench", here / "facts.json").problems
+    assert "more: missing on here" in problem
+    assert "hosts.here.sudo: true does not help: sudo: a password is required" in problem
+
+
 @pytest.mark.fault(33)
 def test_a_provisioning_process_that_is_killed_is_a_problem_of_its_host(here, tmp_path):
     (here / "envs" / "file_size.py").write_text("import os\nos.kill(os.getpid(), 9)\n")

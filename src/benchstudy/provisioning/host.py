@@ -71,7 +71,8 @@ def provision(request: Mapping[str, Any], say: Say) -> dict[str, Any]:
 def _provision(remote: Remote, host: Host, request: Mapping[str, Any], say: Say) -> dict[str, Any]:
     work_dir = remote.expand(host.work_dir)
     is_root = remote.run(["id", "-u"]).text.strip() == "0"
-    sudo = host.sudo and not is_root
+    refused = _sudo_refused(remote) if host.sudo and not is_root else ""
+    sudo = host.sudo and not is_root and not refused
     # One unavailable package must not keep the others from being installed.
     data = {name: request[name] for name in ("roles", "target_roles")}
     data |= {"work_dir": work_dir, "python": host.python}
@@ -94,7 +95,7 @@ def _provision(remote: Remote, host: Host, request: Mapping[str, Any], say: Say)
         pending = [op for op in operations if operations[op].operation_meta.will_change]
         changed = 0
         if pending and not (is_root or sudo):
-            problems += [f"{_title(state, op)}: {_how_to_allow(remote.name, host)}" for op in pending]
+            problems += [f"{_title(state, op)}: {_how_to_allow(remote.name, host, refused)}" for op in pending]
         elif pending:
             if None in _versions(pyinfra_host).values():
                 problems += _refresh_package_lists(remote, sudo, say)
@@ -162,7 +163,19 @@ def _refresh_package_lists(remote: Remote, sudo: bool, say: Say) -> list[str]:
     return []
 
 
-def _how_to_allow(name: str, host: Host) -> str:
+def _sudo_refused(remote: Remote) -> str:
+    """Why the user may not run any command with password-less sudo; "" if they may. Called as pyinfra calls sudo."""
+    done = remote.run(["sudo", "-H", "-n", "sh", "-c", "true"], check=False)
+    said = done.stderr.decode("utf-8", "replace").strip().splitlines() or [f"status {done.exit_status}"]
+    return said[-1] if done.exit_status else ""
+
+
+def _how_to_allow(name: str, host: Host, refused: str) -> str:
+    if refused:
+        return (
+            f"missing on {name}, where hosts.{name}.sudo: true does not help: {refused}. "
+            "Allow every command with password-less sudo there, or install them by hand"
+        )
     return (
         f"missing on {name}, and {host.user or 'the user'} may not install packages there. "
         f"Set hosts.{name}.sudo: true if password-less sudo is allowed, or install them by hand"
