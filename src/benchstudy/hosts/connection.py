@@ -313,7 +313,8 @@ class Connection:
         """Run a command to its end.
 
         Raises:
-            CommandFailed: exit status other than 0 (with `check`), or more than `max_output_bytes` on one stream.
+            CommandFailed: exit status other than 0 (with `check`), more than `max_output_bytes` on one stream, or the
+                login shell ran nothing.
             CommandTimeout: it was ended after `timeout_s`.
             ConnectionLost
         """
@@ -345,6 +346,13 @@ class Connection:
                 process.kill()
                 raise CommandTimeout(f"{self.name}: `{_shown(argv)}` was ended after {timeout_s:g} s")
         completed = Completed(status, *map(bytes, streams.values()))
+        if process.pid is None and status >= 0:  # whatever its status, it answers nothing
+            tail = completed.stderr.decode(errors="replace").strip()[-2000:] or "no message"
+            raise CommandFailed(
+                f"{self.name}: no command can be run there; does the user's login shell run commands? Its start-up "
+                f"files, such as ~/.bashrc, must not end or replace it (it ended with status {status}: {tail})",
+                completed,
+            )
         if check and status != 0:
             tail = completed.stderr.decode(errors="replace").strip()[-2000:] or "no message"
             raise CommandFailed(f"{self.name}: `{_shown(argv)}` ended with status {status}: {tail}", completed)
@@ -356,13 +364,9 @@ class Connection:
 
     @property
     def home(self) -> str:
-        """The user's home on the host; the first command that runs there. Raises CommandFailed if none can run."""
+        """The user's home on the host. Raises CommandFailed if no command can run there."""
         if self._home is None:
-            try:
-                self._home = self.run(["sh", "-c", 'printf %s "$HOME"']).text
-            except CommandFailed as error:
-                text = f"{self.name}: no command can be run there; does the user's login shell run commands? ({error})"
-                raise CommandFailed(text, error.completed) from error
+            self._home = self.run(["sh", "-c", 'printf %s "$HOME"']).text
         return self._home
 
     def expand(self, path: str) -> str:
