@@ -223,6 +223,12 @@ def test_a_python_that_cannot_run_is_not_called_missing(sshd, tmp_path, text, wo
         HostAgent.deploy(remote, lease_s=5, reconnect_s=5, on_event=print)
 
 
+def test_a_work_folder_that_cannot_be_made_is_named_with_the_way_out(sshd):
+    host = sshd.host.model_copy(update={"work_dir": "/proc/none/work"})
+    with Remote("alpha", host) as remote, pytest.raises(HostRefused, match=r"alpha: .*/proc/none/work .*set work_dir"):
+        HostAgent.deploy(remote, lease_s=5, reconnect_s=5, on_event=print)
+
+
 def test_limits_that_the_host_has_not_got_are_found_by_check(agent):
     look = HostCheck(agent, roles=["sut"])
     look.limits([Limits(cpus=1), Limits(memory="1MiB")], "limits")

@@ -457,6 +457,15 @@ class TestCommands:
             assert remote.run(["printf", "%s|", argument, "end"]).text == f"{argument}|end|"
             there_and_back(remote, random_folder(tmp_path / "here", MIB))
 
+    def test_a_start_up_file_that_ends_the_login_shell_is_no_answer(self, tmp_path):
+        """As with `exit 0` in ~/.bashrc: each command seems to succeed."""
+        with (
+            SshdHost(tmp_path, options=["ForceCommand echo hello"]) as server,
+            Remote("box", server.host) as remote,
+            pytest.raises(CommandFailed, match=r"box: no command can be run there;.* ~/.bashrc,"),
+        ):
+            remote.run(["python3", "--version"], check=False)
+
     def test_a_server_that_allows_too_few_sessions_is_no_lost_connection(self, tmp_path):
         with (
             SshdHost(tmp_path, options=["Match User *", "MaxSessions 1"]) as server,
@@ -598,6 +607,11 @@ class TestFiles:
             with pytest.raises(TransferFailed, match="file: Wrote only"):
                 remote.put_folder(source, str(small / "there"))
             assert list(small.iterdir()) == []
+            for number in range(300):
+                (source / f"{number:04}").write_bytes(b"x" * 8192)
+            with pytest.raises(TransferFailed, match=r"No space left on device.* / …$") as caught:
+                remote.put_folder(source, str(small / "there"))
+            assert len(str(caught.value).splitlines()) == 1
         finally:
             subprocess.run(["umount", str(small)], check=True)
 

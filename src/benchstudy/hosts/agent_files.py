@@ -32,12 +32,12 @@ else:
             problem = "others may have written what is in the work folder %s, because its mode is " % work
             problem += "%04o; chmod 0700 it if you trust all that is in it, else remove it" % (found.st_mode & 0o7777)
         elif not os.access(work, os.W_OK | os.X_OK):
-            problem = "the work folder %s is not writable" % work
+            problem = "the work folder %s is not writable; set work_dir to one that is" % work
         elif above:
             problem = "the work folder %s lies in %s, where another user may replace it; forbid others " % (work, above)
             problem += "and its group to write there, or set work_dir to one below folders of root and of your own"
     except OSError as error:
-        problem = "the work folder %s cannot be made: %s" % (work, error.strerror)
+        problem = "the work folder %s cannot be made: %s; set work_dir to another one" % (work, error.strerror)
 digest = None
 if problem is None and os.path.isdir(agent):
     found = hashlib.sha256()

@@ -24,6 +24,7 @@ BLOCK = 1 << 20
 STALL_TIMEOUT_S = 60.0
 MOST_FILES = 200_000  # in a tree copied from a host
 _MOST_NAMED = 5
+_DIGEST = re.compile(r"^([0-9a-f]{64})\b", re.MULTILINE)
 _LEASE = ".lease"  # the agent's, in the folder of a command whose supervisor was killed
 MOST_RECONNECTS = 3  # in one transfer
 
@@ -248,9 +249,11 @@ def _result(process: RemoteProcess, what: str) -> str:
         pass
     said = process.stderr_tail
     status = process.wait(STALL_TIMEOUT_S)
-    found = re.findall(r"^([0-9a-f]{64})\b", said, re.MULTILINE)
+    found = _DIGEST.findall(said)
     if status != 0 or not found:
-        raise TransferFailed(f"{process.name}: {what}: {said.strip() or f'ended with status {status}'}")
+        lines = [line for line in said.splitlines() if line.strip() and not _DIGEST.match(line)]
+        named = " / ".join(lines[:_MOST_NAMED]) + (" / …" if len(lines) > _MOST_NAMED else "")
+        raise TransferFailed(f"{process.name}: {what}: {named or f'ended with status {status}'}")
     return found[-1]
 
 
