@@ -66,7 +66,7 @@ class HttpTables(Tables):
             "concurrency_measured": (n * (1 - little), "1"),
             "little_error": (abs(little), "1"),
         }
-        numbers = {"concurrency_n": n}
+        numbers = {"concurrency_n": n} | ({"clients_n": float(levels["clients"])} if levels.get("clients") else {})
         return self._add(levels, block, values, numbers, mean, n, requests, **fields)
 
     def opened(self, levels: Mapping[str, str], block: int, achieved: float, mean: float, **fields: Any) -> str:
