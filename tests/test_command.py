@@ -411,6 +411,23 @@ def test_a_metric_that_is_not_found_fails_the_trial_with_the_searched_text(measu
     assert "2 figures are found; choose one with `take`" in measured.failed("several")[0]
 
 
+def test_a_corrected_rule_finds_the_figures_of_trials_that_failed_to_be_read(measured: Measured, tmp_path: Path):
+    rules = {"cut": {"regex": "tps = ([0-9.,]+)"}, "several": {"take": "max"}, "empty": {"regex": "of ([0-9]+)"}}
+    commands = [
+        {**command, "metrics": {"tps": TPS | rules[command["name"]]} if command["name"] in rules else {}}
+        for command in COMMANDS
+    ]
+    corrected = study_of({"loopback": True}, *commands, services={"server": SERVER}, timeout="60s")
+    tidy_family(measured.root, [corrected.session("machine", FAMILY)], tmp_path)
+    trials = pl.read_parquet(tmp_path / "trials.parquet")
+    told = {case: rest for case, *rest in trials.select("case", "status", "cause", "cause_kind").iter_rows()}
+    assert told["command=cut"] == told["command=several"] == ["ok", None, None]
+    assert told["command=empty"][0] == "failed" and "regex 'of ([0-9]+)' in stdout" in told["command=empty"][1]
+    assert told["command=failing"] == ["failed", "sh exited with status 3: broken", "exited"]
+    observed = pl.read_parquet(tmp_path / "observations.parquet").filter(pl.col("metric") == "tps")
+    assert dict(observed.select("case", "value").iter_rows()) == {"command=cut": 1250.5, "command=several": 2}
+
+
 def test_no_figure_is_taken_from_the_beginning_of_what_was_cut_off(measured: Measured):
     assert measured.values("long")["x"] == 101
     cause, failure = measured.failed("too-long")

@@ -24,6 +24,7 @@ import polars as pl
 from benchstudy.measuring import disturbances
 from benchstudy.measuring.raw import CorruptTrial, StoredTrial, load_trial
 from benchstudy.model import hints, interference, registry, sources
+from benchstudy.model.causes import Cause
 from benchstudy.model.errors import BenchstudyError
 from benchstudy.model.family import Family, ParseError
 from benchstudy.model.files import sha256_of
@@ -243,12 +244,20 @@ def _of_trial(root: Path, plan: "SessionPlan", trial: StoredTrial) -> tuple[_Row
     if record.status == "aborted":
         return rows, {}, None
     common = {"target": record.target, "case": record.case, "block": record.block, "trial": trial.short}
-    unreadable = None
+    unreadable, again = None, _failed_to_be_read(plan.family, trial)
     try:
         rows["hosts"] = _host_rows(trial, common)
-        seen, long = _parse(plan.family, trial, common)
+        if record.status == "ok" or again:
+            seen, long = _parse(plan.family, trial, common)
+            row |= {"status": "ok", "cause": None, "cause_kind": None}
+        else:
+            seen, long = _failure(record.status), {}
     except ParseError as error:
-        seen, long, unreadable = _failure("failed"), {}, str(error)
+        seen, long = _failure("failed"), {}
+        if again:
+            row |= {"cause": str(error), "cause_kind": error.failure.cause}
+        else:
+            unreadable = str(error)
     head = {"study": record.study, "family": record.family, **common}
     rows["observations"] = [head | row for row in seen]
     return rows, long, unreadable
@@ -283,8 +292,6 @@ def _parse(
     family: Family, trial: StoredTrial, common: Mapping[str, Any]
 ) -> tuple[list[dict[str, Any]], dict[str, pl.DataFrame]]:
     """The observations of a trial, and its long tables. Raises ParseError."""
-    if trial.record.status != "ok":
-        return _failure(trial.record.status), {}
     parsed = family.parse(trial.record.levels, trial.folder)
     rows = [{"metric": o.metric, "value": o.value, "unit": o.unit, "status": "ok"} for o in parsed.observations]
     # As Python objects, the rows of a thousand trials would take gigabytes.
@@ -294,6 +301,12 @@ def _parse(
             for name, long_rows in parsed.series.items()
             if long_rows
         }
+
+
+def _failed_to_be_read(family: Family, trial: StoredTrial) -> bool:
+    """Whether only the study's way to read outputs made it fail: a corrected study finds the figures in them."""
+    failure = trial.record.failure if trial.record.status == "failed" and family.reading else None
+    return failure is not None and failure.cause in (Cause.PARSE, Cause.NOT_FOUND)
 
 
 def _failure(status: str) -> list[dict[str, Any]]:

@@ -300,7 +300,7 @@ class _Session:
         family = self._plan.family
         try:
             family.run(case, trial)
-            # A tool can exit 0 and leave nonsense. What cannot be parsed now will never be.
+            # A tool can exit 0 and leave nonsense. Only another way to read it, which a study may declare, can help.
             family.parse(case.levels, trial.files)
             trial.note(**family.notes(trial.files))
         except (TrialFailed, ParseError) as error:
