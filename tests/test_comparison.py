@@ -175,7 +175,21 @@ def test_a_level_that_says_yes_or_no_is_named_by_its_factor(tables):
 def test_of_cases_that_all_failed_there_is_nothing_to_compare(tables):
     add(tables, status="failed", cause="no space left")
     add(tables, backend="other", status="failed", cause="no space left")
-    assert compared(tables).rows == []
+    found = compared(tables)
+    assert (found.rows, found.nothing("X")) == ([], "X: every trial failed, so there is nothing to compare.")
+
+
+def test_a_case_whose_other_trials_lack_the_metric_did_not_fail_to_give_it(tables):
+    """Neither did a case of which the page knows that it never gives the metric."""
+    add(tables)
+    tables.add(LEVELS | {"backend": "counted"}, 1, {"files": (5.0, "1")})
+    for backend, blocks in (("counted", 2), ("unlike", 6)):
+        add(tables, backend=backend, first=2, blocks=blocks, status="failed", cause="no space left")
+    assert [row.level for row in compared(tables).rows] == ["unlike"]
+    found = compared(tables, gives=lambda metric, levels: (metric, levels["backend"]) != ("duration", "unlike"))
+    assert (found.rows, found.nothing("X")) == ([], "X: no two cases differ only in their backend.")
+    found = compared(tables, gives=lambda *_: False)
+    assert (found.rows, found.nothing("X")) == ([], "X: no case with the factor backend gave Time of one file.")
 
 
 def test_a_summary_names_verdicts_margins_tests_and_methods(tables):

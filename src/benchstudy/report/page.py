@@ -124,8 +124,8 @@ class Page(PageTables, PageFigures):
         never the study's headline.
 
         `metrics` are names, or {metric: title} to replace the declared titles. `choice` goes to `Comparisons`: `base`,
-        `where`, `counterparts`, `across_tools`, `unfit`, `settled`. All comparisons of one call are one group for the
-        adjustment of their p values.
+        `where`, `counterparts`, `across_tools`, `unfit`, `settled`, `gives`. All comparisons of one call are one group
+        for the adjustment of their p values.
         """
         found = self._compared(metrics, factor=factor, **choice)
         if not found.rows:

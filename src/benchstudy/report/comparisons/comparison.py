@@ -31,6 +31,8 @@ _NOTHING = Cell(("–",), kind="missing")
 Counterparts = Mapping[str, Mapping[str, str]]
 # Maps (metric, target, case) to the reason why this figure is not one of the compared system; empty if it is.
 Unfit = Callable[[str, str, str], str]
+# Whether a case with these levels has a metric at all: (metric, levels).
+Gives = Callable[[str, Mapping[str, Any]], bool]
 # Maps a metric and two cases, each (target, case), to the reason why the study decides their ratio; empty if not.
 Settled = Callable[[str, tuple[str, str], tuple[str, str]], str]
 
@@ -84,32 +86,35 @@ class Comparisons:
     `metrics` are names, or {metric: title}. Each case is compared with the case at the level `base` of `factor` (by
     default the first level that has such a case) whose other levels are the same, or their `counterparts`. With
     `across_tools` the tools may differ, because the factor is the tool. An `unfit` case gets no verdict, nor does a
-    `settled` pair. Raises BenchstudyError for an unknown factor, and for a metric whose family does not declare whether
-    higher or lower is better.
+    `settled` pair. A case that never `gives` a metric is left out, even if it failed. Raises BenchstudyError for an
+    unknown factor, and for a metric whose family does not declare whether higher or lower is better.
     """
 
     def __init__(
         self, results: Results, indexes: Indexes, metrics: Titled, *, factor: str, base: str | None = None,
         where: Where | None = None, counterparts: Counterparts | None = None, across_tools: bool = False,
-        unfit: Unfit = lambda *_: "", settled: Settled = lambda *_: "",
+        unfit: Unfit = lambda *_: "", settled: Settled = lambda *_: "", gives: Gives = lambda *_: True,
     ):  # fmt: skip
         self.results, self.factor, self._wanted, self._unfit, self._settled = results, factor, base, unfit, settled
-        self._counterparts = counterparts or {}
+        self._counterparts, self._gives = counterparts or {}, gives
         self._phrases = wording.of(results.family).levels.get(factor, {})
         self.levels = results.levels(factor, where)
         self.base = base if base is not None else next(iter(self.levels), "")
         self.margins = Margins.declared(indexes)
         self._constant = {f for f in results.factors if len(results.levels(f, where)) < 2}
         self._comparability = Comparability(results, indexes, across_tools, across_caches=factor == "cache")
-        rows = [row for metric, title in results.titles(metrics).items() for row in self._rows(metric, title, where)]
+        self._titles, self._given, self._valued = results.titles(metrics), False, False
+        rows = [row for metric, title in self._titles.items() for row in self._rows(metric, title, where)]
         outcomes = judge([row.outcome for row in rows])
         self.rows = [replace(row, outcome=outcome) for row, outcome in zip(rows, outcomes, strict=True)]
 
     # -- which against which -----------------------------------------------------------------------------------------
 
     def _rows(self, metric: str, title: str, where: Where | None) -> list[Row]:
-        estimates = self.results.estimates(metric, where)
+        estimates = [e for e in self.results.estimates(metric, where) if self._gives(metric, e.levels)]
+        self._given |= any(e.levels[self.factor] is not None for e in estimates)
         unit = next((e.unit for e in estimates if e.unit), "")
+        self._valued |= bool(unit)
         if not unit:
             return []
         values = self._values(metric, where)
@@ -196,6 +201,10 @@ class Comparisons:
         if len(self.levels) < 2:
             only = self.name(self.levels[0])
             return f"{caption}: all cases have the same {factor}, {only}, so there is nothing to compare."
+        if not self._given:
+            return f"{caption}: no case with the factor {factor} gave {' or '.join(self._titles.values())}."
+        if not self._valued:
+            return f"{caption}: every trial failed, so there is nothing to compare."
         return f"{caption}: no two cases differ only in their {factor}."
 
     def table(self, name: str, caption: str) -> Table:

@@ -270,7 +270,7 @@ class Results:
         return " · ".join([*([target] if len(self.targets) > 1 else []), *names])
 
     def estimates(self, metric: str, where: Where | None = None) -> list[Estimate]:
-        """One estimate per chosen case that gave this metric or has failed trials, in the study's order."""
+        """One estimate per chosen case that gave this metric or whose trials all failed, in the study's order."""
         chosen = self.select(where).select("target", "case").iter_rows()
         return [estimate for key in chosen if (estimate := self.estimate(metric, *key)) is not None]
 
@@ -306,11 +306,11 @@ class Results:
         return grouped
 
     def estimate(self, metric: str, target: str, case: str) -> Estimate | None:
-        """The estimate of one case; None if it neither gave the metric nor failed."""
+        """The estimate of one case; None if the trials that did not fail lack the metric."""
         values = self.by_case(metric).get((target, case), [])
         outcomes = self.outcomes.get((target, case), [])
         causes = [reason for reason in outcomes if reason is not None]
-        if not values and not causes:
+        if not values and len(causes) < max(1, len(outcomes)):
             return None
         units = list(dict.fromkeys(unit for _, _, unit in values))
         numbers = tuple(value for _, value, _ in values)

@@ -67,7 +67,7 @@ class Layout:
         groups: dict[tuple[str | None, ...], dict[str, None]] = {}
         for row in self.results.cases.iter_rows(named=True):
             command = str(row[COMMAND])
-            if not self._gives(command, metric) or (number and numbered is (row[number] is None)):
+            if not self.gives(command, metric) or (number and numbered is (row[number] is None)):
                 continue
             groups.setdefault(tuple(row[factor] for factor in others), {})[command] = None
         # The levels of a factor do not identify commands that lack it.
@@ -79,7 +79,7 @@ class Layout:
             found[named] = where if len(commands) == len(every) else {**where, COMMAND: list(commands)}
         return found
 
-    def _gives(self, command: str, metric: str) -> bool:
+    def gives(self, command: str, metric: str) -> bool:
         """Whether the command declares the metric. A command that is imported under another name may have any."""
         return metric in METRICS or not metric or metric in self._declared.get(command, [metric])
 
@@ -203,6 +203,7 @@ def comparisons(page: Page, layout: Layout) -> None:
             factor=factor,
             # A session identifies each program once, by its path. Programs differ only if the study names two.
             across_tools=True,
+            gives=lambda metric, levels: layout.gives(str(levels[COMMAND]), metric),
             caption=f"By {name}, each against the first one",
         )
 
