@@ -112,6 +112,7 @@ def test_what_cases_are_measured_for_is_the_studys_choice():
         ({"warm_up": -1}, "commands.0.warm_up: -1: give 0 or more"),
         ({"warm_up": 5.0}, "commands.0.warm_up: 5.0 is not a duration"),
         ({"warm_up": "-5s"}, "commands.0.warm_up: '-5s' is not a duration"),
+        ({"matrix": {"a": {"b": "{{a}}"}}}, "a: '{{a}}': a level cannot contain the factor {{a}}: write its text"),
         ({"metrics": {"t": {"jsn": "a"}}}, 'unknown key: did you mean "json"?'),
     ],
 )  # fmt: skip
@@ -739,6 +740,7 @@ def test_a_point_that_is_no_number_is_told():
             "x 1 ms",
             "the unit after the figure is 'ms', but the metric is in 'B'",
         ),
+        ({"json": "a"}, '{"a": 1}\n{"a": 2}\n', "it must be one JSON document; use `regex` for JSON lines"),
         ({"json": "a"}, '{"a": true}', "True is not a number"),
         ({"json": "a.b"}, '{"a": {}}', "nothing is found"),
         ({"json": "a"}, '{"a": {}}', "'{}' is not a number"),
@@ -766,7 +768,13 @@ def test_a_figure_that_is_not_there_is_told_with_the_searched_text(metric, text,
     ],
 )
 def test_a_figure_ends_where_its_number_does(regex, text, value):
-    assert figure("m", OwnMetric.model_validate({"regex": regex}), text, "it") == value
+    assert figure("m", OwnMetric.model_validate({"regex": regex, "signed": True}), text, "it") == value
+
+
+def test_a_negative_figure_needs_a_study_that_expects_it():
+    assert plan_of({**TRUE, "metrics": {"m": {"json": "m", "signed": True}}}).family.metrics["m"].signed
+    with pytest.raises(ParseError, match="the metric m is -3: if it can be negative, add `signed: true` to it"):
+        figure("m", OwnMetric.model_validate({"json": "m"}), '{"m": -3}', "it")
 
 
 @pytest.mark.parametrize("number", [0, 1])

@@ -53,7 +53,7 @@ def test_an_estimate_never_lies_outside_its_printed_interval(start):
             furthest = max(high - summary.median, summary.median - low) / abs(summary.median)
             assert furthest <= float(reach[1]) / 100 * (1 + 1e-9), said
             continue
-        ends = re.match(rf"95 %: ({_NUMBER})–({_NUMBER})", evidence)
+        ends = re.match(rf"95 %: ({_NUMBER})(?:–| to )({_NUMBER})", evidence)
         low, high = number(ends[1]), number(ends[2])
         assert low <= estimate <= high, said
         for shown in (figure, ends[1], ends[2]):
@@ -68,12 +68,17 @@ def test_an_estimate_never_lies_outside_its_printed_interval(start):
         ([1.0, 1.2, 1.5, 1.6, 2.1, 2.4], "s", "1.6 s", "95 %: 1.0–2.4 s"),
         ([100.01, 100.02, 100.02, 100.03, 100.03, 100.04], "1", "100", "95 %: ±0.015 %"),
         ([0.0] * 6, "s", "0 s", "95 %: 0–0 s"),
-        ([-1e-9] * 6, "1/s", "-0.000000001/s", "95 %: -0.000000001–-0.000000001/s"),
+        ([-1e-9] * 6, "1/s", "-0.000000001/s", "95 %: -0.000000001 to -0.000000001/s"),
     ],
 )
 def test_the_width_of_the_interval_decides_the_digits(values, unit, figure, interval):
     summary = summarise(values)
     assert (human.median(summary, unit), human.interval(summary, unit)) == (figure, interval)
+
+
+def test_a_range_that_begins_below_zero_has_no_dash_before_a_minus():
+    assert human.estimate(-4.98, -5.06, -4.93, "1") == ("-4.98", "95 %: -5.06 to -4.93")
+    assert human.value_range([-0.03, 0.5], "1") == "-0.03 to 0.5"
 
 
 def test_a_ratio_is_rounded_with_its_interval():

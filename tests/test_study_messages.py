@@ -204,6 +204,7 @@ _BEGIN = "study: x\nhosts: {h: {}}\ntargets: {t: {roles: {sut: h}}}\nfamilies:\n
         ("study: x\nblocks:6\nhosts: {}\n", 2, "write a space after the colon of a key, as in `blocks: 6`"),
         ('study: x\nquestion: "abc\nhosts: {}\n', 2, "a text begins with a quote here: end it with the same quote"),
         ("study: x\nquestion: it is: so\n", 2, "put a text with a colon in quotes"),
+        ("study: x\nargv: [gzip, -{{level}}]\n", 2, 'and close it; write a placeholder in quotes, "{{…}}"'),
         ("study: x\nhosts: {a: {}\ntargets: 1\n", 2, "a { or [ begins here: separate its items with commas, and close"),
         ("study: x\nquestion: @me\n", 2, "put a text that begins with @, % or ` in quotes"),
         ("study: x\nblocks: *six\n", 2, "put a text that begins with * in quotes"),

@@ -63,7 +63,12 @@ def interval(low: float, high: float, estimate: float, unit: str = "", *, trim: 
         # Rounded up: a reach rounded down would exclude an end.
         step = 10.0 ** (math.floor(math.log10(reach * 100)) - FEWEST + 1)
         return f"±{shown(math.ceil(reach * 100 / step) * step, FEWEST)} %"
-    return f"{'–'.join(ends)}{unit}"
+    return f"{span(*ends)}{unit}"
+
+
+def span(low: str, high: str) -> str:
+    """From one number to another, as texts: "3–5", but "-5 to -3"."""
+    return f"{low} to {high}" if low.startswith("-") else f"{low}–{high}"
 
 
 def plural(count: int, noun: str) -> str:

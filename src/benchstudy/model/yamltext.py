@@ -122,7 +122,11 @@ _ADVICE = (
         "put a text with a colon in quotes, and indent the keys of one mapping alike",
         False,
     ),
-    ("did not find expected ',' or", "a { or [ begins here: separate its items with commas, and close it", True),
+    (
+        "did not find expected ',' or",
+        'a { or [ begins here: separate its items with commas, and close it; write a placeholder in quotes, "{{…}}"',
+        True,
+    ),
     ("did not find expected '-' indicator", "indent the keys of a list's item alike, behind its dash", False),
     (
         "did not find expected key",

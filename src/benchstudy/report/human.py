@@ -173,7 +173,7 @@ def value_range(values: Sequence[float], unit: str) -> str:
     """The lowest and the highest value: "0–3 %", or "0 %" if they are equal."""
     found = scale(max(values, key=abs), unit)
     low, high = found.number(min(values)), found.number(max(values))
-    return found.beside(high if low == high else f"{low}–{high}")
+    return found.beside(high if low == high else rounding.span(low, high))
 
 
 def evidence(summary: Summary, unit: str) -> str:

@@ -106,7 +106,11 @@ class CommandSpec(Strict):
                 raise ValueError(f"{factor!r} cannot be a factor: use lowercase letters, digits and _, or another word")
             if not levels:
                 raise ValueError(f"{factor}: give at least one level")
-            for level in levels:
+            for level, text in levels.items():
+                if other := next((given for given in PLACEHOLDER.findall(text) if given in value), None):
+                    raise ValueError(
+                        f"{factor}: {text!r}: a level cannot contain the factor {{{{{other}}}}}: write its text"
+                    )
                 try:
                     check_name(level)
                 except ValueError as error:
@@ -243,11 +247,18 @@ class CommandConfig(FamilyConfig):
         for command in self.commands:
             for name, metric in command.metrics.items():
                 title = metric.title or name.replace("_", " ").capitalize()
-                found = Metric(name, metric.base[1], title, metric.better, "found in the output of the command")
+                found = Metric(
+                    name,
+                    metric.base[1],
+                    title,
+                    metric.better,
+                    "found in the output of the command",
+                    signed=metric.signed,
+                )
                 if own.setdefault(name, found) != found:
                     raise ValueError(
                         f"commands.{command.name}.metrics.{name}: another command declares it with a different unit, "
-                        "title or better: use another name"
+                        "title, better or signed: use another name"
                     )
         chosen = self.primary or [name for name, metric in own.items() if metric.better] or ["wall_time"]
         return {name: replace(metric, primary=name in chosen) for name, metric in {**METRICS, **own}.items()}

@@ -53,7 +53,10 @@ def figure(name: str, wanted: OwnMetric, text: str, where: str) -> float:
     if wanted.take == "only" and len(set(found)) > 1:
         several = f"{len(found)} figures are found; choose one with `take`"
         raise _not_found(name, wanted, several, text, where)
-    return _TAKE[wanted.take](found)
+    value = _TAKE[wanted.take](found)
+    if value < 0 and not wanted.signed:
+        raise ParseError(f"the metric {name} is {value:g}: if it can be negative, add `signed: true` to it")
+    return value
 
 
 def points(name: str, wanted: OwnSeries, text: str, where: str) -> list[tuple[float, float]]:
@@ -70,7 +73,7 @@ def points(name: str, wanted: OwnSeries, text: str, where: str) -> list[tuple[fl
             found = [(row[wanted.csv[0]], row[wanted.csv[1]]) for row in _rows(text, wanted.csv)]
             is_there = True
         else:
-            document, paths = json.loads(text), [json_path(path) for path in wanted.json_paths or ()]
+            document, paths = _document(text), [json_path(path) for path in wanted.json_paths or ()]
             columns = [path.search(document) or [] for path in paths]
             found = list(zip(*columns, strict=True))
             is_there = bool(found) or all(_listed(path.parsed, document) == [] for path in paths)
@@ -106,9 +109,20 @@ def _figures(wanted: OwnMetric, text: str) -> Iterator[float]:
         found = [row[wanted.csv] for row in rows if all(row[c] == level for c, level in wanted.where.items())]
     else:
         assert wanted.json_path is not None, "a metric has one source"
-        value = json_path(wanted.json_path).search(json.loads(text))
+        value = json_path(wanted.json_path).search(_document(text))
         found = value if isinstance(value, list) else [] if value is None else [value]
     yield from (_number(value) * factor for value in found)
+
+
+def _document(text: str) -> Any:
+    """Raises ValueError if the text is not one JSON document."""
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        if error.msg == "Extra data":
+            why = f"{error}: it must be one JSON document; use `regex` for JSON lines, or for JSON amid other text"
+            raise ValueError(why) from error
+        raise
 
 
 def _matches(regex: str, text: str, numbers: int) -> Iterator[re.Match[str]]:

@@ -98,6 +98,7 @@ class OwnMetric(Source):
     take: Take = Field("only", description="which figure to use if several are found; `only` refuses different ones")
     unit: Unit = Field("1", description="unit of the printed figure: ms, KiB/s, Mbit/s, 1/min, % …")
     better: Better | None = Field(None, description="the better direction; without it, nothing is compared")
+    signed: bool = Field(False, description="true: it may be negative, such as a score or a difference")
     title: str = Field("", description="title in tables; the default is the name of the metric")
 
     exactly_one: ClassVar[tuple[str, ...]] = ("regex", "json_path", "csv", "size_of")
