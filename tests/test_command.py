@@ -96,6 +96,7 @@ def test_what_cases_are_measured_for_is_the_studys_choice():
         ({"argv": ["x", "{{system.dir}}"]}, "give the `system` of the command"),
         ({"matrix": {"mode": [True]}}, "is not a level"),
         ({"matrix": {"mode": ["-S"]}}, "name the level: {name: '-S'}"),
+        ({"matrix": {"mode": {"a b": "-S"}}}, "name the level: {name: '-S'}"),
         ({"matrix": {"trial": [1]}}, "'trial' cannot be a factor"),
         ({"matrix": {f: [*range(40)] for f in "abcd"}}, "its levels combine to 2,560,000 cases: give at most 10,000"),
         ({"metrics": {"wall_time": TPS}}, "is a metric of every command"),

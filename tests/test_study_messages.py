@@ -237,6 +237,8 @@ def test_a_mistake_is_named_with_its_line_and_what_to_write(tmp_path, capsys, te
             {"argv": ["ls -l"]},
             "argv: 'ls -l' is a command line, and no program's name: write each word apart: [ls, -l]",
         ),
+        ({"argv": ["ls > x"]}, "no program's name: give it to a shell: [sh, -c, 'ls > x']"),
+        ({"argv": ["ls -{{a}}"], "matrix": {"a": ["l"]}}, "write each word apart: [ls, -{{a}}]"),
         ({"argv": ["/bin/ls -l", "x"]}, "write each word apart: [/bin/ls, -l, x]"),
         ({"prepare": [["rm x"]]}, "commands.0.prepare.0: 'rm x' is a command line"),
         ({"env": {"A-B": "1"}}, "commands.0.env: 'A-B' cannot be an environment variable: use letters, digits and _"),

@@ -5,6 +5,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
+_OF_A_SHELL = re.compile(r"[|<>&;$`*]")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -13,9 +14,12 @@ def require_program(argv: list[str]) -> list[str]:
     words = argv[0].split()
     if not words:
         raise ValueError("the name of the program is empty: write it first, such as [gzip, -k, file]")
-    if len(words) > 1 and "{{" not in argv[0] and ("/" not in words[0] or words[1].startswith("-")):
-        listed = ", ".join([*words, *argv[1:]])
-        raise ValueError(f"{argv[0]!r} is a command line, and no program's name: write each word apart: [{listed}]")
+    if len(words) > 1 and "{{" not in words[0] and ("/" not in words[0] or words[1].startswith("-")):
+        if len(argv) == 1 and _OF_A_SHELL.search(argv[0]):
+            fix = f"give it to a shell: [sh, -c, {argv[0]!r}]"
+        else:
+            fix = f"write each word apart: [{', '.join([*words, *argv[1:]])}]"
+        raise ValueError(f"{argv[0]!r} is a command line, and no program's name: {fix}")
     return argv
 
 

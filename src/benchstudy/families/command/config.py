@@ -114,7 +114,7 @@ class CommandSpec(Strict):
                 try:
                     check_name(level)
                 except ValueError as error:
-                    raise ValueError(f"{factor}: {error}, or name the level: {{name: {level!r}}}") from error
+                    raise ValueError(f"{factor}: {error}, or name the level: {{name: {text!r}}}") from error
         if (cases := math.prod(map(len, value.values()))) > _MOST_CASES:
             raise ValueError(f"its levels combine to {cases:,} cases: give at most {_MOST_CASES:,} per command")
         return value
