@@ -306,6 +306,13 @@ print("seen by", len(seen))
 """
 
 
+def test_check_finds_a_server_that_allows_fewer_sessions_than_a_trial_needs(tmp_path):
+    with SshdHost(tmp_path / "sshd", options=["Match User *", "MaxSessions 3"]) as sshd:
+        study = study_of(sshd.described(tmp_path / "work"), {"name": "nothing", "argv": ["true"]})
+        [(fine, problem, _)] = checks.check_host(study, "here", study.sessions())
+    assert not fine and "here: its SSH server refuses a further session on one connection" in problem
+
+
 @pytest.mark.fault(25)
 def test_a_secret_is_in_no_argument_on_the_host_and_in_no_raw_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     word = secrets.token_hex(16)

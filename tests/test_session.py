@@ -437,7 +437,8 @@ def test_trials_that_were_aborted_twice_are_named_five_at_most(lab, count, told)
     lab.happens |= {("a", block): [RuntimeError("x"), RuntimeError("y")] for block in range(1, count + 1)}
     problem = lab.hold(lab.plan("a", blocks=7))["problem"]
     assert problem.startswith(f"{plural(count, 'trial')} aborted twice and got no result: case=a in block 1")
-    assert problem.endswith(told) and problem.count("case=a") == min(count, 5)
+    assert problem.endswith(f"{told}; lastly: internal error: RuntimeError: y")
+    assert problem.count("case=a") == min(count, 5)
     assert not is_held(lab.root, lab.plan("a", blocks=7))
 
 

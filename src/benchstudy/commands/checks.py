@@ -5,7 +5,7 @@ import logging
 from collections import Counter, defaultdict
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, chdir, nullcontext, suppress
+from contextlib import AbstractContextManager, ExitStack, chdir, nullcontext, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -26,6 +26,7 @@ from benchstudy.model.study import SessionPlan, Study, load_study
 _MIN_FREE_BYTES = 1 << 30
 _MAX_CLOCK_OFFSET_S = 1.0
 _LOOKED_AT_S = 1.0
+_SESSIONS = 5  # on one connection: the keeper, the desk, a command, a question beside it, and what ends a command
 _MOST_AT_ONCE = 32  # hosts; checking one is mostly waiting for it
 # True: fine. False: a problem. The others spoil further trials: what is temporary, and a program that is another one
 # than before. Then what was found; what to do.
@@ -126,6 +127,9 @@ def check_host(study: Study, name: str, plans: Sequence[SessionPlan]) -> list[Fi
                 on_event=lambda _: None,
                 extensions=list(dict.fromkeys(folder for plan in plans for folder in plan.family.extensions)),
             )
+            with ExitStack() as sessions:  # raises where the SSH server allows fewer
+                for _ in range(_SESSIONS):
+                    sessions.enter_context(remote.open(["cat"]))
             return (
                 findings
                 + _check_machine(agent)

@@ -201,7 +201,10 @@ class _Session:
         again = [scheduled for scheduled in aborted if self._one_trial(scheduled, state) == "aborted"]
         if again:
             named = listed([f"{scheduled.case.id} in block {scheduled.block}" for scheduled in again], _MOST_NAMED)
-            raise SessionFailed(f"{plural(len(again), 'trial')} aborted twice and got no result: {named}")
+            why = self._trials[-1].record.cause
+            raise SessionFailed(
+                f"{plural(len(again), 'trial')} aborted twice and got no result: {named}; lastly: {why}"
+            )
 
     def _given_up(self) -> dict[str, GivenUp]:
         return given_up(self._plan, results(self._plan, self._trials, self._store.discards()))
