@@ -76,7 +76,8 @@ class Link:
         pinned = pinned_keys(hop)
         transport = Transport(self._socket(where, hop, deadline))
         self._transports.append(transport)
-        left_s = max(0.1, deadline - time.monotonic())
+        begun = time.monotonic()
+        left_s = max(0.1, deadline - begun)
         transport.banner_timeout = transport.handshake_timeout = transport.auth_timeout = left_s
         transport.allow(hop.algorithms)
         prefer_key_types(transport, pinned, hop.algorithms.get("key_types"))
@@ -84,7 +85,8 @@ class Link:
             transport.start_client(timeout=left_s)
             shown_key = transport.get_remote_server_key()  # raises if time ran out without a key
         except (paramiko.SSHException, EOFError, OSError) as error:
-            raise Unreachable(f"{where}: {hop} answers, but not as an SSH server should: {why(error)}") from error
+            cause = f"it was silent for {left_s:.0f} s" if time.monotonic() >= begun + left_s else why(error)
+            raise Unreachable(f"{where}: {hop} answers, but not as an SSH server should: {cause}") from error
         check_host_key(where, hop, shown_key, pinned)
         authenticate(where, hop, transport)
         transport.watch_for_silence()
