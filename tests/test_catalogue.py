@@ -253,6 +253,8 @@ def test_what_cannot_be_is_told(block, told):
         (("type: integer", "type: number"), "parameters.goods.type: 'number': write 'text'"),
         (("default: 5", "default: five"), "parameters.goods: default: 'five': write a whole number"),
         (("{{with.goods}}", "{{with.good}}"), "{{with.good}}: no such parameter: did you mean \"goods\"?"),
+        (("{{with.goods}}", "5"), "parameters.goods: nothing uses {{with.goods}}: use it, or remove the parameter"),
+        (("    argv:", "    files_from: [run.sh]\n    argv:"), "services.stock.files_from: there is no file"),
         (("  stock:\n", "  store:\n"), "services: none has the system's own name 'stock'"),
         (("    argv:", "    argc:"), "services.stock.argc: unknown key: did you mean \"argv\"?"),
         (("title: Stock", "title: ["), "system.yaml: not valid YAML: line 1, column 8: "),

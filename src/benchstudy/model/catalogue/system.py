@@ -137,7 +137,20 @@ class Found:
             raise StudyError(f"system {self.name}: {path}: not valid YAML: {yaml_problem(error)}") from error
         except (OSError, ValueError, yaml.YAMLError, StudyError) as error:
             raise StudyError(f"system {self.name}: {path}: {error}") from error
+        self._require_used(system)
         return system
+
+    def _require_used(self, system: System) -> None:
+        """Raises StudyError for a parameter that changes nothing: its levels would be measured, and be the same."""
+        services = system.services.values()
+        if any("env_like" in service for service in services):  # the other system's texts may use it
+            return
+        files = [self._text(name, f) for name, said in system.services.items() for f in said.get("files_from", ())]
+        texts = [*texts_of([system.services, system.gives, system.offers]), *files]
+        used = {u.split(".")[1] for text in texts for u in PLACEHOLDER.findall(text) if u.startswith("with.")}
+        for name in sorted(system.parameters.keys() - used - {*system.systems_of}):
+            where = f"system {self.name}: {self.folder / FILE}: parameters.{name}"
+            raise StudyError(f"{where}: nothing uses {{{{with.{name}}}}}: use it, or remove the parameter")
 
     def service(self, name: str) -> dict[str, Any]:
         """One of its services as a study would write it, with file contents; `needs` and `{{…}}` stay as written.
@@ -158,12 +171,15 @@ class Found:
 
     def _text(self, service: str, file: str) -> str:
         path = self.folder / file
+        where = f"system {self.name}: services.{service}.files_from"
         if Path(file).is_absolute() or ".." in Path(file).parts:
-            raise StudyError(f"system {self.name}: services.{service}.files_from: {file!r} must lie in its own folder")
+            raise StudyError(f"{where}: {file!r} must lie in its own folder")
         try:
             return path.read_text(encoding="utf-8")
+        except FileNotFoundError as error:
+            raise StudyError(f"{where}: there is no file {path}: make it, or correct the name") from error
         except (OSError, ValueError) as error:
-            raise StudyError(f"system {self.name}: services.{service}.files_from: {path}: {error}") from error
+            raise StudyError(f"{where}: {path}: {error}") from error
 
 
 def texts_of(value: Any) -> Iterator[str]:
