@@ -19,6 +19,7 @@ from benchstudy.model.catalogue.folders import Catalogue
 from benchstudy.model.catalogue.instances import Instances
 from benchstudy.model.catalogue.system import FILE, Found
 from benchstudy.model.errors import StudyError
+from benchstudy.model.family import FamilyConfig
 from benchstudy.model.needs import programs_by_host
 from benchstudy.model.study import load_study
 from benchstudy.model.yamltext import read_yaml
@@ -100,12 +101,13 @@ def _system(catalogue: Catalogue, folder: Path) -> Callable[[bytes], object]:
         systems._shown(found)
         systems.described(found)
         for family, lists in found.system.offers.items():
-            takes = registry.get(family).Config.takes_systems if family in registry.names() else {}
+            config = registry.get(family).Config if family in registry.names() else FamilyConfig
+            takes = config.takes_systems
             house = Instances("services", {}, {**catalogue, name: found})
             for key in lists.keys() & takes.keys():
                 Entries(family, key, [{"name": "x", "system": name, "with": needed}], takes[key], house).expanded()
             house.services()
-            house.offered_to(family, takes)
+            house.offered_to(family, takes, list(config.model_fields))
         Instances("services", {"x": {"system": name, "with": needed}}, {**catalogue, name: found}).services()
 
     return attempt

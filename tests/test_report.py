@@ -408,6 +408,12 @@ def test_causes_that_each_trial_has_one_of_its_own_are_counted_and_not_all_liste
     assert "20 more trials failed for other causes, which the list of trials gives." in found
 
 
+def test_a_cause_that_ends_with_a_full_stop_ends_its_sentence_with_one(tables):
+    add(tables, 0, status="failed", cause="not found: its end: Time total: 0.1 seconds.")
+    (found,) = [text for text in evidence.weak_points(tables.results(), []) if "not found" in text]
+    assert found.endswith("1 trial failed: not found: its end: Time total: 0.1 seconds.")
+
+
 def test_commands_that_all_failed_are_the_answer_of_their_page(bare_project):
     tables = Tables(bare_project, "embedded", "command")
     for command in ("typed", "mistyped"):

@@ -45,7 +45,8 @@ def _speaks_of_systems(block: Any) -> bool:
 def _family(name: str, block: Any, catalogue: Catalogue) -> Any:
     if name not in registry.packages() or not _speaks_of_systems(block):
         return block
-    takes = registry.get(name).Config.takes_systems
+    config = registry.get(name).Config
+    takes = config.takes_systems
     where = f"families.{name}"
     _refuse_elsewhere(where, block, [*takes, "services"])
     instances = Instances(f"{where}.services", block.get("services"), catalogue)
@@ -55,7 +56,7 @@ def _family(name: str, block: Any, catalogue: Catalogue) -> Any:
     described = block.get("services", {})
     services = instances.services() if isinstance(described, Mapping) else described  # others are reported elsewhere
     result |= {"services": services} if services else {}
-    for key, offered in instances.offered_to(name, takes).items():
+    for key, offered in instances.offered_to(name, takes, list(config.model_fields)).items():
         said = block.get(key, {})
         result[key] = above(offered, said) if isinstance(said, Mapping) else said
     return result

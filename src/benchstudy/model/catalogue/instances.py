@@ -1,13 +1,13 @@
 """The systems of one family's block: each with its parameters, and made into services when something needs it."""
 
-from collections.abc import Callable, Container, Iterator, Mapping
+from collections.abc import Callable, Collection, Container, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from pydantic import ValidationError
 
 from benchstudy.model.catalogue.parameter import SYSTEM, Words, as_text
-from benchstudy.model.catalogue.system import OWN, Found, texts_of
+from benchstudy.model.catalogue.system import FILE, OWN, Found, texts_of
 from benchstudy.model.errors import StudyError
 from benchstudy.model.names import check_name, nearest
 from benchstudy.model.services import PLACEHOLDER, Service
@@ -269,9 +269,9 @@ class Instances:
             self._make(name)
         return {**self._described, **self._made}
 
-    def offered_to(self, family: str, lists: Container[str]) -> dict[str, Any]:
+    def offered_to(self, family: str, lists: Container[str], keys: Collection[str]) -> dict[str, Any]:
         """What its systems offer to a family as a whole, by key of its block, without what they offer to entries of its
-        `lists`. Raises StudyError where two systems differ.
+        `lists`. Raises StudyError where two systems differ, and for what is none of the block's `keys`.
         """
         found: dict[str, Any] = {}
         by: dict[str, str] = {}
@@ -279,6 +279,9 @@ class Instances:
             for key, offer in instance.found.system.offers.get(family, {}).items():
                 if key in lists:
                     continue
+                if key not in keys:
+                    where = f"system {instance.found.name}: {instance.found.folder / FILE}: offers.{family}.{key}"
+                    raise StudyError(f"{where}: the family has no such key: {nearest(key, keys)}")
                 offered = instance.offered_to_all(offer)
                 if found.setdefault(key, offered) != offered:
                     raise StudyError(

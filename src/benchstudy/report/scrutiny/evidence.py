@@ -209,7 +209,8 @@ def _weak_trials(results: Results, indexes: Indexes) -> list[str]:
     found = []
     cases: dict[str, Counter[str]] = {}
     for case, cause in failed.select("case", "cause").iter_rows():
-        cases.setdefault(cause or "no cause recorded", Counter())[case] += 1
+        # The sentence ends with its own full stop; that of an output's last line would be a second one.
+        cases.setdefault((cause or "no cause recorded").rstrip("."), Counter())[case] += 1
     by_cause = sorted(cases.items(), key=lambda item: -item[1].total())
     for cause, of_case in by_cause[:_MOST_CAUSES]:
         if len(of_case) > _MOST_CASES:

@@ -238,7 +238,7 @@ class LoadSummary:
     def actions(self) -> list[str]:
         """What to look at before the release, as far as the data show it."""
         found = [text for contrast in self.load.contrasts for text in self._actions(contrast)]
-        return found + [f"{case}: {cause}." for case, cause in self._failures()]
+        return found + [f"{case}: {cause.rstrip('.')}." for case, cause in self._failures()]
 
     def to_look_at(self) -> list[tuple[str, list[str]]]:
         """The actions below their heading; nothing without any."""
