@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from file_size_study import file_size_study, measure, study_of, trials_by_case
 from nothing_lost import processes
+from one_host import study_on
 from s3_server import ACCESS, SECRET, Proxy, S3Server, backend, measured
 from sshd_hosts import SshdHost
 from waiting import until
@@ -209,3 +210,19 @@ def test_check_tries_every_bucket_with_its_keys_and_leaves_nothing(
 
 def parsed(trial: StoredTrial) -> dict[str, float | None]:
     return {o.metric: o.value for o in FAMILY.parse(trial.record.levels, trial.folder).observations}
+
+
+def test_check_finds_what_backends_of_the_session_lack(tmp_path: Path) -> None:
+    """A Python that is too old for the client of S3, and a missing program of a mount."""
+    old = tmp_path / "python"
+    old.write_text('#!/bin/sh\ncase "$*" in *"print(*sys.version"*) echo 3 9 ;; *) exec python3 "$@" ;; esac\n')
+    old.chmod(0o755)
+    config = file_size_study(["rclone-s3"])
+    lost = {"argv": ["no-such-mount", "{{dir}}"], "ready": {"mount": "{{dir}}"}}
+    config["services"] = {**config["services"], "lost": lost}
+    with SshdHost(tmp_path / "sshd") as sshd:
+        host = sshd.described(tmp_path / "work", python=str(old))
+        study = study_on(host, {"file_size": config}, name="server")
+        problems = [text for fine, text, _ in check_host(study, "server", study.sessions()) if fine is False]
+    assert any(re.match(r"file_size: backend rclone-s3: server: boto3 needs Python 3\.\d+", text) for text in problems)
+    assert "file_size: service lost: no-such-mount is missing" in problems

@@ -183,6 +183,7 @@ def _check_families(plans: Sequence[SessionPlan], agent: HostAgent) -> list[Find
         roles = [role for role, name in plan.roles.items() if name == agent.remote.name]
         check = HostCheck(agent, roles, plan.roles)
         plan.family.check(plan.config, check)
+        check.services(plan.config.services)
         found = [*check.findings, *_changed_programs(plan, roles, agent)]
         findings += [(fine, f"{plan.family_name}: {text}", fix) for fine, text, fix in found]
     return findings

@@ -1,13 +1,13 @@
 """How a family checks a host before anything is measured."""
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from benchstudy.hosts.agent import HostAgent
 from benchstudy.model import hints
-from benchstudy.model.clients import makes_load
-from benchstudy.model.services import Limits
+from benchstudy.model.clients import makes_load, role_of_service
+from benchstudy.model.services import Limits, Service
 
 _CHECK_TIMEOUT_S = 120.0
 
@@ -22,6 +22,7 @@ class HostCheck:
         self.roles = tuple(roles)
         self.makes_load = makes_load(self.roles, tuple(target_roles) or self.roles)
         self.findings: list[tuple[bool, str, str]] = []
+        self._programs: set[str] = set()
 
     def agent_call(self, command: str, *args: str, input: bytes = b"") -> Any:
         """Ask the agent on the host. Raises HostRefused."""
@@ -42,6 +43,7 @@ class HostCheck:
 
     def program(self, program: str, what: str) -> None:
         """Report whether `program`, the first word of a service's argv or the name of a tool, exists."""
+        self._programs.add(program)
         program = program.removeprefix("{{tools}}/")
         if "{{" in program:
             return  # known only during the session
@@ -50,6 +52,13 @@ class HostCheck:
             self.ok(f"{what}: {found}")
         else:
             self.problem(f"{what}: {program} is missing", f"{hints.snakemake('provision')}, or install it on the PATH")
+
+    def services(self, services: Mapping[str, Service]) -> None:
+        """Report the programs of services on this host that the family did not report, such as those others need."""
+        for name, service in services.items():
+            here = any(role_of_service(service.role, role) == role for role in self.roles)
+            if here and service.argv[0] not in self._programs:
+                self.program(service.argv[0], f"service {name}")
 
     def limits(self, limits: Sequence[Limits], where: str) -> None:
         """Report limits of servers that exceed what the host has. `where` names the server."""

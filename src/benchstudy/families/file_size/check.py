@@ -17,12 +17,10 @@ def check_host(config: FileSizeConfig, host: HostCheck) -> None:
     if not (host.makes_load if config.clients else "sut" in host.roles):
         return
     for backend in config.backends:
-        if backend.service is not None:
-            continue  # the backend exists only while its service runs
-        if isinstance(backend, PathBackend):
-            _check_path(config, backend, host)
-        else:
+        if isinstance(backend, S3Backend):
             _check_s3(backend, host)
+        elif backend.service is None:  # otherwise it exists only while its service runs
+            _check_path(config, backend, host)
 
 
 def _check_path(config: FileSizeConfig, backend: PathBackend, host: HostCheck) -> None:
@@ -56,6 +54,13 @@ def _check_path(config: FileSizeConfig, backend: PathBackend, host: HostCheck) -
 
 def _check_s3(backend: S3Backend, host: HostCheck) -> None:
     where = f"backend {backend.name}"
+    try:
+        library = host.library("boto3")
+    except BenchstudyError as error:
+        host.problem(f"{where}: {error}", "")
+        return
+    if backend.service is not None:
+        return  # it exists only while its service runs
     keys: dict[str, str] = {}
     for key, variable in backend.key_variables.items():
         if not host.variable(variable, where):
@@ -65,7 +70,7 @@ def _check_s3(backend: S3Backend, host: HostCheck) -> None:
         return
     try:
         prefix = f"{backend.prefix}benchstudy/check-{token_hex(8)}/"
-        request = {"action": "check", **s3_request(backend, backend.endpoint_url, prefix, host.library("boto3"))}
+        request = {"action": "check", **s3_request(backend, backend.endpoint_url, prefix, library)}
         # Through stdin, because every user can read the arguments of a process.
         answer = host.agent_call("file_size:main", as_argument(request), input=json.dumps(keys).encode())
     except BenchstudyError as error:
