@@ -472,7 +472,7 @@ class TestCommands:
             Remote("box", server.host) as remote,
             remote.open(["cat"]) as process,
         ):
-            with pytest.raises(RemoteError, match="MaxSessions") as caught:
+            with pytest.raises(RemoteError, match=r"\(Connect failed\): .*MaxSessions") as caught:
                 remote.run(["true"])
             assert not isinstance(caught.value, ConnectionLost)
             process.write_line(b"still here")

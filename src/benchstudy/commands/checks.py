@@ -2,6 +2,7 @@
 
 import argparse
 import logging
+import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -26,7 +27,8 @@ from benchstudy.model.study import SessionPlan, Study, load_study
 _MIN_FREE_BYTES = 1 << 30
 _MAX_CLOCK_OFFSET_S = 1.0
 _LOOKED_AT_S = 1.0
-_SESSIONS = 5  # on one connection: the keeper, the desk, a command, a question beside it, and what ends a command
+_SESSIONS = 4  # on one connection: the keeper, the desk, a command, and a question beside it
+_CLOSED_S = 0.2  # until the host has closed them, too
 _MOST_AT_ONCE = 32  # hosts; checking one is mostly waiting for it
 # True: fine. False: a problem. The others spoil further trials: what is temporary, and a program that is another one
 # than before. Then what was found; what to do.
@@ -130,6 +132,7 @@ def check_host(study: Study, name: str, plans: Sequence[SessionPlan]) -> list[Fi
             with ExitStack() as sessions:  # raises where the SSH server allows fewer
                 for _ in range(_SESSIONS):
                     sessions.enter_context(remote.open(["cat"]))
+            time.sleep(_CLOSED_S)
             return (
                 findings
                 + _check_machine(agent)

@@ -80,4 +80,4 @@ class CommandFailed(RemoteError):
 
 def why(error: BaseException) -> str:
     """The message of a library's error, or else its type."""
-    return str(error) or type(error).__name__
+    return getattr(error, "text", "") or str(error) or type(error).__name__  # paramiko's ChannelException has a text
