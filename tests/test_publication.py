@@ -253,7 +253,7 @@ def test_of_two_equally_frequent_failures_the_same_one_is_named_in_any_order_of_
             tables.add(levels, block, {}, numbers={"size_bytes": 1_000_000}, status="failed", cause=cause)
         (estimate,) = tables.results().estimates("duration")
         named.add(estimate.failure)
-    assert named == {"failed: connection lost (2 of 2)"}
+    assert named == {"failed: connection lost (1 of 2, and 1 for other causes)"}
 
 
 # -- one file for upload ----------------------------------------------------------------------

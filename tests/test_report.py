@@ -135,6 +135,21 @@ def test_failures_stand_beside_the_figure_of_the_others(tables):
     )
 
 
+def test_each_cause_is_told_with_the_trials_that_it_ended(tables):
+    add(tables, 0.001)
+    add(
+        tables, 0, 0, status="failed", cause="disk full: wrote 3 of 9 bytes, and nothing else that a cell has place for"
+    )
+    add(tables, 0, status="timeout", cause="ended after 600 s")
+    results = tables.results()
+    assert (
+        only_cell(results).lines[-1]
+        == "failed: disk full: wrote 3 of 9 bytes (2 of 4); failed: ended after 600 s (1 of 4)"
+    )
+    (estimate,) = results.estimates("duration")
+    assert estimate.failure.endswith("has place for (2 of 4, and 1 for other causes)")
+
+
 def test_discarded_and_aborted_trials_do_not_count(tables):
     add(tables, 0.001, 0.001, 0.001)
     add(tables, 9.0, discarded_why="backup was running")

@@ -35,7 +35,7 @@ def estimate_cell(results: Results, estimate: Estimate | None, form: str, unit: 
         return MISSING
     link, summary, unit = href(results, estimate.target, estimate.case), estimate.summary, unit or estimate.unit
     if summary.median is None:
-        return Cell((estimate.failure or summary.note,), link, "failed")
+        return Cell(tuple(failures(estimate)) or (summary.note,), link, "failed")
     if form == "range":
         values, trials = results.spanned(estimate)
         return Cell((f"{human.value_range(values, unit)} in {trials}",), link)
@@ -45,7 +45,7 @@ def estimate_cell(results: Results, estimate: Estimate | None, form: str, unit: 
     elif form == "mean":
         lines = [human.page_cell(summary, unit), f"median {lines[0]}, {lines[1]}"]
     if estimate.failed:
-        lines.append(estimate.failure)
+        lines.append("; ".join(failures(estimate)))
     kind = "number warning" if estimate.failed else "number"
     key = (estimate.target, estimate.case)
     marks = (

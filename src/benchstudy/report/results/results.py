@@ -63,8 +63,12 @@ class Estimate:
 
     @property
     def failure(self) -> str:
-        """The most frequent cause for the reader: "failed: disk full (2 of 6)"; empty if no trial failed."""
-        return f"failed: {self.causes[0][0].words} ({self.failed} of {self.results})" if self.causes else ""
+        """The most frequent cause for the reader: "failed: disk full (2 of 6)"; empty if none failed."""
+        if not self.causes:
+            return ""
+        reason, count = self.causes[0]
+        others = f", and {self.failed - count} for other causes" if self.failed > count else ""
+        return f"failed: {reason.words} ({count} of {self.results}{others})"
 
 
 class Results:
