@@ -2,9 +2,11 @@
 
 import json
 import os
+import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -195,3 +197,14 @@ def test_every_family_that_takes_systems_has_one_to_take():
     for family in registry.names():
         for key in registry.get(family).Config.takes_systems:
             assert (family, key) in offered or key == "databases", f"{family}.{key}"
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root may change its root")
+@pytest.mark.parametrize("script", ["mattermost/data/unprivileged.sh", "postgresql/run.sh"])
+def test_where_root_may_make_no_user_namespace_postgresql_names_the_way_out(script: str, tmp_path: Path):
+    """As in a chroot, and in many containers."""
+    steps = 'mount --rbind / "$0" && exec chroot "$0" sh "$1" true'
+    there = ["unshare", "--mount", "sh", "-c", steps, tmp_path, CHECKOUT / "envs" / script]
+    done = subprocess.run(there, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "refuses to run as root" in done.stderr and "hosts.HOST.user" in done.stderr

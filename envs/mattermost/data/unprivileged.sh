@@ -8,4 +8,8 @@ PATH=${newest:+$newest:}$PATH
 if [ "$(id -u)" -ne 0 ]; then
     exec "$@"
 fi
+if ! unshare --user true 2> /dev/null; then
+    echo "PostgreSQL refuses to run as root, and root may make no user namespace here, as in many containers: name another user in the study (hosts.HOST.user)" >&2
+    exit 1
+fi
 exec unshare --user --map-user="$(id -u nobody)" --map-group="$(id -g nobody)" -- "$@"
