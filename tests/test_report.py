@@ -454,6 +454,17 @@ def test_a_commands_own_factor_clients_is_a_factor_like_any_other(bare_project, 
     assert "".join(displayed).count("Clients</th>") == 1
 
 
+def test_a_legend_names_only_what_the_figure_draws(bare_project, displayed):
+    """Of many commands, most lack a metric that one of them prints."""
+    tables = Tables(bare_project, "embedded", "command")
+    for command, metric in (("a", "wall_time"), ("b", "wall_time"), ("c", "tps")):
+        tables.add({"command": command}, 1, {metric: (5.0, "s")})
+    page = tables.page()
+    layout.figures(page, layout.Layout(page))
+    (legend,) = re.findall(r'<ul class="legend".*?</ul>', "".join(displayed), re.DOTALL)
+    assert re.findall(r'data-series="([^"]*)"', legend) == ["a", "b"]
+
+
 @pytest.mark.parametrize(("wall_s", "is_near"), [(0.0099, True), (0.0101, False)])
 def test_a_command_that_is_hardly_longer_than_nothing_has_the_limit_beside_its_time(bare_project, wall_s, is_near):
     tables = Tables(bare_project, "embedded", "command")

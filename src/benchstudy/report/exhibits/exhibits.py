@@ -163,14 +163,14 @@ class Exhibits:
         self, name: str, caption: str, panels: Sequence[Panel], style: Style, in_legend: Iterable[str] = (),
         legend: str = "Series", failed: str = "",
     ) -> None:  # fmt: skip
-        """Show panels side by side as one figure, and write its files. `in_legend` are the series in the panels.
+        """Show panels side by side as one figure, and write its files. `in_legend`: what it names of what it draws.
 
         `failed`: a sentence on cases that the panels lack because their trials failed; it ends the caption.
         """
         if not panels:
             return self._not_measured(caption, failed)
         caption = f"{caption} {failed}".rstrip()
-        present = set(in_legend)
+        present = {series for panel in panels for series in panel.series}.intersection(in_legend)
         shown = tuple(series for series in style.names if series in present)
         alt = f"{caption} The tables of this page have the same figures."
         figure = Figure(name, caption, alt, tuple(panels), style, shown, legend)
