@@ -290,6 +290,12 @@ def test_a_host_that_differs_is_told_once_and_each_family_is_declared_for_itself
     assert told["facts"].count("host: kernel.release") == 1 and told["declared"].count("seed") == 2
 
 
+def test_a_sentence_counts_no_intervals_where_there_are_none(project):
+    study(project, "before", BEFORE, {"local": 0.2})
+    study(project, "after", AFTER, {"local": 0.0})
+    assert compared().summary() == "1 ratio of 1 case that both measured; none has an interval."
+
+
 def test_a_sentence_counts_ratios_cases_and_what_excludes_a_ratio_of_1(project):
     study(project, "before", BEFORE, {"local": 0.2, "same": 0.1, "broken": 0.2})
     study(project, "after", AFTER, {"local": 0.3, "same": 0.1, "broken": 0.0})

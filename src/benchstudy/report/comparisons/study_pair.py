@@ -233,9 +233,10 @@ class FamilyPair:
         """One sentence: the number of ratios, and outside how many intervals a ratio of 1 lies."""
         drawn = [row.outcome.evidence for row in self.rows if row.outcome.evidence]
         apart = sum(not evidence.low <= 1 <= evidence.high for evidence in drawn)
+        intervals = f"a ratio of 1 lies outside {apart} of {human.plural(len(drawn), 'interval')}"
         return (
             f"{human.plural(len(self.rows), 'ratio')} of {human.plural(len({row.about for row in self.rows}), 'case')} "
-            f"that both measured; a ratio of 1 lies outside {apart} of {human.plural(len(drawn), 'interval')}."
+            f"that both measured; {intervals if drawn else 'none has an interval'}."
         )
 
 
