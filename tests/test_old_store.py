@@ -25,12 +25,13 @@ NEW_COLUMNS = {
     "trials": {"cause_kind", "disturbed", "disturbance", "set_aside", "programs"},
     "steps": {"missed", "seen", "bound", "busy_generator", "cause", "said", "dropped"},
 }
-NEW_METRICS = {"publish_steps", "swing", "achieved_share", "api_calls", "store_calls"}
+NEW_METRICS = {"publish_steps", "swing", "achieved_share", "api_calls", "store_calls", "users_low"}
 # Values that more trials have today; where they existed then, they are unchanged. k6's generator had been left out.
 MORE_OFTEN = {"generator_cpu"}
 # Values that were wrong then. A log's rate began at the last checkpoint before the window, and so included its warm-up.
-# Of a load, calls before the first scrape of their series were missing, and told as an event.
-MENDED_METRICS = {"qps", "qps_low", "qps_high", "achieved_share", "api_mean", "store_mean"}
+# Of a load, calls before the first scrape of their series were missing, and told as an event; its bracket of users had
+# no lower end, or no upper one.
+MENDED_METRICS = {"qps", "qps_low", "qps_high", "achieved_share", "api_mean", "store_mean", "users_high"}
 MENDED_COLUMNS = {
     "steps": {"achieved_per_s"}, "labels": {"count", "sum_s", "mean_s"}, "buckets": {"count"},
 }  # fmt: skip

@@ -240,9 +240,9 @@ def test_systems_of_a_study_of_its_own_and_a_family_of_another_package_are_in_it
     mine = tmp_path / "systems" / "mine"
     mine.mkdir(parents=True)
     about = {"title": "Mine", "about": "My own.", "homepage": "https://example.org", "license": "MIT", "tested": []}
-    (mine / "system.yaml").write_text(
-        yaml.safe_dump(about | {"parameters": {"speed": {"type": "integer", "description": "how fast", "default": 1}}})
-    )
+    about["parameters"] = {"speed": {"type": "integer", "description": "how fast", "default": 1}}
+    about["services"] = {"mine": {"ports": ["http"], "argv": ["serve", "{{with.speed}}"], "ready": {"tcp": "http"}}}
+    (mine / "system.yaml").write_text(yaml.safe_dump(about))
     (tmp_path / "study.yaml").write_text("study: mine\n")
     package = CHECKOUT / "tests" / "data" / "sixth_family"
     made = subprocess.run(
