@@ -48,7 +48,7 @@ PYTHON = {
         "statistics.histograms",
     ],
     "Families": ["model.family", "model.metrics", "model.parsing", "model.units", "model.causes", "model.errors"],
-    "Lints": ["lints", "lints.model"],
+    "Lints": ["lints", "lints.model", "model.rules"],
     "Studies": ["model.study", "model.paths"],
 }
 _FENCE = re.compile(r"(^```.*?^```)", re.DOTALL | re.MULTILINE)

@@ -5,26 +5,19 @@ lint(published.read(path), acknowledged)         one table, with findings that s
 lint(material.read(results, ceilings))           a family's results, as report/results/material.py reads them
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 
 from benchstudy.lints import ceilings, clients, comparisons, load, neighbours, published, reporting, summaries
 from benchstudy.lints.acknowledge import acknowledge
-from benchstudy.lints.model import RULES, Ceiling, Figure, Finding, Group, Material, Rule
-from benchstudy.model import registry
+from benchstudy.lints.model import Ceiling, Figure, Finding, Group, Material
 from benchstudy.model.declared import Acknowledgement
+from benchstudy.model.rules import Rule, rules
 
 __all__ = ["Ceiling", "Figure", "Finding", "Group", "Material", "Rule", "lint", "published", "rules"]
 
 # These modules are imported only for the rules that they define.
 _RULES = (summaries, ceilings, comparisons, load, clients, neighbours, reporting)
-
-
-def rules() -> Mapping[str, Rule]:
-    """All rules by name, in order of definition: the general ones, then those of families."""
-    for family in registry.names():
-        registry.part(family, "lints")
-    return RULES
 
 
 def lint(subject: Material | str | Path, acknowledged: Iterable[Acknowledgement] = ()) -> list[Finding]:

@@ -1,14 +1,14 @@
 """What a lint examines and reports. Nothing here is slow to import: a study names lints long before any runs."""
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, TypeVar
 
 from benchstudy.lints.printed import last_digit
 from benchstudy.model.grouping import grouped
+from benchstudy.model.rules import Found, Rule, Severity, define
 
 K = TypeVar("K", bound=Hashable)
-Severity = Literal["error", "warning", "note"]
 # What readers see, most severe first.
 SEVERITIES: Mapping[Severity, str] = {"error": "cannot be true", "warning": "may mislead", "note": "note"}
 
@@ -122,30 +122,6 @@ class Material:
         yield from grouped((key(group), group) for group in self.groups).items()
 
 
-Found = Iterable[tuple[str, str]]  # where, what
-
-
-@dataclass(frozen=True)
-class Rule:
-    """`find` yields where and what; `why` and `action` are the same for all its findings."""
-
-    name: str
-    severity: Severity
-    why: str
-    action: str
-    find: Callable[[Material], Found]
-
-
-# The rules of all imported modules; `lints.rules` imports them first.
-RULES: dict[str, Rule] = {}
-
-
 def rule(name: str, severity: Severity, *, why: str, action: str) -> Callable[[Callable[[Material], Found]], Rule]:
     """Turns a function that takes a material and yields (where, what) into a rule."""
-
-    def register(find: Callable[[Material], Found]) -> Rule:
-        assert name not in RULES, f"two lints are called {name}"
-        RULES[name] = Rule(name, severity, why, action, find)
-        return RULES[name]
-
-    return register
+    return lambda find: define(Rule(name, severity, why, action, find))

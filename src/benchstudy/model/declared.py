@@ -5,7 +5,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, field_validator, model_validator
 
-from benchstudy.model import questions, registry
+from benchstudy.model import questions, registry, rules
 from benchstudy.model.names import Listed, require_known
 from benchstudy.model.strict import Extended, Strict
 from benchstudy.model.units import BYTE_RATE_PATTERN, WRITTEN, Size
@@ -35,7 +35,7 @@ def _questions() -> Iterable[str]:
 
 
 FamilyName = Annotated[str, _one_of(registry.names, "no family is called"), Listed(registry.names)]
-_Lint = Annotated[str, _one_of(registry.lint_names, "there is no lint"), Listed(registry.lint_names)]
+_Lint = Annotated[str, _one_of(rules.names, "there is no lint"), Listed(rules.names)]
 _Question = Annotated[str, _one_of(_questions, "the checklist has no question"), Listed(_questions)]
 _RateText = Annotated[str, Field(pattern=BYTE_RATE_PATTERN, examples=["125MiB/s"])]
 

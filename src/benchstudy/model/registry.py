@@ -92,11 +92,6 @@ def deploy(name: str) -> Path | None:
     return path if path.is_file() else None
 
 
-def lint_names() -> list[str]:
-    """Every rule whose findings a study may acknowledge."""
-    return list(importlib.import_module("benchstudy.lints").rules())
-
-
 def _exists(module: str) -> bool:
     """Whether there is such a module. Raises ModuleNotFoundError if a package around it lacks another one."""
     try:
