@@ -142,7 +142,7 @@ def make_image(folder: Path, kept: Path) -> Path:
     def run(command: str) -> None:
         done = subprocess.run(
             ["chroot", root, "sh", "-ec", f"cd {where}; {command}"], capture_output=True, text=True,
-            env={**os.environ, "PATH": "/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"},
+            env={**os.environ, "PATH": "/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "TMPDIR": "/tmp"},
         )  # fmt: skip
         assert done.returncode == 0, f"{command}: {done.stdout[-2000:]}{done.stderr[-2000:]}"
 
