@@ -168,7 +168,7 @@ class TrialList:
     def _table(self, name: str, rows: Sequence[Row], commands: "_Commands", away: str) -> str:
         trials = {row["trial"] for row in rows}
         shown = [metric for metric in self.metrics if not trials.isdisjoint(self._values[metric])]
-        titles = (metric.replace("_", " ").capitalize() for metric in shown)
+        titles = (self.results.declared(metric).title for metric in shown)
         several = ["Command"] if commands.several else []
         headings = ["Block", "Trial", "Outcome", *titles, "Started", *several, "Raw files"]
         head = "".join(f'<th scope="col">{html.escape(heading)}</th>' for heading in headings)
