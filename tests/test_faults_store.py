@@ -62,7 +62,7 @@ def store(tmp_path: Path, study: Study) -> TrialStore:
 
 
 @pytest.mark.fault(37)
-def test_a_trial_that_cannot_be_is_a_failed_one_and_all_others_have_their_figures(tmp_path, study, store):
+def test_a_trial_that_cannot_be_is_a_failed_one_and_all_others_have_their_figures(tmp_path, study, store, caplog):
     """As an earlier parser would return it, which accepted such figures."""
     plan = study.session("machine", "fio")
     bad = next(trial for trial in store.trials() if '"bins" : {' in (trial.folder / "fio.json").read_text())
@@ -81,7 +81,9 @@ def test_a_trial_that_cannot_be_is_a_failed_one_and_all_others_have_their_figure
     trials = pl.read_parquet(tmp_path / "tidy" / "trials.parquet")
     row = trials.row(by_predicate=pl.col("trial") == bad.short, named=True)
     assert row["status"] == "failed" and row["cause_kind"] == "parse"
-    assert "1" + 24 * "0" in row["cause"] and f"benchstudy discard {bad.short} --why" in row["cause"]
+    assert "1" + 24 * "0" in row["cause"] and "benchstudy discard TRIAL --why" in row["cause"]
+    assert bad.short not in row["cause"], "the causes of all trials that a wrong parser cannot read are counted as one"
+    assert f"benchstudy discard {bad.short} --why" in caplog.text
     assert sorted(trials["status"]) == ["failed", "ok", "ok"]
     observations = pl.read_parquet(tmp_path / "tidy" / "observations.parquet")
     assert observations.filter(pl.col("trial") == bad.short).select("metric", "value", "status").rows() == [
