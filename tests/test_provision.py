@@ -161,7 +161,7 @@ PACKAGE = {
         "    title = 'Brought by another package'\n"
         "    runs_on = 'sut'\n"
         "    def cases(self, config):\n"
-        "        return [Case({'case': 'only'})]\n"
+        "        return [Case({'what': 'only'})]\n"
         "FAMILY = Brought()\n"
     ),
     "other_benches/brought/deploy.py": (

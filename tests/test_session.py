@@ -74,10 +74,10 @@ class Written(Family):
 
     def cases(self, config: WrittenConfig) -> list[Case]:
         most = {"early": 2}
-        return [Case({"case": name}, {"words": config.words}, most_blocks=most.get(name)) for name in config.cases]
+        return [Case({"what": name}, {"words": config.words}, most_blocks=most.get(name)) for name in config.cases]
 
     def run(self, case, trial) -> None:
-        left = self.happens.get((case.levels["case"], trial.block))
+        left = self.happens.get((case.levels["what"], trial.block))
         what = left.pop(0) if left else 1.0
         if isinstance(what, Ran):
             trial.commands += what.commands
@@ -129,7 +129,7 @@ class Lab:
     def measured(self) -> list[tuple[str, int, str]]:
         """Case, block and status, in the order of measurement."""
         trials = sorted(self.store.trials(), key=lambda trial: (trial.record.finished, trial.record.position))
-        return [(t.record.levels["case"], t.record.block, t.record.status) for t in trials]
+        return [(t.record.levels["what"], t.record.block, t.record.status) for t in trials]
 
 
 @pytest.fixture
@@ -144,7 +144,7 @@ def lab(tmp_path, monkeypatch) -> Lab:
 
 
 def names(scheduled: Sequence[Scheduled]) -> list[tuple[str, int, int]]:
-    return [(each.case.levels["case"], each.block, each.position) for each in scheduled]
+    return [(each.case.levels["what"], each.block, each.position) for each in scheduled]
 
 
 # -- the order -------------------------------------------------------------------------------------------------
@@ -178,7 +178,7 @@ def test_a_session_measures_what_is_missing_in_the_order_and_tells_what_there_is
     listed = {(entry["case"], entry["block"]): entry for entry in index["trials"]}
     assert [(e["case"], e["block"]) for e in index["trials"]] == sorted(listed) and len(listed) == 9
     for name, block, position in names(schedule(plan)):
-        entry = listed[f"case={name}", block]
+        entry = listed[f"what={name}", block]
         assert (entry["position"], entry["cause"]) == (position, failed.get((name, block)))
         assert [f["name"] for f in entry["files"]] == ["stdout", "trial.json"][(name, block) == ("b", 1) :]
     (held,) = index["sessions"]
@@ -345,7 +345,7 @@ def test_an_adaptive_session_goes_on_until_each_case_is_known_or_there_are_no_mo
     assert stopping["reached"] is False and len(lab.measured) == 18
     assert stopping["verdict"].startswith("after 9 blocks 1 of 2 cases is not known to ±5 %")
     precision = {known["case"]: known["precision"] for known in stopping["known"]}
-    assert precision["case=b"] == 0 and precision["case=a"] > 0.05
+    assert precision["what=b"] == 0 and precision["what=a"] > 0.05
     assert is_held(lab.root, plan) and lab.hold(plan)["stopping"] == stopping, "no look is taken again"
 
 
@@ -380,10 +380,10 @@ def test_results_count_and_what_is_discarded_aborted_or_of_no_case_does_not(lab)
     lab.hold(plan := lab.plan("a", "b"))
     trials = lab.store.trials()
     by = {(t.record.case, t.record.block): t for t in trials}
-    assert adopt(plan, trials, set()) == by and by["case=a", 1].record.status == "failed"
+    assert adopt(plan, trials, set()) == by and by["what=a", 1].record.status == "failed"
     aborted = replace(trials[0], facts=trials[0].facts.model_copy(update={"status": "aborted"}))
     assert len(adopt(plan, [aborted, *trials[1:]], {trials[1].record.uuid})) == 4
-    assert set(adopt(lab.plan("b"), trials, set())) == {("case=b", 1), ("case=b", 2), ("case=b", 3)}
+    assert set(adopt(lab.plan("b"), trials, set())) == {("what=b", 1), ("what=b", 2), ("what=b", 3)}
     missing = missing_trials(plan, lab.store, trials[1:], print)
     assert [(s.case.id, s.block) for s in missing] == [(trials[0].record.case, trials[0].record.block)]
 
@@ -391,7 +391,7 @@ def test_results_count_and_what_is_discarded_aborted_or_of_no_case_does_not(lab)
 def test_a_case_that_is_described_anew_stops_the_session_and_says_what_changed(lab):
     lab.hold(lab.plan("a"))
     index = lab.hold(lab.plan("a", words="otherwise"))
-    assert "case=a: the study now describes this case differently (words changed)" in index["problem"]
+    assert "what=a: the study now describes this case differently (words changed)" in index["problem"]
     assert len(index["trials"]) == 3 and lab.connections == [1]
     imported = [replace(t, facts=t.facts.model_copy(update={"imported_from": "x"})) for t in lab.store.trials()]
     assert len(adopt(lab.plan("a", words="otherwise"), imported, set())) == 3, "it is what somebody else ran"
@@ -403,7 +403,7 @@ def test_the_only_result_of_a_case_is_taken_without_reading_its_files(lab):
     lab.hold(plan := lab.plan("a", blocks=1))
     (held,) = lab.store.trials()
     unread = replace(held, folder=held.folder.with_name("nothing is here"))
-    assert adopt(plan, [unread], set()) == {("case=a", 1): unread}
+    assert adopt(plan, [unread], set()) == {("what=a", 1): unread}
 
 
 def test_of_several_disturbed_results_the_first_counts_and_nothing_replaces_it(lab):
@@ -411,7 +411,7 @@ def test_of_several_disturbed_results_the_first_counts_and_nothing_replaces_it(l
     plan = lab.plan("a", blocks=1, disturbance={"limit": "5 %", "then": "repeat", "at_most": 1})
     lab.hold(plan)
     first, second = lab.store.trials()
-    assert adopt(plan, [first, second], set()) == {("case=a", 1): first}
+    assert adopt(plan, [first, second], set()) == {("what=a", 1): first}
     assert set_aside(plan, results(plan, [first, second], set())) == {second.record.uuid: first.record.uuid}
     assert missing_trials(plan, lab.store, [first, second], print) == []
     assert [s.block for s in missing_trials(plan, lab.store, [first], print)] == [1]
@@ -436,9 +436,9 @@ def test_a_trial_that_was_aborted_is_done_once_more_at_the_end(lab):
 def test_trials_that_were_aborted_twice_are_named_five_at_most(lab, count, told):
     lab.happens |= {("a", block): [RuntimeError("x"), RuntimeError("y")] for block in range(1, count + 1)}
     problem = lab.hold(lab.plan("a", blocks=7))["problem"]
-    assert problem.startswith(f"{plural(count, 'trial')} aborted twice and got no result: case=a in block 1")
+    assert problem.startswith(f"{plural(count, 'trial')} aborted twice and got no result: what=a in block 1")
     assert problem.endswith(f"{told}; lastly: internal error: RuntimeError: y")
-    assert problem.count("case=a") == min(count, 5)
+    assert problem.count("what=a") == min(count, 5)
     assert not is_held(lab.root, lab.plan("a", blocks=7))
 
 
@@ -481,9 +481,9 @@ def test_a_case_that_fails_twice_in_the_same_way_is_given_up(lab):
     assert {(case, block) for case, block, _ in lab.measured if case == "a"} == {("a", 1), ("a", 2)}
     assert sum(case == "b" for case, *_ in lab.measured) == 4
     (given,) = index["given_up"]
-    assert (given["case"], given["trials"], given["left_out"]) == ("case=a", 2, 2)
+    assert (given["case"], given["trials"], given["left_out"]) == ("what=a", 2, 2)
     (event,) = index["sessions"][0]["events"]
-    assert "case=a: given up after its first 2 trials failed in the same way (no such file); 2 were left out" in event
+    assert "what=a: given up after its first 2 trials failed in the same way (no such file); 2 were left out" in event
 
 
 # -- what ends it --------------------------------------------------------------------------------------------------
@@ -689,15 +689,15 @@ def test_a_disturbed_trial_is_repeated_at_the_end_of_its_block_and_figures_are_o
     blocks = [(case, block) for case, block, _ in lab.measured]
     assert blocks[2] == ("a", 1) and [case for case, block in blocks if block == 1].count("a") == 2
     assert blocks[-2:] == [("b", 2)] * 2 and blocks.count(("b", 2)) == 3, "no oftener than the study says"
-    disturbed, calm = (t for t in lab.store.trials() if (t.record.case, t.record.block) == ("case=a", 1))
+    disturbed, calm = (t for t in lab.store.trials() if (t.record.case, t.record.block) == ("what=a", 1))
     assert set_aside(plan, results(plan, lab.store.trials(), set()))[disturbed.record.uuid] == calm.record.uuid
-    assert adopt(plan, lab.store.trials(), set())["case=a", 1] == calm
+    assert adopt(plan, lab.store.trials(), set())["what=a", 1] == calm
     assert disturbed.record.uuid in index["disturbance"]["repeated"] and len(index["disturbance"]["repeated"]) == 3
     events = [event.partition(" ")[2] for event in index["sessions"][0]["events"]]
     assert (
         events
-        == ["block 1: other work disturbed case=a: measuring again"]
-        + ["block 2: other work disturbed case=b: measuring again"] * 2
+        == ["block 1: other work disturbed what=a: measuring again"]
+        + ["block 2: other work disturbed what=b: measuring again"] * 2
     )
 
 

@@ -40,8 +40,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     _open_what_was_closed()
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # a path may hold bytes that are no text
-    arguments = command_parser().parse_args(argv)
     try:
+        arguments = command_parser().parse_args(argv)
         _require_a_folder()
         with hints.about(_study_file(arguments)):
             status = arguments.command(arguments)

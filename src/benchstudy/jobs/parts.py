@@ -28,6 +28,8 @@ from benchstudy.model.causes import Cause
 from benchstudy.model.errors import BenchstudyError
 from benchstudy.model.family import Family, ParseError
 from benchstudy.model.files import sha256_of
+from benchstudy.model.metrics import FAILED
+from benchstudy.model.names import TRIAL_COLUMNS
 from benchstudy.model.parsing import damaged
 
 if TYPE_CHECKING:
@@ -48,7 +50,6 @@ OBSERVATIONS = {
     "unit": pl.String,
     "status": pl.String,
 }
-_SERIES_KEYS = ("target", "case", "block", "trial")
 TRIALS = {
     "trial": pl.String,
     "target": pl.String,
@@ -283,7 +284,7 @@ def table_of(schema: Mapping[str, str], common: Mapping[str, Any], rows: Iterabl
     # An expression would start polars' engine for each of a hundred thousand small tables.
     keys = [
         pl.Series(name, [common.get(name)], dtype=OBSERVATIONS[name]).new_from_index(0, own.height)
-        for name in _SERIES_KEYS
+        for name in TRIAL_COLUMNS
     ]
     return pl.DataFrame([*keys, *own])
 
@@ -311,7 +312,7 @@ def _failed_to_be_read(family: Family, trial: StoredTrial) -> bool:
 
 def _failure(status: str) -> list[dict[str, Any]]:
     """A failure as a row with a null value: never a zero, never absent."""
-    return [{"metric": "trial", "value": None, "unit": "1", "status": status}]
+    return [{"metric": FAILED, "value": None, "unit": "1", "status": status}]
 
 
 def _trial_row(root: Path, trial: StoredTrial) -> dict[str, Any]:

@@ -25,13 +25,13 @@ def lint(subject: Material | str | Path, acknowledged: Iterable[Acknowledgement]
 
     `subject`: a Material, or the path of a published table or of a folder of them. `acknowledged`: the study's
     acknowledgements; findings that they name stay in the list, with the reason. Raises BenchstudyError for a path
-    without a table.
+    without a table, and for a broken rule.
     """
     materials = [subject] if isinstance(subject, Material) else published.read_all(Path(subject))
     found = [
         Finding(rule.name, rule.severity, what, f"{material.name}: {where}", rule.why, rule.action)
         for rule in rules().values()
         for material in materials
-        for where, what in rule.find(material)
+        for where, what in rule.examine(material)
     ]
     return acknowledge(sorted(found, key=lambda finding: finding.rank), acknowledged)

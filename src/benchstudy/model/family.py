@@ -35,10 +35,10 @@ from typing_extensions import TypeVar
 
 from benchstudy.model.causes import Failure
 from benchstudy.model.disturbance import DisturbancePolicy
-from benchstudy.model.metrics import Metric, measured_for
-from benchstudy.model.names import Name, require_each_once
+from benchstudy.model.metrics import Metric, measured_for, misdeclared
+from benchstudy.model.names import COLUMNS, TABLES, TRIAL_COLUMNS, Name, nearest, require_each_once
+from benchstudy.model.parsing import COLUMN_TYPES, check_figure, check_table, damaged
 from benchstudy.model.parsing import ParseError as ParseError
-from benchstudy.model.parsing import check_figure, check_table, damaged
 from benchstudy.model.services import Service
 from benchstudy.model.stopping import BlocksField, PrecisionField
 from benchstudy.model.strict import Strict
@@ -153,6 +153,14 @@ class Case:
         digest = hashlib.sha256(whole.encode()).hexdigest()[:16]
         return f"{whole[: _LONGEST_ID - 17]}-{digest}"
 
+    def misdescribed(self) -> Iterator[str]:
+        """Why tables or folders cannot hold its levels, with the fix."""
+        for factor, level in self.levels.items():
+            if factor in COLUMNS:
+                yield f"{factor!r} cannot be a factor, because every table has a column of this name: use another name"
+            if not isinstance(level, str) or "/" in level or not level.isprintable():
+                yield f"{factor}: {level!r} cannot be a level: give printable text without a slash"
+
     @cached_property
     def definition_sha256(self) -> str:
         """SHA-256 of everything that decides what the case means: levels, definition, and what blocks change of it."""
@@ -246,6 +254,18 @@ class Family(ABC, Generic[ConfigT]):
         """The family as one study has it: another instance if the study declares its own metrics."""
         return self
 
+    def misdeclared(self) -> Iterator[str]:
+        """Why what it declares cannot be used, with the fix."""
+        yield from misdeclared(self.metrics)
+        for name, columns in self.series_schemas.items():
+            if name in TABLES:
+                yield f"series_schemas: every family has a table {name!r}: use another name"
+            for column, kind in columns.items():
+                if column in TRIAL_COLUMNS:
+                    yield f"series_schemas.{name}: every table gets the column {column!r}: leave it out"
+                if kind not in COLUMN_TYPES:
+                    yield f"series_schemas.{name}.{column}: {kind!r} is no type: {nearest(kind, COLUMN_TYPES)}"
+
     @property
     def reading(self) -> str:
         """A digest of what a study says about reading trials: a change rebuilds tables and measures nothing."""
@@ -288,12 +308,17 @@ class Family(ABC, Generic[ConfigT]):
         figure. Whatever a file contains, no other exception is raised.
         """
         with damaged(f"{self.name} cannot read the files of this trial"):
-            parsed = self.read(case_levels, files)
+            parsed, given = self.read(case_levels, files), set[str]()
             for seen in parsed.observations:
                 if seen.metric not in self.metrics or self.metrics[seen.metric].unit != seen.unit:
                     raise ParseError(f"{self.name} declares no metric {seen.metric!r} in {seen.unit!r} (`metrics`)")
+                if seen.metric in given:
+                    raise ParseError(f"{self.name} gives {seen.metric} twice for one trial")
+                given.add(seen.metric)
                 check_figure(self.metrics[seen.metric], seen.value)
             for name, rows in parsed.series.items():
+                if name not in self.series_schemas:
+                    raise ParseError(f"{self.name} declares no series {name!r} (`series_schemas`)")
                 check_table(name, self.series_schemas[name], rows, self.signed_columns)
         return parsed
 

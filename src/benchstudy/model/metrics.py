@@ -1,10 +1,14 @@
 """What a family's trials give: each metric is declared once, with its unit, its title and its better direction."""
 
-from collections.abc import Container, Mapping
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
+
+from benchstudy.model.names import nearest
 
 Better = Literal["higher", "lower"]
+_UNITS = ("s", "B", "B/s", "1/s", "1")
+FAILED = "trial"  # in tables, the metric of a failed trial
 # What a page asks of any family, whatever its metrics are called: the highest rate that a search found, the other ends
 # of the bracket around it, what only a search gives; the share of its CPUs that a load generator used (a sum if there
 # are several); the offered rate; the time that a rate covers; what storage itself delivered; how much of it was in a
@@ -41,6 +45,19 @@ def declare(*metrics: Metric) -> Mapping[str, Metric]:
         names = [metric.name for metric in metrics]
         raise ValueError(f"declared twice: {', '.join(sorted({name for name in names if names.count(name) > 1}))}")
     return found
+
+
+def misdeclared(metrics: Mapping[str, Metric]) -> Iterator[str]:
+    """Why these declarations cannot be used, with the fix."""
+    for name, metric in metrics.items():
+        if metric.name != name or name == FAILED:
+            yield f"metrics.{name}: its name is {metric.name!r}: use `declare`, and another name than {FAILED!r}"
+        if metric.unit not in _UNITS:
+            yield f"metrics.{name}: {metric.unit!r} is no base unit: convert it, and use one of {', '.join(_UNITS)}"
+        if metric.better not in (None, *get_args(Better)):
+            yield f"metrics.{name}: better is {metric.better!r}: use 'higher', 'lower' or None"
+        if metric.tells not in (None, *get_args(Tells)):
+            yield f"metrics.{name}: tells is {metric.tells!r}: {nearest(str(metric.tells), get_args(Tells))}"
 
 
 def measured_for(metrics: Mapping[str, Metric], given: Container[str]) -> list[str]:

@@ -13,6 +13,9 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}")
 # Valid names for user-defined factors, except the columns that every family's tables have.
 FACTOR = re.compile(r"[a-z][a-z0-9_]{0,31}")
 COLUMNS = ("study", "target", "family", "case", "block", "trial", "metric", "value", "unit", "status")
+# The first columns of each table of a family's own, and the tables that every family has.
+TRIAL_COLUMNS = ("target", "case", "block", "trial")
+TABLES = ("trials", "observations", "hosts", "cases", "metrics")
 
 
 def check_name(value: str) -> str:

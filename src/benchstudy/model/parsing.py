@@ -22,6 +22,10 @@ _LONGEST_MESSAGE = 1000
 _OF_THE_FILE = (None, errno.ENOENT, errno.EISDIR, errno.ENOTDIR, errno.ENAMETOOLONG, errno.EOVERFLOW)
 
 
+# Of the columns of a family's own tables, as names of polars types.
+COLUMN_TYPES = ("String", "Boolean", "Int64", "Float64")
+
+
 class ParseError(ValueError):
     """Raw output that the tool cannot have written normally: truncated, empty, inconsistent.
 

@@ -13,6 +13,7 @@ import importlib.util
 import pkgutil
 from collections.abc import Mapping
 from functools import cache
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
 
@@ -28,7 +29,7 @@ _SHIPPED = "benchstudy.families"
 def packages() -> Mapping[str, str]:
     """The package of each family, by the family's name, sorted. Imports none of them.
 
-    Raises StudyError when two packages provide a family of the same name.
+    Raises StudyError when two packages provide a family of the same name, or an entry point leads nowhere.
     """
     folders = importlib.import_module(_SHIPPED).__path__
     found = {
@@ -37,9 +38,17 @@ def packages() -> Mapping[str, str]:
         if module.ispkg and _exists(f"{_SHIPPED}.{module.name}.family")
     }
     for point in importlib.metadata.entry_points(group=ENTRY_POINTS):
+        package = point.dist.name if point.dist else point.value
         if found.get(point.name, point.value) != point.value:
             raise StudyError(
-                f"two packages provide a family {point.name!r}: {found[point.name]} and {point.value}; remove one"
+                f"two packages provide a family {point.name!r}: {found[point.name]} and {point.value}; uninstall "
+                f"{package}, or rename its entry point and its family"
+            )
+        spec = _spec(point.value)
+        if spec is None or spec.origin is None:
+            raise StudyError(
+                f"{package} provides a family {point.name!r}, but {point.value} is not a package with an __init__.py; "
+                f"correct its entry point and install it again, or uninstall {package}"
             )
         found[point.name] = point.value
     return dict(sorted(found.items()))
@@ -57,6 +66,9 @@ def get(name: str) -> Family:
     family = importlib.import_module(f"{package}.family").FAMILY
     if family.name != name:
         raise StudyError(f"{package}.family: FAMILY.name is {family.name!r}, but its package is registered as {name!r}")
+    wrong = next(family.misdeclared(), None)
+    if wrong is not None:
+        raise StudyError(f"{package}.family: {wrong}")
     return family
 
 
@@ -93,10 +105,14 @@ def deploy(name: str) -> Path | None:
 
 
 def _exists(module: str) -> bool:
-    """Whether there is such a module. Raises ModuleNotFoundError if a package around it lacks another one."""
+    return _spec(module) is not None
+
+
+def _spec(module: str) -> ModuleSpec | None:
+    """None if there is no such module. Raises ModuleNotFoundError if a package around it lacks another one."""
     try:
-        return importlib.util.find_spec(module) is not None
+        return importlib.util.find_spec(module)
     except ModuleNotFoundError as error:
         if f"{module}.".startswith(f"{error.name}."):  # a package around it is missing, or is not a package
-            return False
+            return None
         raise

@@ -3,9 +3,10 @@
 import importlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from benchstudy.model import registry
+from benchstudy.model.errors import BenchstudyError
 
 Severity = Literal["error", "warning", "note"]
 Found = Iterable[tuple[str, str]]  # where, what
@@ -23,10 +24,20 @@ class Rule:
     action: str
     find: Callable[[Any], Found]
 
+    def examine(self, material: Any) -> list[tuple[str, str]]:
+        """What it finds. Raises BenchstudyError that names the rule and its module if it fails."""
+        try:
+            return list(self.find(material))
+        except Exception as error:
+            told = f"the lint {self.name} ({self.find.__module__}) fails on {material.name}"
+            raise BenchstudyError(f"{told}: {type(error).__name__}: {error}; correct it") from error
+
 
 def define(rule: Rule) -> Rule:
     """Adds a rule, and returns it."""
-    assert rule.name not in _defined, f"two lints are called {rule.name}"
+    known = get_args(Severity)
+    assert rule.severity in known, f"the lint {rule.name} is {rule.severity!r}: use {', '.join(known)}"
+    assert rule.name not in _defined, f"two lints are called {rule.name}: rename that of {rule.find.__module__}"
     _defined[rule.name] = rule
     return rule
 

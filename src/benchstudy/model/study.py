@@ -395,6 +395,8 @@ def parse_study(data: Mapping[str, Any], beside: Path | None = None, *, stored: 
         ids = [case.id for case in plan.cases]
         if not ids and not plan.config.import_only:
             raise StudyError(_no_case(f"families.{plan.family_name}", plan.config))
+        for wrong in (wrong for case in plan.cases for wrong in case.misdescribed()):
+            raise StudyError(f"families.{plan.family_name}: {wrong}")
         if len(set(ids)) < len(ids):
             twice = next(i for i in ids if ids.count(i) > 1)
             raise StudyError(f"families.{plan.family_name}: the case {twice} is described twice")

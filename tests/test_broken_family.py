@@ -1,0 +1,159 @@
+"""Mistakes in a family of another package are refused in words that name the place and the fix."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from benchstudy import lints
+from benchstudy.commands.cli import main
+from benchstudy.jobs.parts import SCHEMAS
+from benchstudy.lints.model import RULES, Material, rule
+from benchstudy.model import registry
+from benchstudy.model.errors import BenchstudyError, StudyError
+from benchstudy.model.family import Case, Family, Observation, Parsed, ParseError
+from benchstudy.model.metrics import Metric
+from benchstudy.model.names import TABLES
+from benchstudy.model.study import parse_study
+
+FAMILY = """
+from benchstudy.model.family import Case, Family
+from benchstudy.model.metrics import Metric, declare
+
+class Broken(Family):
+    name = title = "broken"
+    runs_on = "sut"
+    metrics = declare(Metric("time", "s", "Time", "lower"))
+    series_schemas = {"runs": {"time_s": "Float64"}}
+
+    def cases(self, config):
+        return [Case({"size": "1"})]
+
+FAMILY = Broken()
+"""
+STUDY = {
+    "study": "s",
+    "hosts": {"h": {"loopback": True}},
+    "targets": {"t": {"roles": {"sut": "h"}}},
+    "families": {"broken": {}},
+}
+
+
+@pytest.fixture
+def install(tmp_path, monkeypatch):
+    """Install a family of another package, with a part of it replaced."""
+
+    def installed(old: str = "", new: str = "", point: str = "broken = broken_bench") -> None:
+        files = {
+            "broken_bench/__init__.py": "",
+            "broken_bench/family.py": FAMILY.replace(old, new),
+            "broken-1.dist-info/METADATA": "Metadata-Version: 2.1\nName: broken\nVersion: 1\n",
+            "broken-1.dist-info/entry_points.txt": f"[benchstudy.families]\n{point}\n",
+        }
+        for name, text in files.items():
+            path = tmp_path / "site" / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+        monkeypatch.syspath_prepend(tmp_path / "site")
+        forget(monkeypatch)
+
+    yield installed
+    monkeypatch.undo()
+    forget(monkeypatch)
+
+
+def forget(monkeypatch) -> None:
+    registry.packages.cache_clear()
+    registry.get.cache_clear()
+    for module in ("broken_bench", "broken_bench.family"):
+        monkeypatch.delitem(sys.modules, module, raising=False)
+
+
+def test_an_entry_point_that_clashes_or_leads_nowhere_is_told_without_a_traceback(install, capsys):
+    for point, told in {
+        "fio = broken_bench": "two packages provide a family 'fio': benchstudy.families.fio and broken_bench; "
+        "uninstall broken, or rename its entry point and its family",
+        "broken = broken_benches": "broken provides a family 'broken', but broken_benches is not a package with an "
+        "__init__.py; correct its entry point and install it again, or uninstall broken",
+    }.items():
+        install(point=point)
+        assert main(["systems"]) == 1
+        assert capsys.readouterr().err == f"benchstudy: {told}\n"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        ('"lower"', '"down"', "metrics.time: better is 'down': use 'higher', 'lower' or None"),
+        ('"s", "Time"', '"ms", "Time"', "metrics.time: 'ms' is no base unit: convert it, and use one of s, B, B/s"),
+        ('"lower"', '"lower", tells="cach"', "metrics.time: tells is 'cach': did you mean \"cache\"?"),
+        ('"time", "s"', '"trial", "s"', "metrics.trial: its name is 'trial': use `declare`, and another name"),
+        ('"runs"', '"hosts"', "series_schemas: every family has a table 'hosts': use another name"),
+        ('"time_s"', '"trial"', "series_schemas.runs: every table gets the column 'trial': leave it out"),
+        ('"Float64"', '"Float"', "series_schemas.runs.time_s: 'Float' is no type: did you mean \"Float64\"?"),
+    ],
+)  # fmt: skip
+def test_declarations_that_nothing_can_use_are_refused(install, old, new, told):
+    install(old, new)
+    with pytest.raises(StudyError) as refused:
+        parse_study(STUDY)
+    assert str(refused.value).startswith(f"broken_bench.family: {told}")
+
+
+@pytest.mark.parametrize(
+    ("levels", "told"),
+    [
+        ('{"target": "1"}', "'target' cannot be a factor, because every table has a column of this name"),
+        ('{"size": "../1"}', "size: '../1' cannot be a level: give printable text without a slash"),
+        ('{"size": 1}', "size: 1 cannot be a level: give printable text without a slash"),
+        ('{"size": "1\\n"}', "size: '1\\n' cannot be a level: give printable text without a slash"),
+    ],
+)
+def test_cases_that_no_table_or_folder_can_hold_are_refused(install, levels, told):
+    install('{"size": "1"}', levels)
+    with pytest.raises(StudyError) as refused:
+        parse_study(STUDY)
+    assert str(refused.value).startswith(f"families.broken: {told}")
+
+
+def test_the_tables_of_every_family_are_known_by_name():
+    assert {*SCHEMAS, "cases", "metrics"} == set(TABLES)
+
+
+class Given(Family):
+    name = title = "given"
+    metrics = {"time": Metric("time", "s", "Time", "lower")}  # noqa: RUF012
+
+    def __init__(self, parsed: Parsed):
+        self.parsed = parsed
+
+    def cases(self, config) -> list[Case]:
+        return []
+
+    def read(self, case_levels, files) -> Parsed:
+        return self.parsed
+
+
+def test_a_parser_gives_each_metric_once_and_only_declared_series():
+    one = Observation("time", 1.0, "s")
+    assert Given(Parsed([one])).parse({}, Path()).observations == [one]
+    with pytest.raises(ParseError, match="given gives time twice for one trial"):
+        Given(Parsed([one, one])).parse({}, Path())
+    with pytest.raises(ParseError, match="given declares no series 'runs'"):
+        Given(Parsed([one], {"runs": []})).parse({}, Path())
+
+
+def test_a_lint_that_fails_is_named_with_its_module(monkeypatch):
+    monkeypatch.setattr("benchstudy.lints.model.RULES", dict(RULES))
+
+    @rule("torn", "note", why="W.", action="A.")
+    def torn(material: Material):
+        yield "here", str(material.groups[7])
+
+    monkeypatch.setattr(lints, "rules", lambda: {"torn": torn})
+    with pytest.raises(BenchstudyError, match=r"the lint torn \(.*test_broken_family\) fails on made: IndexError: "):
+        lints.lint(Material("made", "measured", ()))
+    with pytest.raises(AssertionError, match=r"two lints are called torn: rename that of .*test_broken_family"):
+        rule("torn", "note", why="W.", action="A.")(torn.find)
+    with pytest.raises(AssertionError, match="the lint worn is 'warn': use error, warning, note"):
+        rule("worn", "warn", why="W.", action="A.")(torn.find)
