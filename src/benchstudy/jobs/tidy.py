@@ -154,9 +154,10 @@ def _with_index(
     for place, (uuid, why) in enumerate(zip(part.uuids, part.unreadable, strict=True)):
         if why is not None and uuid not in discarded:
             # It could be read when it was measured, so this parser is wrong or newer, or the files are absurd.
-            log.warning("%s: %s; `benchstudy discard %s --why …` replaces it", trials["raw"][place], why, uuid[:8])
+            remedy = "if its files are at fault, `benchstudy discard %s --why …` replaces it"
+            log.warning(f"%s: %s; {remedy}", trials["raw"][place], why, uuid[:8])
             # In the same words for each trial: pages count equal causes.
-            cause = f"cannot be read: {why}; if its files are at fault, `benchstudy discard TRIAL --why …` replaces it"
+            cause = f"cannot be read: {why}; {remedy % 'TRIAL'}"
             for column, value in {"status": "failed", "cause": cause, "cause_kind": Cause.PARSE.value}.items():
                 trials[place, column] = value
     told = {
