@@ -1,0 +1,76 @@
+"""Thresholds of the method (`model/criteria.py`) hold where the documents say: one figure on each side."""
+
+import math
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from tidy_fixture import Tables
+
+from benchstudy.families.shared.clients import percentile
+from benchstudy.lints import lint
+from benchstudy.lints.ceilings import _all_from_storage
+from benchstudy.lints.model import Figure, Group, Material
+from benchstudy.report.checklist import numbers
+from benchstudy.report.comparisons.comparability import is_one_proof
+from benchstudy.report.scrutiny import episodes, outliers
+
+LEVELS = {"backend": "local", "op": "write", "size": "1MB", "sync": "fsync"}
+
+
+def results_of(root, values, apart_s=60.0):
+    tables = Tables(root, "embedded", "file_size")
+    for block, value in enumerate(values):
+        started = (datetime(2026, 11, 20, tzinfo=UTC) + timedelta(seconds=block * apart_s)).isoformat()
+        tables.add(LEVELS, block + 1, {"duration": (value, "s")}, numbers={"size_bytes": 1}, started=started)
+    return tables.results()
+
+
+@pytest.mark.parametrize(
+    ("logarithms", "found"),
+    [
+        # The median of the distances from the median is 0.1, so 3.5 robust deviations are 0.519.
+        ([-0.1, -0.1, -0.1, 0, 0.1, 0.1, 0.515], 0),
+        ([-0.1, -0.1, -0.1, 0, 0.1, 0.1, 0.523], 1),
+        # It is 0, so the least deviation counts, and 3.5 of it are 0.035.
+        ([0, 0, 0, 0, 0, 0, 0.0345], 0),
+        ([0, 0, 0, 0, 0, 0, 0.0355], 1),
+    ],
+)
+def test_an_outlier_is_farther_than_3_5_robust_deviations(bare_project, logarithms, found):
+    results = results_of(bare_project, map(math.exp, logarithms))
+    assert len(outliers.find(results, [], [])) == found
+
+
+@pytest.mark.parametrize(("last_s", "count"), [(599, 1), (600, 0)])
+def test_an_episode_lasts_less_than_ten_minutes(bare_project, last_s, count):
+    assert len(episodes.find(results_of(bare_project, [1.0, 1.1, 1.2], last_s / 2))) == count
+
+
+@pytest.mark.parametrize(
+    ("claim", "held", "proved"),
+    [("warm", 0.99, True), ("warm", 0.989, False), ("cold", 0.01, True), ("cold", 0.011, False)],
+)
+def test_a_cache_state_is_proved_within_a_hundredth(claim, held, proved):
+    assert numbers._is_proved(claim, held, 4096.0) == proved
+
+
+@pytest.mark.parametrize(("fetched", "note"), [(990.0, True), (989.0, False)])
+def test_storage_gave_every_byte_of_a_read_within_a_hundredth(fetched, note):
+    assert _all_from_storage(Group("", {"size": "1KB"}, {}, fetched)) == note
+
+
+@pytest.mark.parametrize(("share", "count"), [(0.01, 0), (0.0101, 1)])
+def test_clients_are_skewed_beyond_a_hundredth_of_the_time(share, count):
+    figures = {"client_skew_share": Figure(share, "1", values=(share,))}
+    found = lint(Material("made", "measured", (Group("", {}, figures),)))
+    assert [finding.lint for finding in found] == ["clients-skewed"] * count
+
+
+@pytest.mark.parametrize(("bin_", "value"), [((97.5, 102.5), 100.0), ((97.4, 102.6), None)])
+def test_a_percentile_is_read_from_a_bin_of_at_most_a_twentieth(bin_, value):
+    assert percentile([(*bin_, 9)], 50) == value
+
+
+@pytest.mark.parametrize(("other", "one"), [(500_000.0, True), (499_000.0, False)])
+def test_two_cases_have_one_proof_from_half_of_the_bytes_on(other, one):
+    assert is_one_proof([1_000_000.0], [other]) == one
