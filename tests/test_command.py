@@ -32,6 +32,7 @@ from benchstudy.model.errors import StudyError
 from benchstudy.model.family import ParseError
 from benchstudy.model.study import SessionPlan, Study
 from benchstudy.model.units import base_of
+from benchstudy.report import human
 
 FAMILY = "command"
 DATA = Path(__file__).parent / "data" / "command"
@@ -532,13 +533,19 @@ def test_figures_of_real_tools(metric, text, value):
     assert found == pytest.approx(value)
 
 
-UNITS = {"us": (1e-6, "s"), "Mbit/s": (125_000, "B/s"), "1/min": (1 / 60, "1/s"), "KiB": (1024, "B"), "%": (0.01, "1")}
+UNITS = {"us": (1e-6, "s"), "Mbit/s": (125e3, "B/s"), "1/min": (1 / 60, "1/s"), "KiB": (1024, "B"), "%": (1, "percent")}
 
 
 @pytest.mark.parametrize("unit", UNITS)
 def test_printed_units_become_base_units(unit):
     factor, base = base_of(unit)
     assert (pytest.approx(factor), base) == UNITS[unit]
+
+
+def test_a_percentage_is_stored_and_shown_as_it_was_printed():
+    metric = OwnMetric.model_validate({"regex": "hits: ([0-9.]+)", "unit": "%"})
+    value = figure("hits", metric, "hits: 99.4%", "stdout")
+    assert (value, human.quantity(value, metric.base[1])) == (99.4, "99.4 %")
 
 
 # --- what a trial left ------------------------------------------------------------------------------------------------

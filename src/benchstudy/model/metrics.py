@@ -20,7 +20,7 @@ Tells = Literal[
 
 @dataclass(frozen=True)
 class Metric:
-    """One value of a trial, in a base unit (`s`, `B`, `B/s`, `1/s`, `1` for a ratio or count).
+    """One value of a trial, in a base unit (`s`, `B`, `B/s`, `1/s`, `1` for a ratio or count, `percent`).
 
     `title`: its name in tables and figures. `better`: None if neither direction is better, as for an operation count;
     it cannot be compared then. `meaning`: what it is and what it is derived from, for the documentation. `primary`:

@@ -69,7 +69,7 @@ def parse_percent(value: Any) -> float | None:
 _BITS = {"bit": 1 / 8, **{f"{p}bit": 1000**i / 8 for i, p in enumerate("kMGT", start=1)}}
 _BASES: dict[str, tuple[float, str]] = {
     "1": (1.0, "1"),
-    "%": (0.01, "1"),
+    "%": (1.0, "percent"),  # as printed: readers of a table would take 0.994 for 0.994 %
     **{unit: (factor, "s") for unit, factor in {"ns": 1e-9, **_DURATION_UNITS}.items()},
     **{unit: (float(factor), "B") for unit, factor in (_SIZE_UNITS | _BITS).items()},
     **{f"{unit}/s": (float(factor), "B/s") for unit, factor in (_SIZE_UNITS | _BITS).items()},

@@ -23,7 +23,8 @@ _SCALES: dict[str, list[tuple[float, str]]] = {
     "B/s": [(1e9, "GB/s"), (1e6, "MB/s"), (1e3, "KB/s"), (1.0, "B/s")],
     "1/s": [(1.0, "/s")],
     "1": [(1.0, "")],
-    "%": [(0.01, "%")],
+    "%": [(0.01, "%")],  # of a share
+    "percent": [(1.0, "%")],
 }
 
 _ALL_DIGITS = 17  # of a float

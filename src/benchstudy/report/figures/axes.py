@@ -25,6 +25,7 @@ _LABELS = {
     "{v} >= 1e-6 ? format({v}*1e6,'~r')+' µs' : format({v}*1e9,'~r')+' ns'",
     "1/s": "format({v},',~r')",
     "%": "format({v},'.0%')",
+    "percent": "format({v},',~r')+' %'",
     "1": "format({v},',~r')",
     "×": "format({v},',~r')+'×'",
 }
