@@ -267,6 +267,24 @@ def test_numbers_keep_their_units_and_intervals_their_ends_in_a_line(made, page)
     assert browser.ask(path, PARTED).rpartition(",")[0] == "", "on a phone"
 
 
+def test_no_number_breaks_in_a_table_of_many_columns(tmp_path):
+    cell = Cell(("33,415/s", "n = 6, 95 %: 31,234–35,678/s"))
+    table = Table("wide", "Wide", tuple("abcdefghijklmn"), ((Cell.text("nginx"), *[cell] * 13),))
+    parted = """
+      const words = document.createTreeWalker(document.querySelector("tbody"), window.NodeFilter.SHOW_TEXT);
+      const found = [];
+      for (let node; (node = words.nextNode()); )
+        for (const { 0: number, index } of node.data.matchAll(/[0-9][0-9,]+/g)) {
+          const range = document.createRange();
+          range.setStart(node, index); range.setEnd(node, index + number.length);
+          if (range.getClientRects().length > 1) found.push(number);
+        }
+      const frame = document.querySelector(".table-frame");
+      return [...found, frame.scrollWidth - frame.clientWidth].join();
+    """
+    assert browser.ask(page_of(tmp_path, table.html()), parted, width=1168) == "0"
+
+
 def test_a_figure_of_several_rows_of_panels_leaves_no_half_of_a_sheet_empty(tmp_path):
     panel = f'<div class="panel">{PANEL.format(at="", to="")}</div>'
     figure = f'<figure class="chart" id="figure"><div class="panels many">{panel * 4}</div></figure>'

@@ -109,8 +109,10 @@ class Table:
         body = "".join(
             f"<tr>{_html_cell(row[0], heading=True)}{''.join(map(_html_cell, row[1:]))}</tr>" for row in shown
         )
-        cut = f" (the first {len(shown):,} of {len(self.rows):,} rows; its files have all)"
         sizes = [name for name, columns in _DENSE.items() if len(self.columns) >= columns]
+        if "denser" in sizes:  # where a whole range has no room, it breaks at its dash: no number has to break
+            body = re.sub(r"([\d.,]+–)\N{WORD JOINER}([^ <]+)", r'<span class="range">\1\2</span>', body)
+        cut = f" (the first {len(shown):,} of {len(self.rows):,} rows; its files have all)"
         dense = f' class="{" ".join(sizes)}"' if sizes else ""
         caption = html.escape(self.caption + (cut if len(shown) < len(self.rows) else ""))
         return (
