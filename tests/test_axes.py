@@ -200,7 +200,7 @@ def test_labels_of_an_axis_stay_apart_in_a_wide_font():
     of_cases = pl.DataFrame({"series": ["a"], "x": [80_000.0], "low": [70_000.0], "high": [90_000.0]})
     panel = strip_panel("t", measured, of_cases, Axis("Operations per second", "1/s"), STYLE)
     drawn = Figure("f", "Caption.", "", (panel,), STYLE).static_html(1)
-    labels = re.findall(r'="middle" transform="translate\(([\d.]+),[^>]* opacity="1">([\d,]+)<', drawn)
+    labels = re.findall(r'="middle" transform="translate\(([\d.]+),[^>]* opacity="1">([\d,]+/s)<', drawn)
     halves = [0.64 * 12 * len(text) / 2 for _, text in labels]
     ends = [(float(x) - half, float(x) + half) for (x, _), half in zip(labels, halves, strict=True)]
     assert len(ends) > 3 and all(end < begin for (_, end), (begin, _) in pairwise(ends)), labels

@@ -374,7 +374,7 @@ def test_a_folded_panel_does_not_decide_the_scale_of_the_others(bare_project: Pa
             caption="Throughput.",
         )  # fmt: skip
     drawn = (bare_project / "reports/embedded/http_concurrency/figures/t.svg").read_text()
-    assert ">5,000<" in drawn and not re.search(r">(50|100|1,000)<", drawn)
+    assert ">5,000/s<" in drawn and not re.search(r">(50|100|1,000)/s<", drawn)
 
 
 def test_figures_over_connections_have_a_place_without_a_line_or_a_closed_loop(tmp_path):

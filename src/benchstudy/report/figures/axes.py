@@ -23,7 +23,7 @@ _LABELS = {
     "time": "abs({v}) >= 120 || {v} == 60 ? format({v}/60,'~r')+' min' : format({v},'~r')+' s'",
     "s": "{v} == 0 ? '0' : {v} >= 1 ? format({v},',~r')+' s' : {v} >= 1e-3 ? format({v}*1e3,'~r')+' ms' : "
     "{v} >= 1e-6 ? format({v}*1e6,'~r')+' µs' : format({v}*1e9,'~r')+' ns'",
-    "1/s": "format({v},',~r')",
+    "1/s": "format({v},',~r')+'/s'",
     "%": "format({v},'.0%')",
     "percent": "format({v},',~r')+' %'",
     "1": "format({v},',~r')",
