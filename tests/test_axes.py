@@ -206,6 +206,16 @@ def test_labels_of_an_axis_stay_apart_in_a_wide_font():
     assert len(ends) > 3 and all(end < begin for (_, end), (begin, _) in pairwise(ends)), labels
 
 
+@pytest.mark.parametrize(
+    ("unit", "value", "label"), [("s", -0.004, "−4 ms"), ("B", -4e6, "−4 MB"), ("B/s", -4e6, "−4 MB/s")]
+)
+def test_a_figure_below_zero_has_the_unit_of_its_size(unit, value, label):
+    measured = pl.DataFrame({"series": ["a"], "x": [value], "trial": ["t1"]})
+    of_cases = pl.DataFrame({"series": ["a"], "x": [value], "low": [value], "high": [value]})
+    panel = strip_panel("t", measured, of_cases, Axis("Difference", unit, log=False), STYLE)
+    assert f">{label}<" in Figure("f", "Caption.", "", (panel,), STYLE).static_html(1)
+
+
 @pytest.mark.parametrize("from_zero", [True, False])
 @pytest.mark.parametrize("values", [(-3.0, 5.0), (0.0, 5.0), (-5.0, -3.0)])
 def test_a_linear_axis_has_room_for_zero_and_less(values, from_zero):

@@ -16,13 +16,13 @@ from benchstudy.report import human
 _NAME_PX, _SIGN_PX, _LINE_PX = 190, 5.7, 12
 
 _LABELS = {
-    "B": "{v} >= 1e9 ? format({v}/1e9,'~r')+' GB' : {v} >= 1e6 ? format({v}/1e6,'~r')+' MB' : "
-    "{v} >= 1e3 ? format({v}/1e3,'~r')+' KB' : format({v},'~r')+' B'",
-    "B/s": "{v} >= 1e9 ? format({v}/1e9,'~r')+' GB/s' : {v} >= 1e6 ? format({v}/1e6,'~r')+' MB/s' : "
+    "B": "abs({v}) >= 1e9 ? format({v}/1e9,'~r')+' GB' : abs({v}) >= 1e6 ? format({v}/1e6,'~r')+' MB' : "
+    "abs({v}) >= 1e3 ? format({v}/1e3,'~r')+' KB' : format({v},'~r')+' B'",
+    "B/s": "abs({v}) >= 1e9 ? format({v}/1e9,'~r')+' GB/s' : abs({v}) >= 1e6 ? format({v}/1e6,'~r')+' MB/s' : "
     "format({v}/1e3,'~r')+' KB/s'",
     "time": "abs({v}) >= 120 || {v} == 60 ? format({v}/60,'~r')+' min' : format({v},'~r')+' s'",
-    "s": "{v} == 0 ? '0' : {v} >= 1 ? format({v},',~r')+' s' : {v} >= 1e-3 ? format({v}*1e3,'~r')+' ms' : "
-    "{v} >= 1e-6 ? format({v}*1e6,'~r')+' µs' : format({v}*1e9,'~r')+' ns'",
+    "s": "{v} == 0 ? '0' : abs({v}) >= 1 ? format({v},',~r')+' s' : abs({v}) >= 1e-3 ? format({v}*1e3,'~r')+' ms' : "
+    "abs({v}) >= 1e-6 ? format({v}*1e6,'~r')+' µs' : format({v}*1e9,'~r')+' ns'",
     "1/s": "format({v},',~r')+'/s'",
     "%": "format({v},'.0%')",
     "percent": "format({v},',~r')+' %'",
