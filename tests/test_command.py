@@ -24,6 +24,8 @@ from benchstudy.families.command.parse import parse_trial
 from benchstudy.families.command.sources import OwnMetric, OwnSeries
 from benchstudy.jobs.tidy import tidy_family
 from benchstudy.lints import Figure, Group, Material, lint
+from benchstudy.measuring import looks
+from benchstudy.measuring.giving_up import given_up
 from benchstudy.measuring.raw import StoredTrial, TrialStore
 from benchstudy.measuring.session import hold_session
 from benchstudy.measuring.sessionindex import is_held
@@ -427,8 +429,9 @@ def test_a_corrected_rule_finds_the_figures_of_trials_that_failed_to_be_read(mea
         {**command, "metrics": {"tps": TPS | rules[command["name"]]} if command["name"] in rules else {}}
         for command in COMMANDS
     ]
-    corrected = study_of({"loopback": True}, *commands, services={"server": SERVER}, timeout="60s")
-    tidy_family(measured.root, [corrected.session("machine", FAMILY)], tmp_path)
+    more = {"services": {"server": SERVER}, "timeout": "60s", "blocks": 3, "give_up_after": 2}
+    corrected = study_of({"loopback": True}, *commands, **more).session("machine", FAMILY)
+    tidy_family(measured.root, [corrected], tmp_path)
     trials = pl.read_parquet(tmp_path / "trials.parquet")
     told = {case: rest for case, *rest in trials.select("case", "status", "cause", "cause_kind").iter_rows()}
     assert told["command=cut"] == told["command=several"] == ["ok", None, None]
@@ -436,6 +439,13 @@ def test_a_corrected_rule_finds_the_figures_of_trials_that_failed_to_be_read(mea
     assert told["command=failing"] == ["failed", "sh exited with status 3: broken", "exited"]
     observed = pl.read_parquet(tmp_path / "observations.parquet").filter(pl.col("metric") == "tps")
     assert dict(observed.select("case", "value").iter_rows()) == {"command=cut": 1250.5, "command=several": 2}
+    # What decides on further trials sees the same.
+    case = next(case for case in corrected.cases if case.id == "command=cut")
+    assert looks.known_of(corrected.family, case, [measured.trials[case.id]])[0].median == 1250.5
+    twice = {(name, block): [trial] for name, trial in measured.trials.items() for block in (1, 2)}
+    before = study_of({"loopback": True}, *COMMANDS, **more).session("machine", FAMILY)
+    given = [set(given_up(plan, twice)) for plan in (corrected, before)]
+    assert "command=cut" in given[1] - given[0] and "command=empty" in given[0]
 
 
 def test_no_figure_is_taken_from_the_beginning_of_what_was_cut_off(measured: Measured):

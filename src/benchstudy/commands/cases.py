@@ -29,7 +29,7 @@ def from_to(fewest: int, most: int, noun: str) -> str:
 
 
 def _session(plan: SessionPlan) -> dict[str, Any]:
-    from benchstudy.measuring import confirmed
+    from benchstudy.measuring import confirmed, reread
     from benchstudy.measuring.raw import TrialStore
     from benchstudy.measuring.sealed import read_index
 
@@ -47,7 +47,7 @@ def _session(plan: SessionPlan) -> dict[str, Any]:
             "case": case,
             "levels": levels,
             "planned": case in planned,
-            "results": Counter(trial.facts.status for trial in measured.get(case, ())),
+            "results": Counter(reread.status(plan.family, trial) for trial in measured.get(case, ())),
             "imported": sum(trial.facts.imported_from is not None for trial in measured.get(case, ())),
             "known": [known for known in stopping.get("known", ()) if known["case"] == case],
         }

@@ -23,8 +23,8 @@ import polars as pl
 
 from benchstudy.measuring import disturbances
 from benchstudy.measuring.raw import CorruptTrial, StoredTrial, load_trial
+from benchstudy.measuring.reread import failed_to_be_read
 from benchstudy.model import hints, interference, registry, sources
-from benchstudy.model.causes import Cause
 from benchstudy.model.errors import BenchstudyError
 from benchstudy.model.family import Family, ParseError
 from benchstudy.model.files import sha256_of
@@ -245,7 +245,7 @@ def _of_trial(root: Path, plan: "SessionPlan", trial: StoredTrial) -> tuple[_Row
     if record.status == "aborted":
         return rows, {}, None
     common = {"target": record.target, "case": record.case, "block": record.block, "trial": trial.short}
-    unreadable, again = None, _failed_to_be_read(plan.family, trial)
+    unreadable, again = None, failed_to_be_read(plan.family, trial)
     try:
         rows["hosts"] = _host_rows(trial, common)
         if record.status == "ok" or again:
@@ -302,12 +302,6 @@ def _parse(
             for name, long_rows in parsed.series.items()
             if long_rows
         }
-
-
-def _failed_to_be_read(family: Family, trial: StoredTrial) -> bool:
-    """Whether only the study's way to read outputs made it fail: a corrected study finds the figures in them."""
-    failure = trial.record.failure if trial.record.status == "failed" and family.reading else None
-    return failure is not None and failure.cause in (Cause.PARSE, Cause.NOT_FOUND)
 
 
 def _failure(status: str) -> list[dict[str, Any]]:

@@ -7,6 +7,7 @@ have fixed the cause, discard one, and the case is tried again.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from benchstudy.measuring import reread
 from benchstudy.measuring.raw import StoredTrial
 from benchstudy.model.causes import Cause
 from benchstudy.model.study import SessionPlan
@@ -40,7 +41,7 @@ def given_up(plan: SessionPlan, found: Mapping[tuple[str, int], Sequence[StoredT
         trials = by_case.get(case.id, [])
         first = trials[:after]
         causes = {t.facts.failure.cause if t.facts.failure else Cause.TOLD for t in first}
-        if len(first) == after and len(causes) == 1 and all(t.facts.status != "ok" for t in first):
+        if len(first) == after and len(causes) == 1 and all(reread.status(plan.family, t) != "ok" for t in first):
             blocks = {t.facts.block for t in trials}
             left = sum(case.is_in(block) and block not in blocks for block in range(1, plan.blocks + 1))
             given[case.id] = GivenUp(case.id, causes.pop().value, first[0].facts.cause or "", len(trials), left)

@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 from uuid import uuid4
 
+from benchstudy.measuring import reread
 from benchstudy.measuring.raw import StoredTrial
 from benchstudy.model import rounding
 from benchstudy.model.errors import SessionFailed
@@ -122,7 +123,7 @@ def _values(family: Family, trial: StoredTrial) -> dict[str, tuple[float, str]]:
 
     Raises SessionFailed for a trial that can no longer be parsed, because it would count as a failure.
     """
-    if trial.facts.status != "ok":
+    if reread.status(family, trial) != "ok":
         return {}
     try:
         parsed = family.parse(trial.record.levels, trial.folder)
