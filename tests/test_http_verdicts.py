@@ -73,6 +73,9 @@ def test_a_server_that_fails_requests_is_not_compared_by_its_latency(tmp_path):
     }  # fmt: skip
     (why,) = (row.outcome.why for row in made.rows if row.outcome.verdict == "none")
     assert why == "busy: 20 % of its requests failed, so its latencies are not compared"
+    (answer,) = HttpLoad(results).answers()
+    said = {line["name"]: line["evidence"].partition("; errors ")[2] for line in answer["lines"]}
+    assert said == {"nginx": "", "busy": "20 %", "fine": "1 %"}
 
 
 def test_a_server_that_answers_a_few_connections_is_not_compared_by_its_median_latency(tmp_path):

@@ -405,6 +405,8 @@ class HttpLoad(SweepResults):
         evidence = f"at {at}; {human.evidence(estimate.summary, '1/s')}"
         if self.client_limit(point):
             evidence += "; client-limited, so the server may be faster"
+        if failed := self.error_share(point):
+            evidence += f"; errors {human.percent(failed)}"
         return {"name": name, "value": human.median(estimate.summary, "1/s"), "evidence": evidence}
 
     def _against_little(self) -> Iterator[str]:
