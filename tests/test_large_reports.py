@@ -133,7 +133,7 @@ def test_a_click_on_a_point_opens_its_trial(reports, texts):
 def test_failures_on_the_first_page_lead_to_their_trials(texts, reports):
     for index in (reports / "index.html", reports / "embedded" / "index.html"):
         page = without_scripts(texts[index])
-        row = re.search(r'<a href="([^"#]*)#trial-\w+">backend=sshfs.*?</tr>', page, re.DOTALL)
+        row = re.search(r'<a href="([^"#]*)#trial-\w+">sshfs · .*?</tr>', page, re.DOTALL)
         assert "No space left on device" in row[0]
         assert (index.parent / html.unescape(row[1])).resolve() in trial_pages(texts)
         of_points = re.search(r'<a tabindex="-1" href="([^"#]*/trials/[^"#]*)#trial-\w+"><path', page)

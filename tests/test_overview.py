@@ -405,7 +405,7 @@ def test_what_failed_is_a_row_a_case_with_each_cause_and_how_often(bare_project)
     sessions = list((bare_project / "data" / "raw").rglob("session.json"))
     first_pages.build(declared(("file_size",)), tidy=tidy, sessions=sessions, reports=bare_project / "reports")
     page = (bare_project / "reports" / "index.html").read_text(encoding="utf-8")
-    (row,) = re.findall(r'<tr><th scope="row"><a href="[^"]*#trial-\w+">backend=local.*?</tr>', page, re.DOTALL)
+    (row,) = re.findall(r'<tr><th scope="row"><a href="[^"]*#trial-\w+">local · .*?</tr>', page, re.DOTALL)
     interval = "95\N{NO-BREAK SPACE}%: 21–\N{WORD JOINER}72\N{NO-BREAK SPACE}%"
     assert "5 of 11 trials" in row and interval in row
     assert re.search(r">4 of them</a>: no space<br><a [^>]*>1 of them</a>", row)

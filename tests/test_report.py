@@ -410,7 +410,7 @@ def test_weaknesses_are_found_in_the_data(tmp_path):
     index = json.loads((tmp_path / "data/raw/embedded/this-machine/file_size/session.json").read_text())
     text = evidence.weakness_list(evidence.weak_points(results, [index]))
     assert "3 of 41 cases have fewer than 6 successful trials" in text
-    assert "6 of 6 trials failed: sshfs: write failed" in text
+    assert "<li>sshfs · write · 100MB · fsync: 6 of 6 trials failed: sshfs: write failed" in text
     assert "discarded by hand" in text and "1 trial aborted" in text
     assert "busy before 1 of" in text
     assert "<script" not in text

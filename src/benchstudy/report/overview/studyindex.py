@@ -312,7 +312,7 @@ class StudyIndex:
             rows.append(
                 {
                     "family": registry.get(name).title,
-                    "case": human.level(str(key[0])),
+                    "case": results.case_name(targets[0], str(key[0]), but=("target",)),
                     "target": fleet.on_targets(targets) if many else targets[0],
                     "count": f"{lost.height:,} of {human.plural(total, 'trial')}",
                     "interval": share(lost.height, total).interval,
@@ -329,7 +329,7 @@ class StudyIndex:
             rows = [
                 {
                     "trial": row["trial"],
-                    "case": human.level(row["case"]),
+                    "case": family.results.case_name(row["target"], row["case"]),
                     "what": _why_aside(row),
                     "href": self._trial_link(family.results, row["trial"]),
                 }

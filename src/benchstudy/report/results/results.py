@@ -268,10 +268,13 @@ class Results:
         return same if any(len(found) > 1 for found in levels.values()) else {}
 
     def case_name(self, target: str, case: str, but: Container[str] = ()) -> str:
-        """A case's levels for the reader, without those of the factors in `but`: "disk · gitlab"."""
+        """A case's levels for the reader, without those of the factors in `but`: "disk · gitlab".
+
+        With several targets it begins with the target, unless that is in `but`.
+        """
         levels = self._levels[target, case]
         names = [human.level_of(f, str(levels[f])) for f in self.factors if f not in but and levels[f] is not None]
-        return " · ".join([*([target] if len(self.targets) > 1 else []), *names])
+        return " · ".join([*([target] if len(self.targets) > 1 and "target" not in but else []), *names])
 
     def estimates(self, metric: str, where: Where | None = None) -> list[Estimate]:
         """One estimate per chosen case that gave this metric or whose trials all failed, in the study's order."""

@@ -208,7 +208,9 @@ def _weak_trials(results: Results, indexes: Indexes) -> list[str]:
     failed = results.counted.filter(pl.col("status") != "ok")
     found = []
     cases: dict[str, Counter[str]] = {}
-    for case, cause in failed.select("case", "cause").iter_rows():
+    names: dict[str, str] = {}
+    for target, case, cause in failed.select("target", "case", "cause").iter_rows():
+        names[case] = results.case_name(target, case, but=("target",))
         # The sentence ends with its own full stop; that of an output's last line would be a second one.
         cases.setdefault((cause or "no cause recorded").rstrip("."), Counter())[case] += 1
     by_cause = sorted(cases.items(), key=lambda item: -item[1].total())
@@ -220,7 +222,7 @@ def _weak_trials(results: Results, indexes: Indexes) -> list[str]:
             continue
         for case, k in of_case.most_common():
             total = results.counted.filter(pl.col("case") == case).height
-            found.append(f"{human.level(case)}: {k} of {human.plural(total, 'trial')} failed: {cause}.")
+            found.append(f"{names[case]}: {k} of {human.plural(total, 'trial')} failed: {cause}.")
     if more := sum(of_case.total() for _, of_case in by_cause[_MOST_CAUSES:]):
         found.append(f"{human.plural(more, 'more trial')} failed for other causes, which the list of trials gives.")
     if len(instruments(results)) > 1:
