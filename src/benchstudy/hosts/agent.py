@@ -141,7 +141,9 @@ class HostAgent(AgentLine):
                 fetch_logs(self, folder, answer["logs"], into)
                 self.call("remove", uuid, folder)
                 failure = not_ready(answer["record"], name, answer["log"])
-                raise ServiceFailed(with_log(answer["cause"], answer["log"]), answer["record"], failure)
+                told = answer["record"]["state"] == "setup-failed"  # then the cause ends with the step's output
+                cause = answer["cause"] if told else with_log(answer["cause"], answer["log"])
+                raise ServiceFailed(cause, answer["record"], failure)
             return RunningService(
                 name,
                 uuid,
