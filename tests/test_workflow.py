@@ -236,6 +236,13 @@ def test_measure_false_plans_no_session_whatever_is_missing(measured):
     assert "measure: " in done.stdout + done.stderr
 
 
+def test_a_study_that_is_refused_is_named_with_its_file_and_the_line(measured):
+    study = (measured.root / "config/study.yaml").read_text()
+    (measured.root / "config/wrong.yaml").write_text(f"blocks: -1\n{study.replace('blocks:', 'seed:')}")
+    done = measured.snakemake("report", "--configfile", "config/wrong.yaml", check=False)
+    assert done.returncode == 1 and "config/wrong.yaml: line 1: blocks: " in done.stdout + done.stderr
+
+
 def test_measure_false_with_nothing_measured_says_so(measured):
     done = report(measured, "--config", "measure=false", "study=another", check=False)
     assert done.returncode != 0

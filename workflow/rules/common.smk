@@ -17,7 +17,7 @@ from benchstudy.model.errors import BenchstudyError
 from benchstudy.model.names import nearest
 from benchstudy.model.needs import programs_by_host
 from benchstudy.model.rounding import listed
-from benchstudy.model.study import is_stored, parse_study, with_systems
+from benchstudy.model.study import in_file, is_stored, parse_study, with_systems
 from benchstudy.provisioning.target import (
     asked_of_targets,
     facts_problems,
@@ -45,11 +45,12 @@ if not snakemake_adapter.names_study(workflow):
 hints.announce(workflow.configfiles, snakemake_adapter.asked_profile(workflow))
 
 # Jobs get this one: a system's definition may have changed by the time they start.
-FILE = Path(workflow.configfiles[-1]) if workflow.configfiles else None
-DECLARED = with_systems(config, FILE.parent if FILE else None)
-STUDY = parse_study(DECLARED, stored=FILE is not None and is_stored(FILE))
-if STUDY.measure:
-    STUDY.require_fit()
+FILE = Path(workflow.configfiles[-1])
+with in_file(FILE):
+    DECLARED = with_systems(config, FILE.parent)
+    STUDY = parse_study(DECLARED, stored=is_stored(FILE))
+    if STUDY.measure:
+        STUDY.require_fit()
 
 PLANS = {(plan.target, plan.family_name): plan for plan in STUDY.sessions()}
 # Groups of a study with many targets, each of which has its own jobs; empty for all other studies.

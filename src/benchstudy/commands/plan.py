@@ -11,7 +11,7 @@ from benchstudy.model import hints, paths
 from benchstudy.model.errors import BenchstudyError
 from benchstudy.model.output import add_json, print_json
 from benchstudy.model.rounding import plural
-from benchstudy.model.study import SessionPlan, Study, load_study
+from benchstudy.model.study import SessionPlan, Study, in_file, load_study
 
 _BELOW = ("data/raw", "data/provision", "data/tidy", "reports")
 
@@ -29,7 +29,8 @@ def add_command(commands: Any, study_help: str) -> None:
 def _plan(arguments: argparse.Namespace) -> int:
     study = load_study(arguments.study)
     if study.measure:
-        study.require_fit()
+        with in_file(arguments.study):
+            study.require_fit()
     found = planned(study, paths.project_root(), look=study.measure and not arguments.no_hosts)
     if arguments.json:
         print_json(found)

@@ -4,6 +4,7 @@ import copy
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
@@ -472,8 +473,15 @@ def _elsewhere(path: Path) -> str:
 def load_study(path: Path) -> Study:
     """The study in a YAML file. Raises StudyError with the file named."""
     data = read_study(path)
-    try:
+    with in_file(path):
         return parse_study(data, path.parent, stored=is_stored(path))
+
+
+@contextmanager
+def in_file(path: Path) -> Iterator[None]:
+    """Raise a StudyError with the file of the study named, and the lines of its fields."""
+    try:
+        yield
     except StudyError as error:
         raise StudyError(f"{path}: {error if is_stored(path) else _with_lines(path, str(error))}") from error
 
