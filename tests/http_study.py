@@ -255,13 +255,14 @@ def block(servers: Sequence[Mapping[str, Any]], **more: Any) -> dict[str, Any]:
     """A family block with these servers and their services."""
     used = {described["service"] for described in servers}
     services = {name: service for name, service in SERVICES.items() if name in used}
+    tools = {described["tool"] for described in more.get("generators", [AB])}
     return {
         "timeout": "60s",
         "services": services,
         "servers": [dict(described) for described in servers],
         "generators": [AB],
-        "concurrency": [10],
-        "rates": ["500/s"],
+        **({"concurrency": [10]} if tools & {"ab", "wrk"} else {}),
+        **({"rates": ["500/s"]} if "k6" in tools else {}),
         **more,
     }
 

@@ -255,6 +255,7 @@ def test_what_cannot_be_is_told(block, told):
         (("{{with.goods}}", "{{with.good}}"), "{{with.good}}: no such parameter: did you mean \"goods\"?"),
         (("{{with.goods}}", "5"), "parameters.goods: nothing uses {{with.goods}}: use it, or remove the parameter"),
         (("    argv:", "    files_from: [run.sh]\n    argv:"), "services.stock.files_from: there is no file"),
+        (("gives:", "builds: [stockd]\ngives:"), "builds: stockd: the folder has no deploy.py that"),
         (("gives:", "offers: {command: {comands: {}}}\ngives:"), "offers.command.comands: the family has no such key"),
         (("  stock:\n", "  store:\n"), "services: none has the system's own name 'stock'"),
         (("    argv:", "    argc:"), "services.stock.argc: unknown key: did you mean \"argv\"?"),

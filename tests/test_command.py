@@ -125,6 +125,19 @@ def test_what_a_study_must_not_say_is_named_with_the_fix(command, message):
         plan_of({**TRUE, **command})
 
 
+def test_a_placeholder_that_its_service_cannot_fill_is_named_before_anything_is_measured():
+    command = {
+        "name": "get",
+        "system": "server",
+        "argv": ["get", "{{system.port.wbe}}"],
+        "env": {"A": "{{server.dir}}"},
+    }
+    study = study_of({"loopback": True}, command, services={"server": SERVER})
+    assert study.unfit() == [
+        'families.command: commands.get.argv: service server has no {{port.wbe}}: did you mean "port.web"?'
+    ]
+
+
 def test_one_name_is_one_metric():
     other = {**TRUE, "name": "other", "metrics": {"tps": {**TPS, "unit": "ms"}}}
     with pytest.raises(StudyError, match="another command declares it with a different unit"):

@@ -40,9 +40,8 @@ needs_root = pytest.mark.skipif(os.getuid() != 0, reason="only root may make con
 # --- what a study must not say ------------------------------------------------------------------------------------
 
 SOUND: dict[str, Any] = {
-    **http_study.block([http_study.NGINX_SERVER, http_study.NULL_SERVER]),
+    **http_study.block([http_study.NGINX_SERVER, http_study.NULL_SERVER], generators=[AB, WRK, K6]),
     "limits": [{"name": "small", "cpus": 1, "memory": "32MiB"}],
-    "generators": [AB, WRK, K6],
     "sweeps": [{"servers": ["nginx"]}],
 }
 WALK = {"walk": {"last": 9999}}
@@ -167,6 +166,25 @@ def test_a_load_without_a_warm_up_and_a_ceiling_of_milliseconds_are_read_and_nev
     )
     assert len(said) == 4 and "measure=false" in said[3]
     http_study.study_of(SOUND).require_fit()
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"generators": [AB, WRK]}, "rates: none of its generators is an open loop: add one with tool: k6, or"),
+        (
+            {"sweeps": [{"generators": ["k6"], "concurrency": [1]}]},
+            "sweeps[0].concurrency: none of its generators is a closed loop: add ab or wrk, or",
+        ),
+        (
+            one(headers={"A": "{{token}}"}, login={**LOGIN, "user": "{{env.ME}}", "password": "{{secret.x}}"}),
+            "server nginx, login: service nginx has no {{secret.x}}: known: ",
+        ),
+    ],
+)  # fmt: skip
+def test_loads_of_no_generator_and_secrets_of_no_service_are_read_and_never_measured(changed, message):
+    found = http_study.study_of({**SOUND, **changed, "generators": changed.get("generators", [WRK, K6])}).unfit()
+    assert any(line.startswith(f"families.{FAMILY}: {message}") for line in found), found
 
 
 def test_a_ceiling_of_ab_is_ended_by_its_time_also_on_a_fast_machine():
@@ -667,11 +685,10 @@ def test_nothing_survives_a_controller_that_was_killed_while_a_load_ran(
     nginx["files"]["nginx.conf"] = nginx["files"]["nginx.conf"].replace("root {{dir}}/www", "root {{sshfs.dir}}/mount")
     nginx |= {"needs": ["sshfs"], "setup": [["cp", "{{dir}}/www/page", "{{sshfs.dir}}/mount/page"]]}
     config = {
-        **http_study.block([http_study.NGINX_SERVER]),
+        # A load that leaves the machine to other tests while the host waits for its controller.
+        **http_study.block([http_study.NGINX_SERVER], generators=[{**K6, "duration": "300s"}]),
         "services": {"nginx": nginx, **{name: STORAGE[name] for name in ("file-tree", "openssh", "sshfs")}},
         "limits": [{"name": "small", "cpus": 1, "memory": "32MiB"}],
-        # A load that leaves the machine to other tests while the host waits for its controller.
-        "generators": [{**K6, "duration": "300s"}],
         "timeout": "400s",
         "rates": ["2/s"],
     }

@@ -1,6 +1,6 @@
 """Finds dangling references between services when the study is read, not after an hour of measuring."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 
 from benchstudy.model.names import nearest
@@ -36,6 +36,14 @@ def dangling(
                 who = f"families.{family}{entry}"
                 found.append(f"targets.{target}.roles: {who} needs the role {role!r}: {nearest(role, roles)}")
     return found
+
+
+def unfilled(where: str, texts: Iterable[str], name: str, services: Mapping[str, Service]) -> Iterator[str]:
+    """One line per placeholder in a family's texts that the service `name` cannot fill, with the field in front."""
+    known = _values(services[name], services)
+    for given in dict.fromkeys(match for text in texts for match in PLACEHOLDER.findall(text)):
+        if given not in known:
+            yield f"{where}: service {name} has no {{{{{given}}}}}: {nearest(given, known)}"
 
 
 def _of_service(

@@ -15,6 +15,7 @@ from benchstudy.model.family import FamilyConfig, TakesSystem
 from benchstudy.model.metrics import Metric
 from benchstudy.model.names import COLUMNS, FACTOR, Name, check_name, require_each_once, require_known
 from benchstudy.model.programs import Argv, Environment, Words, require_program
+from benchstudy.model.references import unfilled
 from benchstudy.model.services import PLACEHOLDER, check_service
 from benchstudy.model.strict import Strict
 from benchstudy.model.units import CountOrDurationField, Size, SizeField
@@ -172,6 +173,13 @@ class CommandSpec(Strict):
         for where, text in self._placed():
             yield from ((where, given.partition(".")[0]) for given in PLACEHOLDER.findall(text) if "." in given)
 
+    def owned(self) -> Iterator[tuple[str, str, str]]:
+        """Placeholders of services: the field, the service, and which of its values."""
+        for where, text in self._placed():
+            for owner, dot, value in (given.partition(".") for given in PLACEHOLDER.findall(text)):
+                if dot:
+                    yield where, (self.system or "") if owner == "system" else owner, value
+
     def cases(self) -> Iterator[dict[str, str]]:
         """The levels of each of its cases: its name, then the levels of the matrix in the order of the study."""
         for levels in itertools.product(*self.matrix.values()):
@@ -228,10 +236,18 @@ class CommandConfig(FamilyConfig):
         return self
 
     def unfit(self) -> Iterator[str]:
-        """Yield commands that would be ended while they warm up."""
+        """Yield commands that would be ended while they warm up, or with placeholders that nothing fills in."""
         warm_ups = {command.name: command.warm_up for command in self.commands}
         times = {f"command {name}, whose warm_up takes": t for name, t in warm_ups.items() if isinstance(t, float)}
         yield from self.outlasted(times)
+        found = (
+            line
+            for command in self.commands
+            for placed in map(command.placed, command.cases())
+            for where, owner, value in placed.owned()
+            for line in unfilled(f"commands.{command.name}.{where}", [f"{{{{{value}}}}}"], owner, self.services)
+        )
+        yield from dict.fromkeys(found)
 
     @property
     def own_roles(self) -> Mapping[str, str]:

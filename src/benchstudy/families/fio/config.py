@@ -11,6 +11,7 @@ from benchstudy.families.shared.folders import FileSystems, misplaced
 from benchstudy.model.clients import StorageOfClients
 from benchstudy.model.family import Case, TakesSystem
 from benchstudy.model.names import Name, require_known
+from benchstudy.model.references import unfilled
 from benchstudy.model.services import check_service
 from benchstudy.model.strict import Strict
 from benchstudy.model.units import DurationField, PositiveSizeField, Size, TimeoutField
@@ -128,12 +129,17 @@ class FioConfig(StorageOfClients):
     jobs: list[Job] = Field([], description="further fio jobs")
 
     def unfit(self) -> Iterator[str]:
-        """Yield jobs that would be ended before they are done, or whose block does not fit into their file."""
+        """Yield jobs that would be ended before they are done, or whose block does not fit into their file. And paths
+        with placeholders that nothing fills in.
+        """
         times: dict[str, float] = {name: self.runtime or 0.0 for name in self.page_jobs}
         for job in self.jobs:
             runtime = self.runtime if job.runtime is None else job.runtime
             times[job.name] = (runtime or 0.0) + (job.ramp_time or 0.0)
         yield from self.outlasted({f"job {name}, which takes": takes_s for name, takes_s in times.items()})
+        for one in self.directories:
+            if one.service is not None:
+                yield from unfilled(f"directory {one.name}: path", [one.path], one.service, self.services)
         blocks: dict[str, tuple[Size, Size]] = {name: (_PAGE_BLOCK, self.size) for name in self.page_jobs}
         ranges = {"bsrange", "bssplit"}
         blocks |= {job.name: (job.bs, job.size or self.size) for job in self.jobs if not job.extra.keys() & ranges}

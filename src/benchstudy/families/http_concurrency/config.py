@@ -1,7 +1,7 @@
 """Configuration of the family http_concurrency: servers, endpoints, limits, generators and sweeps."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, Field, WithJsonSchema, field_validator, model_validator
@@ -11,6 +11,7 @@ from benchstudy.model.clients import LoadedByClients
 from benchstudy.model.criteria import LEAST_CEILING_S
 from benchstudy.model.family import Case, TakesSystem
 from benchstudy.model.names import Name
+from benchstudy.model.references import unfilled
 from benchstudy.model.services import check_port
 from benchstudy.model.strict import Extended, Strict
 from benchstudy.model.units import CountOrDurationField, DurationField
@@ -22,6 +23,7 @@ _ENV = re.compile(r"\{\{\s*env\.([A-Za-z_][A-Za-z0-9_]*)\s*\}\}")
 _MOST_OF_AB = 1_000_000
 _MOST_AT_ONCE = 60_000
 _LINE = re.compile(r"[^\r\n\0]*")
+_NOT_OF_A_SERVICE = re.compile(r"\{\{\s*(token|env\.[^{}]*)\s*\}\}")
 
 Tool = Literal["ab", "wrk", "k6"]
 _FOR_ONE_TOOL = {"threads": "wrk", "check_answers": "wrk", "survive_errors": "ab", "max_in_flight": "k6"}
@@ -160,11 +162,15 @@ class Login(Strict):
         return self
 
     @property
+    def texts(self) -> list[str]:
+        """What may contain placeholders."""
+        basic = [self.user or "", self.password or ""]
+        return [*basic, *self.headers.values(), *self.form.values(), *self.json_body.values()]
+
+    @property
     def secret_env(self) -> list[str]:
         """The environment variables of the controller that the login needs."""
-        return env_names(
-            self.user, self.password, *self.headers.values(), *self.form.values(), *self.json_body.values()
-        )
+        return env_names(*self.texts)
 
 
 class Server(Extended):
@@ -340,7 +346,18 @@ class HttpConcurrencyConfig(LoadedByClients):
         return None
 
     def unfit(self) -> Iterator[str]:
-        """Yield what measuring needs: each generator's warm-up and time, and a least time of each ceiling."""
+        """Yield what measuring needs: each generator's warm-up and time, and a least time of each ceiling. And loads
+        that no generator makes, and placeholders that nothing fills in.
+        """
+        yield from self._not_made("", self, self.generators)
+        for number, sweep in enumerate(self.sweeps):
+            yield from self._not_made(f"sweeps[{number}].", sweep, self.chosen_generators(sweep))
+        for server in self.servers:
+            texts = {"login": server.login.texts if server.login else []}
+            texts |= {f"endpoint {e.name}": [*e.headers.values(), e.leaves or ""] for e in server.endpoints}
+            for where, said in texts.items():
+                of_service = [_NOT_OF_A_SERVICE.sub("", text) for text in said]
+                yield from unfilled(f"server {server.name}, {where}", of_service, server.service, self.services)
         used = {g.name: g for sweep in self.sweeps for g in self.chosen_generators(sweep)}.values()
         for generator in used:
             if generator.warm_up is None:
@@ -361,6 +378,14 @@ class HttpConcurrencyConfig(LoadedByClients):
                         f"server {server.name}: ceiling_time: {own} of {generator.name} may take milliseconds there, "
                         f"which is no ceiling: give {LEAST_CEILING_S:g}s or more"
                     )
+
+    @staticmethod
+    def _not_made(where: str, said: "Sweep | HttpConcurrencyConfig", generators: Sequence[Generator]) -> Iterator[str]:
+        loops = {generator.is_open for generator in generators}
+        if said.rates and True not in loops:
+            yield f"{where}rates: none of its generators is an open loop: add one with tool: k6, or remove `rates`"
+        if said.concurrency and False not in loops:
+            yield f"{where}concurrency: none of its generators is a closed loop: add ab or wrk, or remove `concurrency`"
 
     def chosen_servers(self, sweep: Sweep) -> list[Server]:
         return [s for s in self.servers if not s.ceiling and (sweep.servers is None or s.name in sweep.servers)]

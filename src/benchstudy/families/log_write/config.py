@@ -18,6 +18,7 @@ from benchstudy.families.shared.levels import (
 from benchstudy.model.clients import LoadedByClients
 from benchstudy.model.family import Case, TakesSystem
 from benchstudy.model.names import Name
+from benchstudy.model.references import unfilled
 from benchstudy.model.services import check_port, check_service
 from benchstudy.model.strict import Strict
 from benchstudy.model.units import PERCENT_PATTERN, DurationField, SizeField, parse_percent
@@ -325,8 +326,12 @@ class LogWriteConfig(LoadedByClients):
 
     def unfit(self) -> Iterator[str]:
         """Problems of warm-ups that are too short: a log is empty until its first checkpoint, before any window. And of
-        timeouts that end before the first rate is measured.
+        timeouts that end before the first rate is measured. And placeholders that nothing fills in.
         """
+        for backend in self.backends:
+            texts = [text for text in (backend.read, backend.public_key, backend.directory) if text]
+            for service in filter(None, (backend.service, backend.antispam_service)):
+                yield from unfilled(f"backend {backend.name}", texts, service, self.services)
         steps: dict[tuple[str, float], Backend] = {}
         times: dict[str, float] = {}
         for sweep in self.sweeps:

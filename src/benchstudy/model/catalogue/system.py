@@ -129,6 +129,8 @@ class Found:
             system = System.model_validate(data)
             if system.services:
                 require_known(self.name, system.services, f"services: none has the system's own name {self.name!r}")
+            if system.builds and not (self.folder / DEPLOY).is_file():
+                raise ValueError(f"builds: {system.builds[0]}: the folder has no {DEPLOY} that makes it: write one")
             check_name(self.name)
         except ValidationError as error:
             problems = explained(error, System)
