@@ -2,7 +2,6 @@
 
 import argparse
 import logging
-import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -28,7 +27,6 @@ _MIN_FREE_BYTES = 1 << 30
 _MAX_CLOCK_OFFSET_S = 1.0
 _LOOKED_AT_S = 1.0
 _SESSIONS = 4  # on one connection: the keeper, the desk, a command, and a question beside it
-_CLOSED_S = 0.2  # until the host has closed them, too
 _MOST_AT_ONCE = 32  # hosts; checking one is mostly waiting for it
 # True: fine. False: a problem. The others spoil further trials: what is temporary, and a program that is another one
 # than before. Then what was found; what to do.
@@ -120,6 +118,9 @@ def check_host(study: Study, name: str, plans: Sequence[SessionPlan]) -> list[Fi
     """Check key, login, Python, work folder, space and clock, then what each family measured there (`plans`) needs."""
     host = study.hosts[name]
     try:
+        with Remote(name, host) as other, ExitStack() as sessions:  # raises where the SSH server allows fewer
+            for _ in range(_SESSIONS):
+                sessions.enter_context(other.open(["cat"]))
         with Remote(name, host) as remote:
             findings: list[Finding] = [(True, "reached; its host key matches the pinned one; the login works", "")]
             agent = HostAgent.deploy(
@@ -129,10 +130,6 @@ def check_host(study: Study, name: str, plans: Sequence[SessionPlan]) -> list[Fi
                 on_event=lambda _: None,
                 extensions=list(dict.fromkeys(folder for plan in plans for folder in plan.family.extensions)),
             )
-            with ExitStack() as sessions:  # raises where the SSH server allows fewer
-                for _ in range(_SESSIONS):
-                    sessions.enter_context(remote.open(["cat"]))
-            time.sleep(_CLOSED_S)
             return (
                 findings
                 + _check_machine(agent)
