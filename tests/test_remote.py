@@ -351,6 +351,9 @@ class TestClientConfiguration:
             with pytest.raises(HostKeyUnknown, match="jump host"):
                 Remote("box", server.host).connect()
             assert authentications(second) == 1
+        (home / "config").write_text(f"Host {server.address}\n  ProxyJump nowhere.invalid\n")
+        with pytest.raises(Unreachable, match=r"for 'nowhere\.invalid'.* fix the name in the host's ProxyJump, or add"):
+            Remote("box", server.host).connect()
 
     @staticmethod
     def behind(bridge: str, server: SshdHost, home: Path, *arguments: Path) -> Host:

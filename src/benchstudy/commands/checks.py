@@ -137,7 +137,7 @@ def check_host(study: Study, name: str, plans: Sequence[SessionPlan]) -> list[Fi
                 + _check_families(plans, agent)
             )
     except BenchstudyError as error:
-        return [(False, str(error), "")]
+        return [(False, str(error).removeprefix(f"{name}: ").removeprefix(f"{name}, "), "")]  # each line begins with it
 
 
 def _check_machine(agent: HostAgent) -> list[Finding]:

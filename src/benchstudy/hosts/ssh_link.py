@@ -106,9 +106,10 @@ class Link:
             source = (hop.bind_address, 0) if hop.bind_address else None
             sock = socket.create_connection((hop.hostname, hop.port), timeout=left_s, source_address=source)
         except socket.gaierror as error:
+            wrong = "the host's `address` in the study" if hop is self.endpoint else "the name in the host's ProxyJump"
             raise Unreachable(
-                f"{where}: no address is known for {hop.hostname!r} ({why(error)}): fix the host's `address` in the "
-                "study, or add the name to ~/.ssh/config"
+                f"{where}: no address is known for {hop.hostname!r} ({why(error)}): fix {wrong}, or add the name to "
+                "~/.ssh/config"
             ) from error
         except OSError as error:
             bound = f", from BindAddress {hop.bind_address}" if hop.bind_address else ""
