@@ -35,10 +35,12 @@ from small_tools import (
 )
 from sshd_hosts import SshdHost
 
+from benchstudy.hosts.remote import Remote
 from benchstudy.model.needs import generator_tools, programs_by_host
 from benchstudy.model.study import parse_study
 from benchstudy.provisioning import toolbuilder
 from benchstudy.provisioning.target import ProvisionFailed, provision_target, what_is_ahead
+from benchstudy.provisioning.tools import missing_tools
 
 # With these, a host can reach no registry, and fails at once.
 OFFLINE = {"GOPROXY": "off", "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": "/nowhere"}
@@ -429,3 +431,14 @@ def test_downloads_stay_for_the_next_family_that_builds(here, tmp_path, built):
     built.lend_compiled(work / "tools")
     assert provision(here, GO_TOOL, work)["changed"] == 0
     assert not (work / "tools" / "cache").exists()
+
+
+def test_the_builder_takes_no_module_from_a_folder_of_the_users(tmp_path):
+    (tmp_path / "json.py").write_text(f"open({str(tmp_path / 'taken')!r}, 'w')")
+    tool = {"name": "small", "kind": "python", "requirements": REQUIREMENTS, "module": "small", "pins": {}, "why": "x"}
+    with (
+        SshdHost(tmp_path / "sshd", environment={"PYTHONPATH": str(tmp_path)}) as sshd,
+        Remote("here", sshd.host.model_copy(update={"work_dir": str(tmp_path / "work")})) as remote,
+    ):
+        assert list(missing_tools(remote, [tool])) == ["small"]
+    assert not (tmp_path / "taken").exists()

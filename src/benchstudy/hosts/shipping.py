@@ -92,7 +92,7 @@ def _rclone_files() -> Iterator[tuple[str, Path]]:
 
 
 def _assert_python(remote: Remote) -> None:
-    asked = remote.run([remote.host.python, "-c", "import sys; print(*sys.version_info[:2])"], check=False)
+    asked = remote.run([remote.host.python, "-I", "-c", "import sys; print(*sys.version_info[:2])"], check=False)
     found = tuple(int(part) for part in asked.text.split()) if asked.exit_status == 0 else ()
     required = importlib.metadata.metadata("boto3")["Requires-Python"].removeprefix(">=").strip()
     if found < tuple(int(part) for part in required.split(".")[:2]):

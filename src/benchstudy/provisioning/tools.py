@@ -62,7 +62,7 @@ def _builder(remote: Remote, tools: Sequence[Mapping[str, Any]], **how: Any) -> 
     request = {"folder": f"{remote.expand(remote.host.work_dir)}/tools", "store": store, "tools": wanted, **how}
     # Not part of the agent: a changed word in here must not look like another instrument.
     program = Path(toolbuilder.__file__).read_text().encode("unicode_escape")
-    with remote.open([remote.host.python, "-c", _START]) as builder:
+    with remote.open([remote.host.python, "-I", "-c", _START]) as builder:
         # Its input stays open. When this process ends for any reason, the input ends, and so does the build.
         builder.write_line(program)
         builder.write_line(json.dumps(request).encode())
