@@ -80,6 +80,12 @@ def test_a_dry_run_lists_what_is_then_written(name: str, tmp_path: Path, capsys:
     assert f"benchstudy {__version__}" in (folder / ".github" / "workflows" / "study.yml").read_text()
 
 
+def test_the_scripts_of_profiles_may_be_started(tmp_path: Path):
+    assert cli.main(["init", str(tmp_path / "new")]) == 0
+    scripts = [path for path in (tmp_path / "new").rglob("*") if path.is_file() and path.read_bytes()[:2] == b"#!"]
+    assert len(scripts) == 3 and all(os.access(path, os.X_OK) for path in scripts)
+
+
 def test_a_folder_with_blanks_is_quoted_where_a_shell_would_take_it_apart(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):

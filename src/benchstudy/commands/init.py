@@ -143,6 +143,9 @@ def _write(folder: Path, files: Mapping[str, bytes]) -> None:
         for name, content in files.items():
             (apart / name).parent.mkdir(parents=True, exist_ok=True)
             (apart / name).write_bytes(content)
+            if content.startswith(b"#!"):  # whoever may read it may start it
+                mode = (apart / name).stat().st_mode
+                (apart / name).chmod(mode | (mode & 0o444) >> 2)
         for entry in sorted(apart.iterdir()):
             entry.rename(folder / entry.name)
     except BaseException as error:
