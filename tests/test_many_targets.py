@@ -15,11 +15,13 @@ from page_links import followed
 from tidy_fixture import DEAD, LAME, NOISY, SLOW, write_fleet
 
 from benchstudy.model.criteria import MANY_TARGETS
+from benchstudy.model.differences import environment_diff
 from benchstudy.model.study import load_study
 from benchstudy.report import htmlpages
 from benchstudy.report.results.over_targets import ALL, OverTargets, as_shown, each_target
 from benchstudy.report.results.results import Results
 from benchstudy.report.results.sessions import read_indexes
+from benchstudy.report.scrutiny.evidence import session_facts
 
 TARGETS = 30
 WRITE = "backend=local,op=write,size=1MB,sync=fsync"
@@ -110,6 +112,18 @@ def test_records_of_sessions_share_what_all_declare_and_nothing_else(root, tmp_p
         (tmp_path / name).write_text(json.dumps(index))
     a, b, c = (index["sessions"][0]["declared"]["families"] for index in read_indexes(sorted(tmp_path.iterdir())))
     assert a is b and c == {"file_size": {"repeats": 7}}
+
+
+def test_a_host_that_was_lost_has_not_changed(root, tmp_path):
+    first, *_ = sorted(root.glob("data/raw/embedded/*/file_size/session.json"))
+    index = json.loads(first.read_text())
+    (host,) = index["sessions"][0]["hosts"].values()
+    host |= {"after": None, "diff": environment_diff(host["before"], {})}
+    (tmp_path / "lost.json").write_text(json.dumps(index))
+    (read,) = read_indexes([tmp_path / "lost.json"])
+    told = dict(session_facts(read, several=False))
+    (name,) = index["sessions"][0]["hosts"]
+    assert told["Environment, before against after"] == f"{name}: unknown after the session"
 
 
 def test_no_number_is_out_of_reach(folder, measured):

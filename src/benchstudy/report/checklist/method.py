@@ -20,7 +20,7 @@ def environment(facts: StudyFacts) -> Answer:
     for _, session in facts.sessions:
         seen = list(session["hosts"].values())
         held += len(seen)
-        changes += sum(len(environment.get("diff") or ()) for environment in seen)
+        changes += sum(len(environment.get("diff") or ()) for environment in seen if environment.get("after"))
         if seen and all(environment.get("before") and environment.get("after") for environment in seen):
             whole.add(session["uuid"])
     if not held:

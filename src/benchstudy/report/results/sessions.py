@@ -15,7 +15,7 @@ def read_indexes(files: Iterable[Path]) -> list[dict[str, Any]]:
 
     Without their lists of `trials`: those are in the tables, and of a thousand targets they take a gigabyte. Sessions
     that declare the same families share one copy of them. Of changes of a host that were cut to the same text, its
-    facts tell again what differs.
+    facts tell again what differs. A host that was lost has not changed: its state afterwards is unknown.
     """
     found, declared = [], dict[str, Any]()
     for path in files:
@@ -26,7 +26,9 @@ def read_indexes(files: Iterable[Path]) -> list[dict[str, Any]]:
             if "families" in own and own["families"] == declared.setdefault(study, own["families"]):
                 own["families"] = declared[study]
             for host in session["hosts"].values():
-                if host.get("after") and any("…" in change for change in host.get("diff") or ()):
+                if not host.get("after"):
+                    host["diff"] = ["unknown after the session"]
+                elif any("…" in change for change in host.get("diff") or ()):
                     host["diff"] = environment_diff(host["before"], host["after"])
         found.append({"file": path} | {name: value for name, value in index.items() if name != "trials"})
     return found
