@@ -147,6 +147,9 @@ SSHFS = (
 )
 
 
+COPIED = 'cp -r "$1" "$1.copy" && mount --bind "$1.copy" "$1" && shift && exec "$@"'
+
+
 @needs_root
 def test_locks_that_hold_on_one_machine_only_are_refused_by_a_job_on_another(tmp_path: Path):
     held = tmp_path / "project" / "held"
@@ -159,9 +162,10 @@ def test_locks_that_hold_on_one_machine_only_are_refused_by_a_job_on_another(tmp
             reached = [str(sshd.port), str(sshd.identity_file), str(sshd.known_hosts)]
             sshfs = ["sh", "-c", SSHFS, "sh", str(held.parent), *reached]
             job = [sys.executable, "-c", JOB, str(held)]
-            kept, not_kept = (
+            copied = ["sh", "-c", COPIED, "sh", str(held.parent)]
+            kept, not_kept, not_shared = (
                 subprocess.run([*node, *how, *job], env=environment, capture_output=True, text=True)
-                for how in ([], sshfs)
+                for how in ([], sshfs, copied)
             )
         finally:
             head.kill()
@@ -170,6 +174,7 @@ def test_locks_that_hold_on_one_machine_only_are_refused_by_a_job_on_another(tmp
     assert (
         not_kept.returncode == 1 and "two sessions could write the same trials. Put the project on" in not_kept.stderr
     )
+    assert not_shared.returncode == 1 and "sees another copy of the project's folder" in not_shared.stderr
 
 
 @pytest.mark.parametrize("lock", [OSError(errno.ENOLCK, "No locks available"), None])

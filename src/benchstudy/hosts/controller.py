@@ -3,6 +3,7 @@
 import os
 import select
 import signal
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -10,6 +11,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from uuid import uuid4
 
+from benchstudy.model.errors import BenchstudyError
 from benchstudy.model.machine import place
 
 CONTROLLER_PID = "BENCHSTUDY_CONTROLLER_PID"
@@ -64,13 +66,16 @@ def end_jobs_elsewhere() -> None:
 def heard_elsewhere() -> bool:
     """Whether this is another machine than the announced controller's, and the controller is heard; takes a beat.
 
-    Raises KeyboardInterrupt when it is no longer heard.
+    Raises BenchstudyError when it is no longer heard.
     """
     controller = _controller()
     if not isinstance(controller, _Beat):
         return False
     if not controller.is_heard():
-        raise KeyboardInterrupt
+        raise BenchstudyError(
+            f"{os.environ[_BEAT]}: the command on the other machine renews it no longer: that command has ended, or "
+            f"{socket.gethostname()} sees another copy of the project's folder, which all nodes must share"
+        )
     return True
 
 

@@ -58,7 +58,7 @@ def _study(name: str) -> Study:
 def require_locks(held: Path) -> None:
     """Called by a job. `held`: a file that its command has locked. The lock must be visible on the job's machine.
 
-    Raises BenchstudyError if it is not.
+    Raises BenchstudyError if it is not, or if the command is not heard.
     """
     if controller_is_here() or not held.exists():
         return
