@@ -97,6 +97,13 @@ def test_what_another_machine_is_writing_stays(tmp_path: Path):
     assert {*tmp_path.iterdir()} == {file}, "nobody writes a file for years"
 
 
+def test_a_profile_without_its_executor_says_what_to_install(project: Project):
+    """The executor for Slurm is no part of the tests' environment."""
+    done = project.snakemake("-n", "report", "--profile", "workflow/profiles/slurm", check=False)
+    assert done.returncode == 1 and "slurm is not installed: install the extra 'slurm'" in done.stderr
+    assert "usage:" not in done.stderr
+
+
 KUBECTL = """#!/bin/sh
 cat
 """

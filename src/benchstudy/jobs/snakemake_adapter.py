@@ -7,6 +7,7 @@ import _thread
 import argparse
 import atexit
 import importlib
+import importlib.util
 import logging
 import os
 import re
@@ -101,6 +102,13 @@ def tell_what_is_wrong_in_a_study() -> None:
 
     _format_in_words()
     configfile.load_configfile = types.load_configfile = loaded
+
+
+def require_executor(name: str, *, extra: str) -> None:
+    """Called by a profile. Alone, Snakemake prints all its options and then that the executor is an invalid choice."""
+    package = f"snakemake-executor-plugin-{name}"
+    if importlib.util.find_spec(package.replace("-", "_")) is None:
+        raise SystemExit(f"Error: {package} is not installed: install the extra {extra!r} (docs/scale.md#{extra})")
 
 
 def import_no_clients() -> None:
