@@ -280,6 +280,21 @@ def test_a_notebook_that_fails_says_its_line_in_words_and_leaves_the_last_good_p
     assert set(content(project)) == set(before)
 
 
+def test_a_notebook_without_cells_makes_an_empty_page(reported):
+    """Snakemake would delete the page if its folder of exports were missing."""
+    project, _ = reported
+    path = project.root / "notebooks/fio.ipynb"
+    good, times = path.read_text(), path.stat()
+    path.write_text(json.dumps(json.loads(good) | {"cells": []}))
+    try:
+        run(project, "reports/two/fio.html")
+        assert (project.root / "reports/two/fio").is_dir() and (project.root / "reports/two/fio.html").is_file()
+    finally:
+        path.write_text(good)
+        os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+    run(project, "report")
+
+
 def test_a_first_page_that_cannot_be_made_leaves_the_last_good_files(reported):
     project, _ = reported
     reports, broken = project.root / "reports", project.root / "reports/two/fio/overview.json"

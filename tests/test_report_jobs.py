@@ -74,6 +74,28 @@ def test_a_failing_cell_keeps_its_traceback_in_the_log_and_hands_nothing_on(tmp_
     assert [cell["outputs"] for cell in log["cells"] if cell["source"] == "print('after')"] == [[]]
 
 
+@pytest.mark.parametrize("status", ["", "0", "1"])
+def test_a_cell_that_ends_the_run_fails_instead_of_leaving_half_a_page(tmp_path, status):
+    with pytest.raises(BenchstudyError, match=rf"the cell ended the run with `exit\({status}\)`"):
+        run(tmp_path, code(f"import sys\nsys.exit({status})"), code("print('after')"))
+    assert not (tmp_path / "out.ipynb").exists()
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"nbformat": 5}, "`nbformat` is 5, but must be 4"),
+        ({"metadata": None}, "with `metadata`: save the notebook"),
+        ({"metadata": {"kernelspec": {"name": "ir"}}}, "no kernel 'ir' in this environment (there is python3)"),
+    ],
+)
+def test_a_notebook_that_cannot_run_is_named_with_the_mend(tmp_path, changed, said):
+    whole = {**nbformat.v4.new_notebook(), **changed}
+    (tmp_path / "n.ipynb").write_text(json.dumps({k: v for k, v in whole.items() if v is not None}))
+    with pytest.raises(BenchstudyError, match=re.escape(said)):
+        execute(tmp_path / "n.ipynb", tmp_path / "log.ipynb", tmp_path / "out.ipynb", {})
+
+
 def test_ctrl_c_in_a_cell_ends_the_job(tmp_path):
     with pytest.raises(KeyboardInterrupt):
         run(tmp_path, code("raise KeyboardInterrupt"))

@@ -19,6 +19,7 @@ with report_job("page", "notebook", "tables", "trace", "executed", "exports", "h
     unfinished.touch()
     # Removes exports of an earlier notebook; Snakemake keeps a copy of all of them in case a cell fails.
     shutil.rmtree(told.exports, ignore_errors=True)
+    Path(told.exports).mkdir(parents=True)
     execute(Path(told.notebook), trace=Path(told.trace), output=Path(told.executed), parameters=parameters)
     title = f"{page_title(told.page)} – {study.title or study.study}"
     render_notebook(Path(told.executed), Path(told.html), title=title)

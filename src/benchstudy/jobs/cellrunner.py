@@ -115,7 +115,11 @@ class _Shell(InteractiveShell):
     outputs: list[NotebookNode]
 
     def _showtraceback(self, etype: type[BaseException], evalue: BaseException, stb: list[str]) -> None:
-        found = v4.new_output("error", ename=etype.__name__, evalue=str(evalue), traceback=list(stb))
+        told = str(evalue)
+        if etype is SystemExit:
+            # papermill takes a status of 0 for the end of the notebook, and the page would end here.
+            told = f"the cell ended the run with `exit({told})`; take it out"
+        found = v4.new_output("error", ename=etype.__name__, evalue=told, traceback=list(stb))
         self.outputs.append(found)
 
 

@@ -21,6 +21,7 @@ log = logging.getLogger("benchstudy")
 _START_TIMEOUT_S = 180
 # The kernel named in our notebooks. Their cells run without one: cellrunner.py.
 _OWN_KERNEL, _OWN_ENGINE = "python3", "benchstudy-in-process"
+_NBFORMAT = 4
 # How IPython names the line of a cell, in colour.
 _LINE = re.compile(r"Cell In\[\d+\], line (\d+)")
 # The tag with which papermill marks the cell of parameters.
@@ -45,7 +46,7 @@ def execute(notebook: Path, trace: Path, output: Path, parameters: Mapping[str, 
     logging.getLogger("papermill").setLevel(logging.ERROR)
     papermill_engines.register(_OWN_ENGINE, InProcessEngine)
     trace.parent.mkdir(parents=True, exist_ok=True)
-    kernel = json.loads(notebook.read_bytes())["metadata"].get("kernelspec", {}).get("name", _OWN_KERNEL)
+    kernel = _kernel_of(notebook)
     try:
         with tempfile.TemporaryDirectory(prefix="benchstudy-kernel-") as sockets:
             papermill.execute_notebook(
@@ -68,6 +69,25 @@ def execute(notebook: Path, trace: Path, output: Path, parameters: Mapping[str, 
     output.parent.mkdir(parents=True, exist_ok=True)
     executed = json.loads(trace.read_bytes())
     output.write_text(json.dumps(_timeless(executed), ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+
+
+def _kernel_of(notebook: Path) -> str:
+    """The kernel that a notebook asks for. Raises BenchstudyError if the notebook or the kernel is unfit."""
+    from jupyter_client.kernelspec import find_kernel_specs
+
+    found = json.loads(notebook.read_bytes())
+    if found.get("nbformat") != _NBFORMAT or "metadata" not in found:
+        raise BenchstudyError(
+            f"{notebook}: `nbformat` is {found.get('nbformat')}, but must be {_NBFORMAT}, with `metadata`: save the "
+            "notebook in that format, as JupyterLab does"
+        )
+    kernel = found["metadata"].get("kernelspec", {}).get("name", _OWN_KERNEL)
+    if kernel != _OWN_KERNEL and kernel not in (known := find_kernel_specs()):
+        raise BenchstudyError(
+            f"{notebook}: no kernel {kernel!r} in this environment (there is {', '.join(sorted(known))}): install it, "
+            f"or choose the kernel {_OWN_KERNEL} in JupyterLab"
+        )
+    return kernel
 
 
 def _line_of(error: "PapermillExecutionError") -> str:

@@ -76,8 +76,9 @@ def imported_by_notebook(notebook: Path) -> list[str]:
         cells = json.loads(notebook.read_bytes())["cells"]
         sources = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
     except (ValueError, KeyError, TypeError) as error:
+        told = f"no {error}, which nbformat 4 needs" if isinstance(error, KeyError) else error
         raise BenchstudyError(
-            f"{notebook}: not a notebook: {error}: take out the marks of a merge, or restore the file from a copy"
+            f"{notebook}: not a notebook: {told}: take out the marks of a merge, or restore the file from a copy"
         ) from error
     return [name for source in sources for name in _imported(source)]
 
