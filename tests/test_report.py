@@ -187,6 +187,13 @@ def test_an_unknown_factor_is_named(tables):
         tables.results().levels("size", {"colour": "red"})
 
 
+def test_a_misspelt_metric_is_named_instead_of_left_out(tables):
+    add(tables, 0.001)
+    for call in (tables.results().points, tables.results().estimates):
+        with pytest.raises(BenchstudyError, match="no metric 'durations': did you mean \"duration\""):
+            call("durations")
+
+
 def test_missing_tables_are_named(tmp_path):
     with pytest.raises(BenchstudyError, match=r"observations\.parquet: no such table"):
         Results(tmp_path, study="study", family="file_size")

@@ -19,6 +19,7 @@ from benchstudy.model.errors import BenchstudyError
 from benchstudy.model.family import UNKNOWN
 from benchstudy.model.interference import Disturbance
 from benchstudy.model.metrics import Metric, Tells, declare, measured_for, undeclared
+from benchstudy.model.names import nearest
 from benchstudy.report import human
 from benchstudy.report.results.trialplaces import TrialPlaces, places_by_target, trial_places
 from benchstudy.report.tables.tables import anchor
@@ -278,6 +279,7 @@ class Results:
 
     def estimates(self, metric: str, where: Where | None = None) -> list[Estimate]:
         """One estimate per chosen case that gave this metric or whose trials all failed, in the study's order."""
+        self._require_metric(metric)
         chosen = self.select(where).select("target", "case").iter_rows()
         return [estimate for key in chosen if (estimate := self.estimate(metric, *key)) is not None]
 
@@ -331,9 +333,15 @@ class Results:
 
     def points(self, metric: str, where: Where | None = None) -> pl.DataFrame:
         """One row per trial that gave the metric: the case's columns, block, trial, value, unit."""
+        self._require_metric(metric)
         values = self.usable.filter(pl.col("metric") == metric)
         columns = ("target", "case", "block", "trial", "value", "unit")
         return self.select(where).join(values.select(columns), on=["target", "case"])
+
+    def _require_metric(self, name: str) -> None:
+        """Raise BenchstudyError for a metric that is neither declared nor in the tables, which is misspelt."""
+        if self._declared and name not in self._declared and name not in self.metrics:
+            raise BenchstudyError(f"no metric {name!r}: {nearest(name, self._declared)}")
 
     @cached_property
     def metrics(self) -> list[str]:
