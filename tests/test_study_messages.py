@@ -435,6 +435,7 @@ def test_a_check_that_tries_nothing_says_so(tmp_path, monkeypatch, capsys):
         (["discard", "3f2a91bc", "--target", "nope", "--why", "x"], "name trials, or give these options"),
         (["verify"], "nothing to verify"),
         (["push", "s3://data/x", "--endpoint-url", "http://127.0.0.1:9"], "nothing was measured or imported yet"),
+        (["import", ""], "PATH: empty: name a file or a folder"),
         (["prose", "README.md"], "README.md: not a notebook"),
         (["prose", "docs"], "docs: Is a directory"),
         (["prose", "deep.ipynb"], "deep.ipynb: not a notebook: it is nested too deeply"),

@@ -117,7 +117,7 @@ def command_parser() -> argparse.ArgumentParser:
     discard.set_defaults(command=_discard)
 
     imports = commands.add_parser("import", help="import existing outputs of a tool as trials, marked as imported")
-    imports.add_argument("outputs", nargs="+", type=Path, metavar="PATH", help="a file, or a folder of files")
+    imports.add_argument("outputs", nargs="+", metavar="PATH", help="a file, or a folder of files")
     imports.add_argument("--target", help="the target of the outputs (default: the study's first)")
     imports.add_argument(
         "--level",
@@ -272,12 +272,14 @@ def _import(arguments: argparse.Namespace) -> int:
     from benchstudy.commands.importing import import_outputs, levels_said, readable
 
     study = load_study(arguments.study)
+    if "" in arguments.outputs:  # as a path, it would be this whole folder
+        raise BenchstudyError("PATH: empty: name a file or a folder; a variable of your shell may be unset")
     with progress("importing") as advance:
         outcome = import_outputs(
             paths.project_root(),
             study,
             arguments.target,
-            arguments.outputs,
+            map(Path, arguments.outputs),
             said=levels_said(arguments.level),
             pattern=arguments.case,
             advance=lambda done, total: advance("", done, total),
