@@ -454,8 +454,8 @@ def test_what_cannot_be_compared_says_why(project, capsys):
         assert says in capsys.readouterr().err
     assert "studies with tables: before" in _error(["before", "missing"], capsys)
     study(project, "after", AFTER, {"local": 0.1})
-    assert "no case that both studies measured gives latency" in _error(
-        ["before", "after", "--metric", "latency"], capsys
+    assert "no case that both studies measured gives read_iops" in _error(
+        ["before", "after", "--metric", "read_iops"], capsys
     )
 
 
@@ -478,11 +478,23 @@ def test_files_of_a_metric_that_is_no_longer_compared_are_gone(project):
     assert not stale.exists() and list(stale.parent.glob("*.csv"))
 
 
-def test_a_metric_that_no_family_has_is_refused_beside_one_that_is_there(project, capsys):
+@pytest.mark.parametrize("metrics", [["thruput"], ["duration", "thruput"]])
+def test_a_metric_that_no_family_has_is_refused_also_beside_one_that_is_there(project, capsys, metrics):
     study(project, "before", BEFORE, {"local": 0.2})
     study(project, "after", AFTER, {"local": 0.1})
-    said = _error(["before", "after", "--metric", "duration", "--metric", "thruput"], capsys)
+    said = _error(["before", "after", *(f"--metric={metric}" for metric in metrics)], capsys)
     assert "no family has a metric 'thruput': did you mean \"throughput\"?" in said
+
+
+def test_a_notebook_that_fails_leaves_the_last_good_comparison(project, capsys):
+    study(project, "before", BEFORE, {"local": 0.2})
+    study(project, "after", AFTER, {"local": 0.1})
+    assert cli.main(["compare", "before", "after"]) == 0
+    files = {path: path.read_bytes() for path in (project / "reports").rglob("*") if path.is_file()}
+    notebook = project / "notebooks/two_studies.ipynb"
+    notebook.write_text(notebook.read_text().replace("page.overview()", "1 / 0"))
+    assert "ZeroDivisionError" in _error(["before", "after"], capsys)
+    assert {path: path.read_bytes() for path in (project / "reports").rglob("*") if path.is_file()} == files
 
 
 @pytest.mark.parametrize("table", ["observations", "cases", "trials"])

@@ -2,13 +2,15 @@
 
 import argparse
 import shutil
-from collections.abc import Iterable
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from benchstudy.model import paths, registry
 from benchstudy.model.errors import BenchstudyError
-from benchstudy.model.names import check_name, nearest
+from benchstudy.model.names import check_name
 from benchstudy.model.output import add_json, print_json
 from benchstudy.model.study import load_study
 
@@ -52,13 +54,20 @@ def _name(given: Path) -> str:
         raise BenchstudyError(f"{given}: neither the file nor the name of a study: {error}") from error
 
 
-def _refuse_unknown(metrics: Iterable[str], given: Iterable[Iterable[str]]) -> None:
-    """Raises BenchstudyError for a metric that no family declares, and that is not in the tables (`given`)."""
-    measured = {metric for of_table in given for metric in of_table}
-    known = measured.union(*(registry.get(family).metrics for family in registry.names()))
-    for metric in metrics:
-        if metric not in known:
-            raise BenchstudyError(f"--metric: no family has a metric {metric!r}: {nearest(metric, measured)}")
+@contextmanager
+def _anew(folder: Path) -> Iterator[None]:
+    """Begin without the folder: it may have files of metrics that are no longer compared. An error puts it back."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".", dir=folder.parent) as kept:
+        if folder.exists():
+            folder.rename(Path(kept, folder.name))
+        try:
+            yield
+        except BaseException:
+            shutil.rmtree(folder, ignore_errors=True)
+            if Path(kept, folder.name).exists():
+                Path(kept, folder.name).rename(folder)
+            raise
 
 
 def compare_studies(
@@ -85,12 +94,11 @@ def compare_studies(
         "metrics": metrics,
     }
     pairs = TwoStudies(**given).pairs
-    _refuse_unknown(metrics, [side.results.metrics for pair in pairs for side in (pair.base, pair.other)])
     text = list(lines(pairs))  # first, so that missing tables are reported before a notebook runs
-    shutil.rmtree(exports, ignore_errors=True)  # figures and tables of metrics that are no longer compared
     executed = exports.with_suffix(".ipynb")
     trace = root / "logs" / "compare" / f"{name}.ipynb"
-    execute(registry.notebook(_NOTEBOOK, root), trace=trace, output=executed, parameters=given)
+    with _anew(exports):
+        execute(registry.notebook(_NOTEBOOK, root), trace=trace, output=executed, parameters=given)
     page = exports.with_name(f"{name}.html")
     up = [(f"Study {study}", f"../{study}/index.html") for study in (base, other)]
     render_notebook(executed, page, title=f"{other} against {base}", up=up)

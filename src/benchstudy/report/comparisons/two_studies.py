@@ -4,7 +4,7 @@ Each study has its own sessions. A ratio's interval covers the variation of tria
 sessions, so there are no verdicts unless both studies share a session.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ import polars as pl
 from benchstudy.model import hints, paths, registry
 from benchstudy.model.differences import Difference
 from benchstudy.model.errors import BenchstudyError
+from benchstudy.model.names import nearest
 from benchstudy.report import human
 from benchstudy.report.comparisons.comparison import by_metric, ratio_lines, ratio_panels
 from benchstudy.report.comparisons.study_differences import conditions, declarations
@@ -36,8 +37,8 @@ _MEDIANS = {"series": pl.String, "place": pl.String, "x": pl.Float64, **OF_MEDIA
 class TwoStudies(Exhibits):
     """The page that compares two studies. `tidy` is the folder with the tables of every study.
 
-    Raises BenchstudyError if a study has no tables, if trials were discarded or added since they were made, or if the
-    two have no family in common.
+    Raises BenchstudyError if a study has no tables, if trials were discarded or added since they were made, if the two
+    have no family in common, or for a metric that is unknown or that no shared case gives.
     """
 
     cited_at = ""
@@ -54,6 +55,7 @@ class TwoStudies(Exhibits):
             FamilyPair(self.root, name, self._side(base, name, tidy), self._side(other, name, tidy), metrics)
             for name in shared
         ]
+        _refuse_unknown(metrics, [side.results.metrics for pair in self.pairs for side in (pair.base, pair.other)])
         if metrics and not any(pair.rows for pair in self.pairs):
             raise BenchstudyError(f"no case that both studies measured gives {' or '.join(metrics)}")
 
@@ -199,6 +201,15 @@ def facts(pair: FamilyPair) -> dict[str, Any]:
     ]
     only = {side.study: pair.only(side) for side in (pair.base, pair.other)}
     return {"family": pair.family, "ratios": ratios, "only": only}
+
+
+def _refuse_unknown(metrics: Iterable[str], given: Iterable[Iterable[str]]) -> None:
+    """Raises BenchstudyError for a metric that no family declares, and that is not in the tables (`given`)."""
+    measured = {metric for of_table in given for metric in of_table}
+    known = measured.union(*(registry.get(family).metrics for family in registry.names()))
+    for metric in metrics:
+        if metric not in known:
+            raise BenchstudyError(f"no family has a metric {metric!r}: {nearest(metric, measured)}")
 
 
 def _families(tidy: Path, study: str) -> list[str]:
