@@ -384,6 +384,14 @@ def test_a_level_of_zero_has_a_place_on_the_axis_of_levels(bare_project, tables,
     assert "; vertical axis logarithmic." in displayed[-1]
 
 
+def test_any_frame_is_a_table_also_without_cases_and_with_nulls(bare_project, tables):
+    add(tables, 0.001)
+    page, columns = tables.page(), {"name": ("Name", ""), "time": ("Time", "s")}
+    page.frame_table("t", pl.DataFrame({"name": ["a", None], "time": [0.001, None]}), columns, "c")
+    rows = list(csv.reader((bare_project / "reports/study/file_size/tables/t.csv").open()))
+    assert rows == [["Name", "Time"], ["a", "1.00 ms"], ["–", "–"]]
+
+
 def test_a_study_of_two_targets_has_a_column_for_each(bare_project, tables):
     for target in ("one", "two"):
         for block in range(1, 7):

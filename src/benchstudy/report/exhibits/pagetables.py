@@ -73,15 +73,19 @@ class PageTables(Exhibits):
     def frame_table(self, name: str, frame: pl.DataFrame, columns: Mapping[str, tuple[str, str]], caption: str) -> None:
         """Show any frame as a table. `columns` maps its columns to (heading, unit); an empty unit is text.
 
-        Figures link to the trials of the case that the columns `target` and `case` name.
+        Figures link to the trials of the case that the columns `target` and `case` name, if there is one.
         """
         body = []
         for row in frame.iter_rows(named=True):
-            href = cells.href(self.results, row["target"], row["case"])
+            of_case = row.get("target"), row.get("case")
+            href = cells.href(self.results, *of_case) if of_case in self.results.anchors else None
             figures = []
             for column, (_, unit) in columns.items():
-                text = str(row[column]) if row[column] is not None else "–"
-                figures.append(Cell((human.quantity(row[column], unit),), href) if unit else Cell.text(text))
+                value = row[column]
+                if value is None:
+                    figures.append(cells.MISSING if unit else Cell.text("–"))
+                else:
+                    figures.append(Cell((human.quantity(value, unit),), href) if unit else Cell.text(str(value)))
             body.append(tuple(figures))
         self.show_table(Table(name, caption, tuple(heading for heading, _ in columns.values()), tuple(body)))
 
