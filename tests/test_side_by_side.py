@@ -313,7 +313,7 @@ def test_what_is_used_of_snakemake_beyond_its_manual_is_there():
             "self._open_jobs.release()",
         ),
         LoggerManager: ('stream_handler.name = "DefaultStreamHandler"',),
-        FileBackupMixin: ('return self.path / "backups"',),
+        FileBackupMixin: ('return self.path / "backups"', "no backup found."),
         ConfigSettings: ("update_config(overwrite_config, load_configfile(f))",),
     }
     missing = [f"{of.__name__}.{name}" for of, wanted in names.items() for name in wanted if not hasattr(of, name)]
@@ -321,6 +321,23 @@ def test_what_is_used_of_snakemake_beyond_its_manual_is_there():
         f"{of.__name__}: {text}" for of, wanted in texts.items() for text in wanted if text not in inspect.getsource(of)
     ]
     assert missing == []
+
+
+FIRST_FAILURE = """
+from benchstudy.jobs import snakemake_adapter
+snakemake_adapter.print_short_lines(workflow)
+rule:
+    output: update("facts")
+    log: "log"
+    shell: "false"
+"""
+
+
+def test_nothing_seems_lost_when_a_job_fails_for_the_first_time(tmp_path):
+    (tmp_path / "Snakefile").write_text(FIRST_FAILURE)
+    argv = [sys.executable, "-m", "snakemake", "--cores", "1"]
+    done = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True)
+    assert "see log" in done.stderr and "no backup found" not in done.stderr
 
 
 WAITING = """

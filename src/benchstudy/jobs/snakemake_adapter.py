@@ -252,6 +252,8 @@ def print_short_lines(workflow: Any) -> None:
     """
     settings = workflow.output_settings
     for handler in () if settings.printshellcmds or settings.verbose else _on_screen():
+        # It says so of every output that a failed job had not made before, as if something were lost.
+        handler.addFilter(lambda record: not record.getMessage().endswith(": no backup found."))
         handler.formatter.format_workflow_started = lambda msg: ""
         handler.formatter.format_job_info = _job_line
         if not settings.show_failed_logs:
