@@ -226,6 +226,8 @@ def test_imported_trials_are_no_pairs_whatever_the_order_of_their_import(project
     ((ratio,),) = (family["ratios"] for family in json.loads(capsys.readouterr().out)["families"])
     independent = compare(*arms, margin=0.05, better="lower")
     assert (ratio["low"], ratio["high"]) == pytest.approx(independent.interval)
+    cases = pl.read_parquet(project / "data/tidy/before/command/cases.parquet").select("target", "case").rows()
+    assert [(ratio["target"], ratio["case"])] == cases, "so that both can be joined"
 
 
 @pytest.mark.parametrize(

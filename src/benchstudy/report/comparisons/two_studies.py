@@ -182,10 +182,15 @@ def lines(pairs: Sequence[FamilyPair]) -> Iterator[str]:
 
 
 def facts(pair: FamilyPair) -> dict[str, Any]:
-    """The ratios of a family as plain data. Medians are in the base unit, or None if there is none."""
+    """The ratios of a family as plain data. `target` and `case` are those of the base's tables.
+
+    Medians are in the base unit, or None if there is none.
+    """
     ratios = [
         {
-            "case": row.about,
+            "target": row.base["target"],
+            "case": row.base["case"],
+            "name": row.about,
             "metric": row.metric,
             "unit": row.unit,
             "base": made.base.median,
