@@ -433,7 +433,7 @@ def test_an_outlier_is_flagged_and_kept_with_what_happened_on_its_host(bare_proj
     event = "2026-11-20T10:03:00.500+00:00 connection to here lost"
     index = {"target": "this-machine", "sessions": [{"events": [event, event.replace("10:03", "11:03")]}]}
     (found,) = outliers.find(results, [trials[2]], [index])
-    assert (found.trial, found.metric) == (trials[2], "duration") and found.times == pytest.approx(5 / 1.01)
+    assert (found.trial, found.metric) == (trials[2], "Time of one file") and found.times == pytest.approx(5 / 1.01)
     assert found.events == ("its host was busy before it", "connection to here lost")
     page = Page("file_size", study="embedded", tidy="data/tidy/embedded/file_size", output="reports/embedded/file_size")
     assert results.estimate("duration", "this-machine", found.case).summary.n == 7, "kept"

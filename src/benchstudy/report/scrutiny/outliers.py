@@ -20,9 +20,9 @@ _SD_OF_MAD = 1.4826
 
 @dataclass(frozen=True)
 class Outlier:
-    """A trial's `value` of a metric, `times` the median of its case. `events` are those on its host meanwhile.
+    """A trial's `value` of a `metric` (its title), `times` the median of its case.
 
-    Nothing is known of the host of an `imported` trial.
+    `events` are those on its host meanwhile. Nothing is known of the host of an `imported` trial.
     """
 
     trial: str
@@ -40,7 +40,7 @@ class Outlier:
         nothing = "imported: nothing is known about its host" if self.imported else "no event was recorded on its host"
         cause = "; ".join(self.events) or nothing
         times = f"{human.number(self.times)} times the median of its case"
-        return f"{self.metric.replace('_', ' ')} {self.value} is {times} ({cause})"
+        return f"{self.metric}: {self.value} is {times} ({cause})"
 
 
 def find(results: Results, busy: Sequence[str], indexes: Sequence[Mapping[str, Any]]) -> list[Outlier]:
@@ -56,6 +56,7 @@ def find(results: Results, busy: Sequence[str], indexes: Sequence[Mapping[str, A
     }
     found = []
     for metric in results.primary_metrics:
+        title = results.declared(metric).title
         for (target, case), trials in results.by_case(metric).items():
             values = [value for _, value, _ in trials]
             if not can_tell(values):
@@ -69,7 +70,7 @@ def find(results: Results, busy: Sequence[str], indexes: Sequence[Mapping[str, A
                         events += _events(of_target.get(target, ()), *moments[trial])
                     times = value / median(values)
                     shown = human.quantity(value, unit)
-                    found.append(Outlier(trial, target, case, metric, shown, times, tuple(events), imported))
+                    found.append(Outlier(trial, target, case, title, shown, times, tuple(events), imported))
     return found
 
 
