@@ -3,8 +3,11 @@
 import numpy as np
 import pytest
 
+from benchstudy.lints import words
 from benchstudy.lints.model import Figure, Group, Material
 from benchstudy.lints.summaries import two_groups
+from benchstudy.model.units import BASE_UNITS
+from benchstudy.report import human
 from benchstudy.statistics.modes import two_modes
 
 # What a generator of 300 requests per second gave in six blocks of one session: median latencies in s.
@@ -103,3 +106,9 @@ def test_a_lint_names_case_metric_and_both_modes():
     assert list(two_groups.find(material)) == [
         ("files, 300/s", "latency p50: 2 trials near 3 ms, 4 near 202 ms"),
     ]
+
+
+@pytest.mark.parametrize("unit", BASE_UNITS)
+def test_findings_print_figures_with_their_unit(unit):
+    printed = [text.lstrip("0123456789.") for text in (words.of_unit(unit)(2.5), human.quantity(2.5, unit))]
+    assert printed[0] == printed[1]

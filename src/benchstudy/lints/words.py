@@ -7,15 +7,23 @@ from benchstudy.model import rounding
 
 def of_unit(unit: str) -> Callable[[float], str]:
     """The function that prints figures of a base unit."""
-    return {"s": time, "B/s": rate, "1/s": per_second}.get(unit, number)
+    return {"s": time, "B": size, "B/s": rate, "1/s": per_second, "percent": percent}.get(unit, number)
+
+
+def size(in_bytes: float) -> str:
+    return _scaled(in_bytes, (("GB", 1e9), ("MB", 1e6), ("KB", 1e3), ("B", 1.0)))
 
 
 def rate(bytes_per_second: float) -> str:
-    return _scaled(bytes_per_second, (("GB/s", 1e9), ("MB/s", 1e6), ("KB/s", 1e3), ("B/s", 1.0)))
+    return f"{size(bytes_per_second)}/s"
 
 
 def per_second(value: float) -> str:
     return f"{number(value)}/s"
+
+
+def percent(value: float) -> str:
+    return f"{number(value)} %"
 
 
 def time(seconds: float) -> str:

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from benchstudy.model.names import nearest
+from benchstudy.model.units import BASE_UNITS
 
 Better = Literal["higher", "lower"]
-_UNITS = ("s", "B", "B/s", "1/s", "1")
 FAILED = "trial"  # in tables, the metric of a failed trial
 # What a page asks of any family, whatever its metrics are called: the highest rate that a search found, the other ends
 # of the bracket around it, what only a search gives; the share of its CPUs that a load generator used (a sum if there
@@ -52,8 +52,8 @@ def misdeclared(metrics: Mapping[str, Metric]) -> Iterator[str]:
     for name, metric in metrics.items():
         if metric.name != name or name == FAILED:
             yield f"metrics.{name}: its name is {metric.name!r}: use `declare`, and another name than {FAILED!r}"
-        if metric.unit not in _UNITS:
-            yield f"metrics.{name}: {metric.unit!r} is no base unit: convert it, and use one of {', '.join(_UNITS)}"
+        if metric.unit not in BASE_UNITS:
+            yield f"metrics.{name}: {metric.unit!r} is no base unit: convert it, and use one of {', '.join(BASE_UNITS)}"
         if metric.better not in (None, *get_args(Better)):
             yield f"metrics.{name}: better is {metric.better!r}: use 'higher', 'lower' or None"
         if metric.tells not in (None, *get_args(Tells)):

@@ -75,6 +75,7 @@ _BASES: dict[str, tuple[float, str]] = {
     **{f"{unit}/s": (float(factor), "B/s") for unit, factor in (_SIZE_UNITS | _BITS).items()},
     **{f"1/{unit}": (1 / factor, "1/s") for unit, factor in _DURATION_UNITS.items()},
 }
+BASE_UNITS = tuple(dict.fromkeys(base for _, base in _BASES.values()))
 
 
 def known_units() -> list[str]:
