@@ -24,6 +24,7 @@ from benchstudy.jobs import made
 from benchstudy.jobs.running import begin, not_confirmed
 from benchstudy.jobs.tidy import tidy_family
 from benchstudy.measuring import confirmed, sealed
+from benchstudy.measuring.progress import log_to
 from benchstudy.measuring.raw import CorruptTrial, TrialStore, index_problem
 from benchstudy.measuring.session import hold_session
 from benchstudy.measuring.sessionindex import write_index
@@ -90,6 +91,18 @@ def test_a_trial_that_cannot_be_is_a_failed_one_and_all_others_have_their_figure
         ("trial", None, "failed")
     ]
     assert Results(tmp_path / "tidy", study="archive", family="fio")
+
+
+def test_the_log_shows_where_a_parser_failed_and_the_terminal_only_why(tmp_path, study, store, monkeypatch, capsys):
+    plan = study.session("machine", "fio")
+    write_index(plan, store, store.trials(), problem=None)
+    monkeypatch.setattr(type(plan.family), "read", lambda self, case_levels, files: {}["tok_s"])
+    undo = log_to(tmp_path / "log")
+    tidy_family(tmp_path, [plan], tmp_path / "tidy")
+    undo()
+    assert '{}["tok_s"]' in (tmp_path / "log").read_text()
+    told = capsys.readouterr().err
+    assert "KeyError: 'tok_s'" in told and "Traceback" not in told
 
 
 # --- imports --------------------------------------------------------------------------------------------------------

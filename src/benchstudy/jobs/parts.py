@@ -259,6 +259,8 @@ def _of_trial(root: Path, plan: "SessionPlan", trial: StoredTrial) -> tuple[_Row
             row |= {"cause": str(error), "cause_kind": error.failure.cause}
         else:
             unreadable = str(error)
+            # Whoever writes a parser needs its line.
+            log.debug("%s: %s", row["raw"], unreadable, exc_info=error.__cause__)
     head = {"study": record.study, "family": record.family, **common}
     rows["observations"] = [head | row for row in seen]
     return rows, long, unreadable

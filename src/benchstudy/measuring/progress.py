@@ -298,7 +298,7 @@ def log_to(path: Path | None, *, one_of_many: bool = False) -> Callable[[], None
     for handler in handlers:
         handler.setFormatter(formatter)
         log.addHandler(handler)
-    log.setLevel(logging.INFO)
+    log.setLevel(logging.DEBUG)  # for the file
 
     def undo() -> None:
         for handler in handlers:
