@@ -17,8 +17,10 @@ from planned import jobs_in
 from test_tools import PYTHON_TOOL, REQUIREMENTS
 
 from benchstudy.commands import cli
+from benchstudy.commands import plan as plans
 from benchstudy.measuring.raw import NOT_HELD
 from benchstudy.model import paths
+from benchstudy.model.study import parse_study
 
 SCREEN = 50  # lines
 
@@ -409,6 +411,20 @@ def test_a_plan_says_what_is_measured_built_and_written_and_does_nothing(reporte
     assert told["writes"]["here"][0] == "data/raw/two" and str(project.root.parent) in told["writes"]["local"]
     assert "fio on one: 2 trials to measure, 1 adopted: about 0:0" in words and " as seen" in words
     assert {path: path.stat().st_mtime_ns for path in (project.root / "data").rglob("*")} == before
+
+
+@pytest.mark.parametrize(("clients", "written"), [({}, ["s"]), ({"clients": [1, 2]}, ["a", "b"])])
+def test_a_plan_names_the_folders_of_the_hosts_that_write_there(tmp_path, clients, written):
+    study = parse_study(
+        {
+            "study": "disks",
+            "hosts": {name: {"address": name} for name in "sabc"},
+            "targets": {"t": {"roles": {"sut": "s", "load": ["a", "b", "c"]}}},
+            "families": {"fio": {"directories": [{"name": "disk", "path": "/disk"}], "small_files": [], **clients}},
+        }
+    )
+    writes = plans.planned(study, tmp_path, look=False)["writes"]
+    assert [host for host, folders in writes.items() if "/disk" in folders] == written
 
 
 def plan(project: Project, *words: str) -> str:

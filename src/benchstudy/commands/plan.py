@@ -1,14 +1,16 @@
 """`benchstudy plan`: what a study would do now, and about how long that would take. Measures and writes nothing."""
 
 import argparse
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from benchstudy.measuring.progress import clock
 from benchstudy.model import hints, paths
+from benchstudy.model.clients import StorageOfClients, client_roles
 from benchstudy.model.errors import BenchstudyError
+from benchstudy.model.family import Case
 from benchstudy.model.output import add_json, print_json
 from benchstudy.model.rounding import plural
 from benchstudy.model.study import SessionPlan, Study, in_file, load_study
@@ -85,9 +87,16 @@ def _session(plan: SessionPlan, root: Path) -> dict[str, Any]:
 
 def _places(plans: list[SessionPlan], host: str) -> list[str]:
     """Folders on the host that cases write to, besides the work folder."""
-    definitions = [case.definition for plan in plans if host in plan.hosts for case in plan.cases]
+    definitions = [case.definition for plan in plans for case in plan.cases if host in _hosts_of(plan, case)]
     named = (part.get("path") for d in definitions for part in (d, d.get("backend", {})) if isinstance(part, Mapping))
     return sorted({path for path in named if isinstance(path, str) and path.startswith(("/", "~"))})
+
+
+def _hosts_of(plan: SessionPlan, case: Case) -> Iterable[str]:
+    """The hosts that a case may write to."""
+    if not isinstance(plan.config, StorageOfClients):
+        return plan.hosts
+    return [plan.roles[role] for role in (client_roles(case.levels, plan.roles) if plan.config.clients else ["sut"])]
 
 
 def _lines(found: Mapping[str, Any]) -> Iterator[str]:
