@@ -77,7 +77,9 @@ class Bucket:
     def __init__(self, url: str, endpoint_url: str | None = None):
         match = _URL.fullmatch(url)
         if match is None:
-            raise ArchiveError(f"{url}: not the address of an archive: write s3://BUCKET/PREFIX")
+            raise ArchiveError(
+                f"{url}: not the address of an archive: write s3://BUCKET/PREFIX, the bucket in small letters"
+            )
         self.url, self._bucket = url.rstrip("/"), match[1]
         prefix = (match[2] or "").strip("/")
         self._prefix = f"{prefix}/" if prefix else ""

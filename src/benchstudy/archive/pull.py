@@ -57,7 +57,10 @@ def pull(
             except (CorruptTrial, _NotFetched) as error:  # says nothing about other sessions
                 damaged.append(str(error))
     if not found:
-        raise ArchiveError(f"{bucket.url}: has nothing from study {study.study!r}; was it pushed under another name?")
+        raise ArchiveError(
+            f"{bucket.url}: has no session of study {study.study!r}: it was pushed under another name, or its first "
+            "push has not ended"
+        )
     if damaged:
         raise BenchstudyError("\n".join(damaged))
     return told
