@@ -985,6 +985,15 @@ def test_a_service_is_ready_filled_in_kept_alive_and_stopped_with_its_log(deploy
         assert not Path(running.folder).exists()
 
 
+def test_the_log_of_a_service_that_fails_holds_no_end_of_a_secret_that_begins_like_another(held):
+    service = Service(
+        secret_env={"user": "USER_OF", "password": "PASSWORD_OF"}, env={"P": "{{secret.password}}"},
+        argv=["sh", "-c", "echo refused $P; exit 3"], ready={"mount": "/proc/none", "timeout": "20s"},
+    )  # fmt: skip
+    with pytest.raises(ServiceFailed, match="refused «redacted»$"):
+        held.start_service("web", service, secrets={"user": "bench", "password": "bench-hunter2"})
+
+
 def test_a_service_that_dies_later_is_seen_to_be_dead(held, tmp_path):
     service = Service(argv=["sh", "-c", "until [ -e end ]; do sleep 0.05; done; exit 6"], ready={"mount": "/proc"})
     running = held.start_service("mortal", service)

@@ -1,14 +1,22 @@
 """Secrets are removed from what tools wrote, whatever its size."""
 
+import base64
+import json
 import os
+import shlex
 import tracemalloc
 from contextlib import ExitStack, suppress
+from html import escape
+from urllib.parse import quote
 
 import pytest
 
+from benchstudy.hosts.services import RunningService
 from benchstudy.measuring import state as state_module
+from benchstudy.measuring.hostcheck import HostCheck
 from benchstudy.measuring.sessionrecord import SessionRecord, keep_interrupted
 from benchstudy.measuring.state import SessionState
+from benchstudy.model.errors import TrialFailed
 from benchstudy.model.study import parse_study
 
 MIB = 1 << 20
@@ -95,3 +103,45 @@ def test_secrets_are_removed_from_a_file_without_reading_it_whole(tmp_path, monk
     )
     assert clean.stat() == unchanged
     assert sorted(path.name for path in large.parent.iterdir()) == ["clean", "empty", "large", "link"]
+
+
+def state_in(folder) -> SessionState:
+    return SessionState("session", parse_study(STUDY).session("here", "fio"), {}, folder, print)
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        lambda s: f'{{"said": {json.dumps(json.dumps({"key": s}))}}}', lambda s: f"GET /?key={quote(s)}", escape, repr,
+        shlex.quote, lambda s: f"Basic {base64.b64encode(f'user:{s}'.encode()).decode()}",
+    ],
+    ids=["JSON in JSON", "URL", "HTML", "repr", "shell", "base64"],
+)  # fmt: skip
+def test_a_secret_is_removed_however_a_tool_writes_it(tmp_path, monkeypatch, written):
+    secret = "pä ss\"%&'<word>"
+    monkeypatch.setenv("KEY", secret)
+    state = state_in(tmp_path)
+    state.secret("KEY")
+    (tmp_path / "stdout").write_text(f"before {written(secret)} after")
+    assert state.redact_files(tmp_path) == ["stdout"]
+    said = (tmp_path / "stdout").read_text()
+    assert "«redacted»" in said
+    assert said.startswith("before ") and said.endswith(" after") and "word" not in said
+    assert base64.b64encode(secret.encode())[:8].decode() not in said
+    assert state.redact(f"before {written(secret)} after") == said
+
+
+@pytest.mark.parametrize("value", ["1", "abc", "1234567", "key \udcff"])
+def test_what_figures_contain_by_chance_is_no_secret(tmp_path, monkeypatch, value):
+    monkeypatch.setenv("KEY", value)
+    with pytest.raises(TrialFailed, match=r"the environment variable KEY is (too short|not UTF-8)") as failed:
+        state_in(tmp_path).secret("KEY")
+    assert value not in str(failed.value).partition(":")[0].split()
+    look = HostCheck(None, ())
+    assert not look.variable("KEY", "server web") and look.findings[0][1].startswith("server web: KEY is ")
+
+
+def test_no_end_of_a_password_is_left_because_it_begins_with_the_name_of_its_user():
+    secrets = {"user": "bench", "password": "bench-hunter2"}
+    service = RunningService("web", "uuid", "/folder", "/dir", {}, secrets)
+    assert service.redacted("refused bench with bench-hunter2") == "refused «redacted» with «redacted»"

@@ -287,6 +287,33 @@ def test_events_hold_no_secret(lab, monkeypatch, capsys):
     assert "hunter2" not in "".join(capsys.readouterr())
 
 
+def test_an_output_that_is_no_longer_readable_without_a_secret_is_a_failure_and_says_so(lab, monkeypatch):
+    def run(self, case, trial) -> None:
+        (trial.files / "stdout").write_text(f"1.{trial.secret('KEY')}")
+
+    def parse(self, levels, files) -> Parsed:
+        raise ParseError(f"stdout is no number: {(files / 'stdout').read_text()}")
+
+    monkeypatch.setattr(Written, "parse", parse)
+    monkeypatch.setenv("KEY", "00000000")
+    monkeypatch.setattr(Written, "run", run)
+    lab.hold(lab.plan("a", blocks=1))
+    (trial,) = lab.store.trials()
+    assert trial.record.status == "failed"
+    assert "secrets were removed from stdout: use values that occur nowhere else" in trial.record.cause
+
+
+def test_the_traceback_of_a_defect_holds_no_secret(lab, monkeypatch, capsys, caplog):
+    def run(self, case, trial) -> None:
+        raise ValueError(f"Invalid header value {trial.secret('KEY')!r}")
+
+    monkeypatch.setenv("KEY", "hunter2\n")
+    monkeypatch.setattr(Written, "run", run)
+    lab.hold(lab.plan("a", blocks=1))
+    said = caplog.text + "".join(capsys.readouterr())
+    assert "ValueError: Invalid header value" in said and "hunter2" not in said
+
+
 def test_what_was_announced_is_what_was_done(lab, monkeypatch):
     """Trials and blocks, also when some are repeated, given up, or asked for by a look."""
     announced, begun, results, at_least = [], [], [], []

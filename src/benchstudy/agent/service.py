@@ -239,6 +239,6 @@ def _hide(text: str, spec: dict) -> str:
         *spec["secrets"].values(),
         *(s for its in spec["others"].values() for s in its["secrets"].values()),
     ]
-    for secret in secrets:
+    for secret in sorted(secrets, key=len, reverse=True):  # one may contain another
         text = text.replace(secret, "«redacted»").replace(json.dumps(secret)[1:-1], "«redacted»")
     return text

@@ -79,9 +79,9 @@ class RunningService:
 
     def redacted(self, text: str) -> str:
         """`text` without the secrets of this service and of the services it needs."""
-        for service in (self, *self.needed.values()):
-            for secret in service.secrets.values():
-                text = text.replace(secret, "«redacted»")
+        secrets = {secret for service in (self, *self.needed.values()) for secret in service.secrets.values()}
+        for secret in sorted(secrets, key=len, reverse=True):  # one may contain another
+            text = text.replace(secret, "«redacted»")
         return text
 
     def fill(self, text: str) -> str:

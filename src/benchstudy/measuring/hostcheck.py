@@ -7,6 +7,7 @@ from typing import Any
 from benchstudy.hosts.agent import HostAgent
 from benchstudy.model import hints
 from benchstudy.model.clients import makes_load, role_of_service
+from benchstudy.model.secret_forms import unfit
 from benchstudy.model.services import Limits, Service
 
 _CHECK_TIMEOUT_S = 120.0
@@ -70,12 +71,12 @@ class HostCheck:
                 self.problem(f"{where}: asks for {asked} {unit}, but {self.name} has {has}", "ask for less")
 
     def variable(self, name: str, what: str = "") -> bool:
-        """Whether the controller's environment has the variable; reports it if not. `what` needs it."""
-        if not os.environ.get(name):
-            self.problem(
-                f"{what}: {name} is not set" if what else f"{name} is not set", f"export {name} where snakemake runs"
-            )
-        return bool(os.environ.get(name))
+        """Whether the controller's environment has a secret in the variable; reports it if not. `what` needs it."""
+        value = os.environ.get(name)
+        wrong = unfit(value) if value else ("is not set", f"export {name} where snakemake runs")
+        if wrong:
+            self.problem(f"{what}: {name} {wrong[0]}" if what else f"{name} {wrong[0]}", wrong[1])
+        return not wrong
 
     def ok(self, text: str) -> None:
         self.findings.append((True, text, ""))

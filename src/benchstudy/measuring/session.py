@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
+from traceback import format_exc
 from typing import Any
 from uuid import uuid4
 
@@ -300,12 +301,10 @@ class _Session:
         return status
 
     def _run_and_parse(self, case: Case, trial: TrialContext) -> tuple[Status, str | None, Failure | None]:
-        family = self._plan.family
+        assert self._state is not None
         try:
-            family.run(case, trial)
-            # A tool can exit 0 and leave nonsense. Only another way to read it, which a study may declare, can help.
-            family.parse(case.levels, trial.files)
-            trial.note(**family.notes(trial.files))
+            self._plan.family.run(case, trial)
+            self._read(case, trial, self._state)
         except (TrialFailed, ParseError) as error:
             states = {command.state for command in trial.commands}
             if states & _NOT_THE_TOOLS_DOING or error.failure.cause is Cause.CONNECTION:
@@ -318,12 +317,25 @@ class _Session:
         except Exception as error:  # a defect here: it must not end other trials, and it is not a result
             if isinstance(error, OSError) and disk_trouble(error):  # then no other trial could be stored either
                 raise
-            log.exception("%s: internal error", case.id)
+            log.error("%s: internal error\n%s", case.id, self._state.redact(format_exc().rstrip()))
             words = f"internal error: {type(error).__name__}: {error}"
             return "aborted", words, Failure(cause=Cause.INTERNAL)
         if trial.commands and len({c.boot_id for c in trial.commands if c.host == trial.commands[0].host}) > 1:
             return "aborted", "the host was restarted during the trial", Failure(cause=Cause.HOST_RESTARTED)
         return "ok", None, None
+
+    def _read(self, case: Case, trial: TrialContext, state: SessionState) -> None:
+        """Read what is stored. A tool can exit 0 and leave nonsense, which only another way to read it can help."""
+        held = state.redact_files(trial.files)
+        try:
+            self._plan.family.parse(case.levels, trial.files)
+        except ParseError as error:
+            if not held:
+                raise
+            raise ParseError(
+                f"{error}; secrets were removed from {', '.join(held)}: use values that occur nowhere else in outputs"
+            ) from error
+        trial.note(**self._plan.family.notes(trial.files))
 
     def _event(self, text: str) -> None:
         text = self._state.redact(text) if self._state else text

@@ -1,6 +1,5 @@
 """State that the trials of one session share: hosts, services, results of `once`, and secrets."""
 
-import json
 import os
 import re
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -16,6 +15,7 @@ from benchstudy.model.causes import Cause
 from benchstudy.model.clients import role_of_service
 from benchstudy.model.errors import BenchstudyError, TrialFailed
 from benchstudy.model.files import whole_or_nothing
+from benchstudy.model.secret_forms import forms_of, unfit
 from benchstudy.model.services import Confinement, Service
 from benchstudy.model.study import SessionPlan
 
@@ -173,6 +173,8 @@ class SessionState:
         value = os.environ.get(env_name, "")
         if not value:
             raise TrialFailed(f"the environment variable {env_name} is not set where snakemake runs")
+        if wrong := unfit(value):
+            raise TrialFailed(f"the environment variable {env_name} {': '.join(wrong)}")
         self._secrets.add(value)
         return value
 
@@ -189,18 +191,22 @@ class SessionState:
             return {key: self.redacted(each) for key, each in value.items()}
         return [self.redacted(each) for each in value] if isinstance(value, list | tuple) else value
 
-    def redact_files(self, folder: Path) -> None:
-        """Remove secrets from files: a tool may print the key that it was given. Files may be larger than memory."""
-        forms = [form.encode() for form in self._secret_forms()]
+    def redact_files(self, folder: Path) -> list[str]:
+        """Remove secrets from files, which it returns: a tool may print the key that it was given.
+
+        Files may be larger than memory.
+        """
+        forms, changed = [form.encode() for form in self._secret_forms()], []
         for path in (p for p in folder.rglob("*") if forms and p.is_file() and p.stat().st_size):
             with path.open("rb") as file, mmap(file.fileno(), 0, access=ACCESS_READ) as content:
                 if any(content.find(form) >= 0 for form in forms):
                     _write_redacted(path, content, forms)
+                    changed.append(path.relative_to(folder).as_posix())
+        return sorted(changed)
 
     def _secret_forms(self) -> list[str]:
-        """Each secret, plain and as JSON writes it, longest first because one may contain another."""
-        in_json = {json.dumps(s, ensure_ascii=ascii_only)[1:-1] for s in self._secrets for ascii_only in (True, False)}
-        return sorted(self._secrets | in_json, key=len, reverse=True)
+        """Each secret in each of its forms, longest first because one may contain another."""
+        return sorted({form for secret in self._secrets - {""} for form in forms_of(secret)}, key=len, reverse=True)
 
     def close(self) -> None:
         """Remove scratch folders, then end services in reverse order of their start, and keep the services' logs."""

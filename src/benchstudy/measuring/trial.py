@@ -20,6 +20,7 @@ from benchstudy.measuring.together import execute_together
 from benchstudy.model.causes import ran_out_of_memory
 from benchstudy.model.errors import BenchstudyError, TrialFailed
 from benchstudy.model.family import ConfigT_co
+from benchstudy.model.secret_forms import is_utf8
 from benchstudy.model.services import Confinement, Limits, Service
 
 T = TypeVar("T")
@@ -205,6 +206,8 @@ class TrialContext(Generic[ConfigT_co]):
 
     def keep_secret(self, value: str) -> None:
         """Keep a value that became known during the trial, such as a login token, out of every file."""
+        if not is_utf8(value):  # a server may answer anything
+            raise TrialFailed("a token or password is not UTF-8, so it could not be kept out of files")
         self._state._secrets.add(value)
 
     def event(self, text: str) -> None:

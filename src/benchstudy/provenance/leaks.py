@@ -1,21 +1,14 @@
 """Searches for secrets in what is about to be shared. Measuring keeps them out of files; this is the second check."""
 
-import base64
-import html
-import json
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import quote, quote_plus
-
-import markupsafe
 
 from benchstudy.model.errors import BenchstudyError
+from benchstudy.model.secret_forms import SHORTEST_ENCODED, forms_of, unfit
 
-# Shorter values occur in any file by chance.
-_SHORTEST = 6
 # Kept from the previous piece, so that a secret across the border between two pieces is found.
 _OVERLAP = 4096
 _IN_TEXT = re.compile(r"\{\{\s*env\.(\w+)\s*\}\}")
@@ -30,19 +23,6 @@ _LOOKS = {
     "a password in an address": rb"\b[a-z][a-z0-9+.-]{1,20}://[^\s/:@\"'<>`{}$\\]{1,64}:[^\s/:@\"'<>`{}$\\]{3,128}@[A-Za-z0-9\[]",
 }
 _LOOKS_LIKE = {what: re.compile(pattern) for what, pattern in _LOOKS.items()}
-
-
-_WRITINGS: tuple[Callable[[str], str], ...] = (
-    lambda text: json.dumps(text)[1:-1],
-    lambda text: json.dumps(text, ensure_ascii=False)[1:-1],
-    lambda text: quote(text, safe=""),
-    lambda text: re.sub("%..", lambda match: match[0].lower(), quote(text, safe="")),
-    quote,
-    quote_plus,
-    html.escape,
-    lambda text: html.escape(text, quote=False),
-    lambda text: str(markupsafe.escape(text)),  # as templates write it
-)
 
 
 class SecretFound(BenchstudyError):
@@ -60,8 +40,9 @@ class Secrets:
     def of(cls, declared: Mapping[str, Any], environment: Mapping[str, str] = os.environ) -> "Secrets":
         """The secrets of a study, from the variables that it names. `unknown`: variables not set here, or too short."""
         names = sorted(set(variables(declared)))
-        known = [name for name in names if len(environment.get(name, "")) >= _SHORTEST]
-        values = dict.fromkeys((name, form) for name in known for form in _forms(environment[name]))
+        given = {name: environment.get(name, "") for name in names}
+        known = [name for name in names if len(given[name]) >= SHORTEST_ENCODED and not unfit(given[name])]
+        values = dict.fromkeys((name, form.encode()) for name in known for form in forms_of(given[name]))
         return cls(tuple(values), tuple(name for name in names if name not in known))
 
     def refuse(self, name: str, content: Iterable[bytes], accepted: Iterable[str] = ()) -> Iterator[bytes]:
@@ -107,18 +88,3 @@ def variables(node: Any) -> Iterator[str]:
 def _names(value: Any) -> list[str]:
     values = value.values() if isinstance(value, Mapping) else value if isinstance(value, list) else [value]
     return [name for name in values if isinstance(name, str)]
-
-
-def _forms(secret: str) -> list[bytes]:
-    """How programs may write a secret: plain, in JSON, in a URL, in HTML, nested, or in base64."""
-    texts = {secret}
-    for _ in range(2):
-        texts |= {written(text) for text in texts for written in _WRITINGS}
-    return [*(text.encode() for text in sorted(texts)), *_in_base64(secret.encode())]
-
-
-def _in_base64(secret: bytes) -> Iterator[bytes]:
-    """The characters of base64 that depend on nothing else, after 0, 1 or 2 other bytes, such as a user's name."""
-    for before in range(3):
-        encoded = base64.b64encode(bytes(before) + secret)[(0, 2, 3)[before] : (before + len(secret)) * 8 // 6]
-        yield from (encoded, encoded.translate(bytes.maketrans(b"+/", b"-_")))
