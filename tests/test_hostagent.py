@@ -990,7 +990,7 @@ def test_the_log_of_a_service_that_fails_holds_no_end_of_a_secret_that_begins_li
         secret_env={"user": "USER_OF", "password": "PASSWORD_OF"}, env={"P": "{{secret.password}}"},
         argv=["sh", "-c", "echo refused $P; exit 3"], ready={"mount": "/proc/none", "timeout": "20s"},
     )  # fmt: skip
-    with pytest.raises(ServiceFailed, match="refused «redacted»$"):
+    with pytest.raises(ServiceFailed, match=r"refused «redacted»$"):
         held.start_service("web", service, secrets={"user": "bench", "password": "bench-hunter2"})
 
 

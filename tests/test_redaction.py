@@ -7,6 +7,7 @@ import shlex
 import tracemalloc
 from contextlib import ExitStack, suppress
 from html import escape
+from types import SimpleNamespace
 from urllib.parse import quote
 
 import pytest
@@ -137,7 +138,7 @@ def test_what_figures_contain_by_chance_is_no_secret(tmp_path, monkeypatch, valu
     with pytest.raises(TrialFailed, match=r"the environment variable KEY is (too short|not UTF-8)") as failed:
         state_in(tmp_path).secret("KEY")
     assert value not in str(failed.value).partition(":")[0].split()
-    look = HostCheck(None, ())
+    look = HostCheck(SimpleNamespace(remote=SimpleNamespace(name="alpha")), ())
     assert not look.variable("KEY", "server web") and look.findings[0][1].startswith("server web: KEY is ")
 
 

@@ -12,7 +12,7 @@ import subprocess
 import tarfile
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import paramiko
@@ -20,7 +20,7 @@ import pytest
 from sshd_hosts import SshdHost, make_key
 from waiting import until
 
-from benchstudy.hosts import ssh_transport, user_keys
+from benchstudy.hosts import ssh_transport, transfer, user_keys
 from benchstudy.hosts.remote import (
     AuthenticationFailed,
     CommandEnded,
@@ -710,6 +710,34 @@ def write_archive(path: Path, members: Sequence[tuple[str, bytes, str]]) -> None
             archive.addfile(member, io.BytesIO(content))
 
 
+@contextlib.contextmanager
+def lying_tar(folder: Path, script: str = 'exec cat "$(dirname "$0")/archive"') -> Iterator[tuple[Path, Remote]]:
+    programs = folder / "programs"
+    programs.mkdir()
+    (programs / "tar").write_text(f"#!/bin/sh\n{script}\n")
+    (programs / "tar").chmod(0o755)
+    environment = {"PATH": f"{programs}:/usr/bin:/bin"}
+    with SshdHost(folder / "sshd", environment=environment) as server, Remote("box", server.host) as remote:
+        yield programs, remote
+
+
+def header(kind: bytes, size: int = 0, **pax: str) -> bytes:
+    member = tarfile.TarInfo("file")
+    member.type, member.size, member.pax_headers = kind, size, pax
+    return member.tobuf(tarfile.PAX_FORMAT if pax else tarfile.GNU_FORMAT)
+
+
+_HOLES = {"GNU.sparse.size": str(1 << 40), "GNU.sparse.numblocks": "0"}
+# What the archive begins with, and what the refusal says.
+ENDLESS_TREES = {
+    "a name of a terabyte": (header(tarfile.GNUTYPE_LONGNAME, 1 << 40), f"a header of {1 << 40} bytes"),
+    "attributes of a terabyte": (header(tarfile.XHDTYPE, 1 << 40), f"a header of {1 << 40} bytes"),
+    "holes": (header(tarfile.GNUTYPE_SPARSE), "a file with holes"),
+    "holes of POSIX": (header(tarfile.REGTYPE, **_HOLES), "a file with holes"),
+    "a chain of attributes": (header(tarfile.XHDTYPE) * 5000, "not an archive"),
+}
+
+
 class TestTrees:
     def test_there_and_back(self, remote, tmp_path):
         source = tmp_path / "source"
@@ -767,6 +795,43 @@ class TestTrees:
             remote.get_tree(str(tmp_path / "there"), tmp_path / "back")
 
     @pytest.mark.fault(39)
+    @pytest.mark.parametrize("hostile", ENDLESS_TREES)
+    def test_an_archive_that_would_fill_memory_or_disk_is_refused(self, tmp_path, hostile):
+        with lying_tar(tmp_path) as (programs, remote):
+            archive, refusal = ENDLESS_TREES[hostile]
+            (programs / "archive").write_bytes(archive)
+            with pytest.raises(TransferFailed, match=refusal):
+                remote.get_tree(str(programs), tmp_path / "back")
+
+    @pytest.mark.fault(39)
+    @pytest.mark.parametrize("script", ["exec yes", 'cat "$0.empty"; exec yes'], ids=["at once", "after its end"])
+    def test_an_archive_without_an_end_is_refused(self, tmp_path, monkeypatch, script):
+        monkeypatch.setattr(transfer, "MOST_BYTES", 4 * MIB)
+        monkeypatch.setattr(transfer, "_HEADERS", MIB)
+        with lying_tar(tmp_path, script) as (programs, remote):
+            write_archive(programs / "tar.empty", [])
+            with pytest.raises(ContentRefused, match=f"more than {4 * MIB} bytes"):
+                remote.get_tree(str(programs), tmp_path / "back")
+
+    @pytest.mark.fault(39)
+    def test_a_file_that_is_too_large_is_refused_before_it_is_copied(self, remote, tmp_path):
+        (tmp_path / "there").mkdir()
+        (tmp_path / "there" / "mostly-holes").touch()
+        os.truncate(tmp_path / "there" / "mostly-holes", 1 << 40)
+        with pytest.raises(ContentRefused, match="remove what a trial does not need"):
+            remote.get_tree(str(tmp_path / "there"), tmp_path / "back")
+        assert not list((tmp_path / "back").iterdir())
+
+    @pytest.mark.fault(39)
+    def test_an_archive_that_drips_is_refused(self, tmp_path, monkeypatch):
+        monkeypatch.setattr(transfer, "FIRST_S", 0.5)
+        with (
+            lying_tar(tmp_path, "while :; do printf x; sleep 0.1; done") as (programs, remote),
+            pytest.raises(TransferFailed, match=r"only . bytes arrived in"),
+        ):
+            remote.get_tree(str(programs), tmp_path / "back")
+
+    @pytest.mark.fault(39)
     @pytest.mark.parametrize("hostile", HOSTILE_TREES)
     def test_no_chain_of_links_writes_or_reads_outside_the_folder(self, tmp_path, hostile):
         """A host whose tar lies. The second archive meets what the first one left."""
@@ -774,12 +839,7 @@ class TestTrees:
         (home / "project").mkdir(parents=True)
         (home / "profile").write_text("mine")
         (home / "key").write_text("private")
-        programs = tmp_path / "programs"
-        programs.mkdir()
-        (programs / "tar").write_text('#!/bin/sh\nexec cat "$(dirname "$0")/archive"\n')
-        (programs / "tar").chmod(0o755)
-        environment = {"PATH": f"{programs}:/usr/bin:/bin"}
-        with SshdHost(tmp_path / "sshd", environment=environment) as server, Remote("box", server.host) as remote:
+        with lying_tar(tmp_path) as (programs, remote):
             for members in HOSTILE_TREES[hostile]:
                 write_archive(programs / "archive", members)
                 with contextlib.suppress(ContentRefused):

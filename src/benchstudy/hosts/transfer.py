@@ -11,10 +11,11 @@ import re
 import shutil
 import subprocess
 import tarfile
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
+from typing import IO, NoReturn
 
 from benchstudy.hosts.connection import Connection, RemoteProcess
 from benchstudy.hosts.ssh_errors import CommandEnded, ConnectionLost, ContentRefused, TransferFailed
@@ -22,7 +23,10 @@ from benchstudy.model.files import IMPOSSIBLE, keep_link
 
 BLOCK = 1 << 20
 STALL_TIMEOUT_S = 60.0
-MOST_FILES = 200_000  # in a tree copied from a host
+MOST_FILES, MOST_BYTES = 200_000, 16 << 30  # in a tree copied from a host
+_HEADERS = 1 << 30  # bytes of an archive that are no content
+_LONGEST_HEADER = 16 << 10  # bytes, such as a name; the library keeps it in memory
+_SLOWEST, FIRST_S = 1 << 10, 600.0  # bytes per second, and when they are first asked for
 _MOST_NAMED = 5
 _DIGEST = re.compile(r"^([0-9a-f]{64})\b", re.MULTILINE)
 _LEASE = ".lease"  # the agent's, in the folder of a command whose supervisor was killed
@@ -105,9 +109,9 @@ def get_tree(remote: Connection, source: str, local: Path, names: Sequence[str] 
             stream = _OutputStream(process)
             with io.BufferedReader(stream, BLOCK) as buffered:
                 try:
-                    with tarfile.open(fileobj=buffered, mode="r|") as archive:
+                    with tarfile.open(fileobj=buffered, mode="r|", tarinfo=_Member) as archive:
                         links = _extract(archive, local)
-                except tarfile.ReadError:
+                except (tarfile.TarError, RecursionError):
                     # If tar failed on the host, the reason follows below; a truncated stream is not an archive.
                     stream.damaged = True
                 while buffered.read(BLOCK):
@@ -132,12 +136,15 @@ def _extract(archive: tarfile.TarFile, into: Path) -> list[tarfile.TarInfo]:
     """
     folder = os.fspath(into)
     links: list[tarfile.TarInfo] = []
+    total = 0
     for number, member in enumerate(archive):
         name = member.name
         if number == MOST_FILES:
             raise ContentRefused(f"not copied from the host: more than {MOST_FILES} files in one folder")
-        if name.startswith("/") or ".." in name.split("/"):
+        if name.startswith("/") or ".." in name.split("/") or "\0" in name:
             raise ContentRefused(f"{name!r} is not copied from the host: its name leads out of the folder")
+        total += member.size
+        _require_small(total)
         with _refused_if_impossible(name):
             if member.isreg():
                 content = archive.extractfile(member)
@@ -152,6 +159,14 @@ def _extract(archive: tarfile.TarFile, into: Path) -> list[tarfile.TarInfo]:
             else:
                 raise ContentRefused(f"{name!r} is not copied from the host: it is neither a file, a folder nor a link")
     return links
+
+
+def _require_small(size: int) -> None:
+    if size > MOST_BYTES:
+        raise ContentRefused(
+            f"not copied from the host: more than {MOST_BYTES} bytes in one folder; remove what a trial does not need "
+            "before it ends"
+        )
 
 
 def _make_links(links: Sequence[tarfile.TarInfo], into: Path) -> None:
@@ -202,12 +217,30 @@ def _write_file(path: str, mode: int, content: IO[bytes]) -> None:
         shutil.copyfileobj(content, file, BLOCK)
 
 
+class _Member(tarfile.TarInfo):
+    """A member of an archive from a host. What would fill memory, or has holes and would fill the disk, is refused.
+
+    The tar of an honest host writes holes out.
+    """
+
+    def _proc_member(self, archive: tarfile.TarFile) -> tarfile.TarInfo:
+        if not self.isreg() and self.size > _LONGEST_HEADER:
+            raise ContentRefused(f"not copied from the host: a header of {self.size} bytes")
+        return super()._proc_member(archive)  # type: ignore[misc]  # the stubs leave it out
+
+    def _refuse_holes(self, *_: object) -> NoReturn:
+        raise ContentRefused("not copied from the host: a file with holes")
+
+    _proc_sparse = _proc_gnusparse_00 = _proc_gnusparse_01 = _proc_gnusparse_10 = _refuse_holes
+
+
 class _OutputStream(io.RawIOBase):
     """A remote process's standard output as a file, hashed while it is read; its standard error is kept."""
 
     def __init__(self, process: RemoteProcess):
         self.digest = hashlib.sha256()
         self.damaged = False
+        self._received = 0
         self._chunks = _output(process)
         self._left = memoryview(b"")
 
@@ -217,6 +250,8 @@ class _OutputStream(io.RawIOBase):
     def readinto(self, target) -> int:
         if not self._left:
             chunk = next(self._chunks, b"")
+            self._received += len(chunk)
+            _require_small(self._received - _HEADERS)
             self.digest.update(chunk)
             self._left = memoryview(chunk)
         size = min(len(target), len(self._left))
@@ -237,9 +272,16 @@ def _until_through(remote: Connection, attempt: Callable[[], None]) -> None:
 
 def _output(process: RemoteProcess) -> Iterator[bytes]:
     """Standard output, piece by piece. Standard error is kept in the process."""
+    begun, received = time.monotonic(), 0
     while (got := process.read_output(STALL_TIMEOUT_S)) != b"":
         if got is None:
             raise ConnectionLost(f"{process.name}: nothing arrived for {STALL_TIMEOUT_S:.0f} s")
+        received += len(got)
+        so_far_s = time.monotonic() - begun
+        if so_far_s > FIRST_S and received < _SLOWEST * so_far_s:
+            raise TransferFailed(
+                f"{process.name}: only {received} bytes arrived in {so_far_s:.0f} s; the copy was ended"
+            )
         yield got
 
 
