@@ -536,7 +536,13 @@ def test_a_crate_on_a_disk_that_fails_is_not_called_something_else(packed, monke
         check_crate(packed.path)
 
 
-@pytest.mark.parametrize("name", ["../outside", "/etc/outside", "a/../../outside", "data\\raw", "link", "study.json"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "../outside", "/etc/outside", "a/../../outside", "data\\raw", "link", "study.json", "./study.json", "src//x",
+        "a\x1b[2J", "a\nb",
+    ],
+)  # fmt: skip
 @pytest.mark.filterwarnings("ignore:Duplicate name")
 @pytest.mark.fault(39)
 def test_names_that_lead_out_of_a_crate_are_refused(packed, tmp_path, name):
@@ -548,6 +554,19 @@ def test_names_that_lead_out_of_a_crate_are_refused(packed, tmp_path, name):
         archive.writestr(entry, "/etc/passwd")
     with pytest.raises(BenchstudyError, match="not opened"):
         check_crate(hostile)
+
+
+@pytest.mark.fault(39)
+def test_verify_prints_no_name_that_a_terminal_obeys_or_that_looks_like_a_line_of_its_own(packed, tmp_path, capsys):
+    unpacked = tmp_path / "unpacked"
+    with zipfile.ZipFile(packed.path) as archive:
+        archive.extractall(unpacked)
+    (unpacked / "data" / "raw" / 'x\x1b[2J\n{"altered": 0}').touch()
+    with (unpacked / "SHA256SUMS").open("a") as sums:
+        sums.write(f"{'0' * 64}  y\x1b]0;title\x07\n")
+    assert main(["verify", str(unpacked)]) == 1
+    said = capsys.readouterr().err.splitlines()
+    assert len(said) == 2 and all(line.isprintable() for line in said)
 
 
 def test_what_was_added_to_an_unpacked_crate_is_in_no_reproduction_of_it(own_study, tmp_path, monkeypatch):

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchstudy.model import hints, paths
+from benchstudy.model.errors import plain_line
 from benchstudy.model.output import add_json, print_json, progress
 from benchstudy.model.rounding import plural
 from benchstudy.model.study import load_study
@@ -42,7 +43,7 @@ def _push(arguments: argparse.Namespace) -> int:
     with progress("pushing") as advance:
         told = push(paths.project_root(), study, _bucket(arguments), advance, dry_run=arguments.dry_run)
     for line in told.left_out:
-        print(f"left out a discarded trial: {line}", file=sys.stderr)
+        print(f"left out a discarded trial: {plain_line(line)}", file=sys.stderr)
     if arguments.json:
         print_json(asdict(told))
         return 0
@@ -82,7 +83,7 @@ def _verify(arguments: argparse.Namespace) -> int:
     with progress("comparing") as advance:
         told = verify_archive(_bucket(arguments), advance, read=arguments.read)
     for line in told.differences:
-        print(line, file=sys.stderr)
+        print(plain_line(line), file=sys.stderr)
     if told.untold:
         print(
             f"the server gives no SHA-256 for {plural(told.untold, 'object')}, so only sizes were compared: add --read",

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from benchstudy.model import hints, paths
-from benchstudy.model.errors import BenchstudyError
+from benchstudy.model.errors import BenchstudyError, plain_line
 from benchstudy.model.output import add_json, print_json
 from benchstudy.model.rounding import plural
 from benchstudy.model.study import load_study
@@ -76,7 +76,7 @@ def _verify(arguments: argparse.Namespace) -> int:
             checked.files += of_crate.files
             checked.differences += [f"{packed.relative_to(root)}: {line}" for line in of_crate.differences]
     for line in checked.differences:
-        print(line, file=sys.stderr)
+        print(plain_line(line), file=sys.stderr)
     summary = {**name, "files": checked.files, "in_archive": checked.in_archive, "altered": len(checked.differences)}
     if arguments.json:
         print_json({**summary, "differences": checked.differences})
@@ -140,4 +140,4 @@ def _reproduce(arguments: argparse.Namespace) -> int:
 def _tell(what: str, lines: Sequence[str], where: Any = None) -> None:
     if lines:
         more = [f"and {len(lines) - _MOST_SHOWN} more"] if len(lines) > _MOST_SHOWN else []
-        print("\n  ".join([f"{what}:", *lines[:_MOST_SHOWN], *more]), file=where)
+        print("\n  ".join([f"{what}:", *map(plain_line, lines[:_MOST_SHOWN]), *more]), file=where)

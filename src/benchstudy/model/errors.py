@@ -16,6 +16,11 @@ def plain(text: str) -> str:
     return _OBEYED.sub("\ufffd", COLOURS.sub("", text))
 
 
+def plain_line(text: str) -> str:
+    """The same as one line, so that no name can pretend to be a line of ours."""
+    return plain(" ".join(text.splitlines()))
+
+
 class BenchstudyError(Exception):
     """An error that the user can understand and fix; the message says what, where and how."""
 

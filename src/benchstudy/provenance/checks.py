@@ -10,7 +10,7 @@ from pathlib import Path, PurePosixPath
 
 from benchstudy.measuring.confirmed import check
 from benchstudy.measuring.sealed import SUMS, Checked, compared, sums_in
-from benchstudy.model.errors import BenchstudyError
+from benchstudy.model.errors import BenchstudyError, plain_line
 from benchstudy.model.files import files_below, json_of
 from benchstudy.model.study import Study
 from benchstudy.provenance.entities import METADATA, address
@@ -153,7 +153,9 @@ def _members(path: Path, archive: zipfile.ZipFile) -> Iterator[str]:
             continue
         parts = PurePosixPath(name).parts
         is_link = (entry.external_attr >> 16) & 0o170000 == 0o120000
-        if name.startswith("/") or ".." in parts or "\\" in name or "\0" in name or is_link or name in seen:
+        # Two spellings of one name would be one file once they are unpacked.
+        is_plain = plain_line(name) == name == "/".join(parts)
+        if name.startswith("/") or ".." in parts or "\\" in name or not is_plain or is_link or name in seen:
             raise BenchstudyError(f"{path}: {name!r} is a link, occurs twice, or would lead out of it; not opened")
         seen.add(name)
         yield name
