@@ -50,6 +50,8 @@ def changed(*path, to):
         (changed("thresholds", to={"margins": {"fio/": "3%"}}), "names no metric after the slash"),
         (changed("thresholds", to={"margins": {"fio/read_iop": "3%"}}), 'no such metric: did you mean "read_iops"?'),
         (changed("hosts", "local", to={"address": "../../x"}), "hosts.local.address: '../../x' cannot be a host"),
+        (changed("hosts", "local", to={"address": "x;id"}), "hosts.local.address: 'x;id' has ';', which a shell would"),
+        (changed("hosts", "local", to={"user": "$(id)"}), "hosts.local.user: '$(id)' has '(', which a shell"),
         (changed("hosts", "local", to={"address": "x" * 70}), "cannot be a host: write its name, its address"),
         (changed("hosts", "local", to={"address": "db1:2222"}), "write `address: db1` and `port: 2222`"),
         (changed("hosts", "local", to={"address": "[::1]:2222"}), "write `address: ::1` and `port: 2222`"),

@@ -9,6 +9,7 @@ from benchstudy.model.strict import Strict
 
 _LONGEST_NAME, _LONGEST_PATH = 253, 4096
 THIS_MACHINE = "this machine"
+_OF_A_SHELL = "'`\";&<>|(){}"  # ssh refuses these in names, too: a ProxyCommand or Match may hand them to a shell
 
 
 # A value that begins with a dash would be an option of a command.
@@ -55,6 +56,14 @@ class Host(Strict):
     def _no_option(cls, value: str | None) -> str | None:
         if value is not None and (not value or value.startswith("-") or any(c.isspace() or c == "\0" for c in value)):
             raise ValueError(f"{value!r} must not be empty, begin with '-' or contain white space")
+        return value
+
+    @field_validator("address", "user", "service_address")
+    @classmethod
+    def _nothing_for_a_shell(cls, value: str | None) -> str | None:
+        found = next((character for character in value or "" if character in _OF_A_SHELL), None)
+        if found:
+            raise ValueError(f"{value!r} has {found!r}, which a shell would obey: remove it")
         return value
 
     @field_validator("address", "service_address")
