@@ -32,7 +32,7 @@ from benchstudy.measuring.session import OneOfMany, hold_session
 from benchstudy.measuring.sessionindex import is_held
 from benchstudy.measuring.sessionrecord import SessionRecord
 from benchstudy.model import interference, paths, registry
-from benchstudy.model.causes import Cause
+from benchstudy.model.causes import Cause, Failure
 from benchstudy.model.errors import SessionFailed, TrialFailed
 from benchstudy.model.family import Case, Family, FamilyConfig, Observation, Parsed, ParseError
 from benchstudy.model.files import now
@@ -292,7 +292,8 @@ def test_an_output_that_is_no_longer_readable_without_a_secret_is_a_failure_and_
         (trial.files / "stdout").write_text(f"1.{trial.secret('KEY')}")
 
     def parse(self, levels, files) -> Parsed:
-        raise ParseError(f"stdout is no number: {(files / 'stdout').read_text()}")
+        text = f"stdout is no number: {(files / 'stdout').read_text()}"
+        raise ParseError(text, Failure(cause=Cause.NOT_FOUND, name="rate"))
 
     monkeypatch.setattr(Written, "parse", parse)
     monkeypatch.setenv("KEY", "00000000")
@@ -301,6 +302,7 @@ def test_an_output_that_is_no_longer_readable_without_a_secret_is_a_failure_and_
     (trial,) = lab.store.trials()
     assert trial.record.status == "failed"
     assert "secrets were removed from stdout: use values that occur nowhere else" in trial.record.cause
+    assert trial.record.failure == Failure(cause=Cause.NOT_FOUND, name="rate"), "its kind is kept"
 
 
 def test_the_traceback_of_a_defect_holds_no_secret(lab, monkeypatch, capsys, caplog):

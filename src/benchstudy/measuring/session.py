@@ -332,9 +332,8 @@ class _Session:
         except ParseError as error:
             if not held:
                 raise
-            raise ParseError(
-                f"{error}; secrets were removed from {', '.join(held)}: use values that occur nowhere else in outputs"
-            ) from error
+            told = f"secrets were removed from {', '.join(held)}: use values that occur nowhere else in outputs"
+            raise ParseError(f"{error}; {told}", error.failure) from error
         trial.note(**self._plan.family.notes(trial.files))
 
     def _event(self, text: str) -> None:
