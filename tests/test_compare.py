@@ -352,6 +352,23 @@ def test_one_arm_without_spread_is_told():
     assert "all values of base are equal: the clock or the tool may round" in judged.warnings
 
 
+@pytest.mark.parametrize(("mean", "other"), [(1.1, 1.3), (1.35, 1.65)])
+@pytest.mark.parametrize("paired", [True, False])
+def test_a_clock_coarser_than_the_margin_makes_no_two_cases_equivalent(mean, other, paired):
+    """Times of about a millisecond, in whole milliseconds: most are equal, and the ratio's interval has no width."""
+    random = np.random.default_rng(8)
+    for _ in range(40):
+        judged = verdict(*(np.maximum(1, np.round(random.normal(m, 0.2, 20))) for m in (mean, other)), paired=paired)
+        assert judged.verdict != "equivalent"
+        assert judged.evidence is None or judged.evidence.low < judged.evidence.high
+        assert any("the clock or the tool may round" in said for said in (judged.why, *judged.warnings))
+
+
+def test_equal_values_of_a_fine_clock_are_evidence():
+    judged = verdict([1000.0] * 9 + [1001.0], [1000.0] * 8 + [1001.0] * 2)
+    assert (judged.verdict, judged.warnings) == ("equivalent", ())
+
+
 def test_failures_stand_beside_a_ratio_of_those_that_did_not_fail():
     base, other = arms(SIX, [2 * v + 0.01 * i for i, v in enumerate(SIX)])
     made = compare(base, replace(other, failed=2), margin=MARGIN, better="lower")

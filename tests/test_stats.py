@@ -80,6 +80,11 @@ def test_equal_values_are_told_from_precise_ones():
         assert "all values are equal" in summary.note
 
 
+def test_an_interval_without_a_width_is_told_from_a_precise_one():
+    assert summarise([1.0] * 9 + [2.0]).note == "most values are equal: the clock or the tool may round"
+    assert summarise([1.0] * 5 + [2.0] * 5).note == ""
+
+
 def test_the_order_of_trials_changes_no_digit():
     values = [0.1, 1e9, 0.3, 7e-9, 12.5, 1e9 / 3, 0.7]
     assert len({(s.mean, s.sd) for s in map(summarise, itertools.permutations(values))}) == 1

@@ -73,6 +73,7 @@ FEWEST_PAIRS_FOR_RANKS = 10
 _MOST_FOR_RANKS = 500  # more than n·m differences would fill the memory, and means of so many logarithms are normal
 _NO_SPREAD = 1e-9  # in logarithms: less is rounding of the computer, not of a clock
 _NO_SPREAD_WORDS = "no spread: the clock or the tool may round, so the uncertainty is unknown"
+_COARSE_WORDS = "many values are equal, so the uncertainty is unknown"
 _LARGEST_LOGARITHM = 700.0
 
 
@@ -216,6 +217,9 @@ def compare(base: Arm, other: Arm, *, margin: float, better: Better) -> Comparis
     if method in (Method.PAIRED_T, Method.WELCH):
         return _estimated(made, student, student)
     ranked = shifts.ranked_pairs(differences) if paired else shifts.ranked_samples(*logs)
+    low, high = ranked.interval(1 - 2 * ALPHA)
+    if high - low < _NO_SPREAD and _is_coarse(made):
+        return replace(made, ratio=_ratio(ranked.estimate), verdict=Verdict.INCONCLUSIVE, why=_COARSE_WORDS)
     return _estimated(made, ranked, student)
 
 
@@ -329,6 +333,13 @@ def _method(pairs: int, n: int, m: int) -> Method | None:
     return Method.WELCH if min(n, m) >= _FEWEST_FOR_T else None
 
 
+def _is_coarse(made: Comparison) -> bool:
+    """Whether some values are equal, and all others differ by more than the margin, as if they had been rounded."""
+    gaps = np.diff(np.sort(np.log([*made.base.values, *made.other.values])))
+    steps = gaps[gaps > _NO_SPREAD]
+    return len(steps) < len(gaps) and float(steps.min(initial=math.inf)) > math.log1p(made.margin)
+
+
 def _estimated(made: Comparison, shift: shifts.Ranked | shifts.Student, student: shifts.Student) -> Comparison:
     """`made` with the ratio, interval and p values of `shift`, and what the error of `student` can detect."""
     edge = math.log1p(made.margin)
@@ -363,6 +374,8 @@ def _warnings(made: Comparison) -> tuple[str, ...]:
             )
         if min(arm.values) == max(arm.values):
             found.append(f"all values of {arm.name} are equal: the clock or the tool may round")
+    if _is_coarse(made):
+        found.append("values that are not equal differ by more than the margin: the clock or the tool may round")
     return tuple(found)
 
 

@@ -92,6 +92,8 @@ def summarise(values: Iterable[float | None], units: Iterable[str] = ()) -> Summ
         method = "order statistics"
     if n > 1 and is_same:
         notes.append("all values are equal: the clock or the tool may round")
+    elif low is not None and low == high:
+        notes.append("most values are equal: the clock or the tool may round")
     middle = numbers[(n - 1) // 2 : n // 2 + 1]
     median = math.fsum(middle) / len(middle)
     return Summary(n, mean, sd, median, low, high, method, "; ".join(notes), two_modes(numbers))
