@@ -495,7 +495,8 @@ def test_a_command_that_is_hardly_longer_than_nothing_has_the_limit_beside_its_t
 
 
 @pytest.mark.parametrize(
-    ("trials", "said"), [(2, "agree to the last digit, 2 of 2 trials of the case"), (6, "need no test")]
+    ("trials", "said"),
+    [(2, "agree to the last digit, 2 of 2 trials of the case"), (6, "need no test unless the clock")],
 )
 def test_a_few_trials_that_agree_are_not_called_exact(bare_project, displayed, trials, said):
     tables = Tables(bare_project, "embedded", "command")

@@ -187,7 +187,8 @@ def comparisons(page: Page, layout: Layout) -> None:
     exact = [metric for metric, n in agreeing.items() if n >= smallest_n(50)]
     if exact:
         titles = " and ".join(layout.title(metric) for metric in exact)
-        page.say([f"{titles}: all trials of a case agree to the last digit, so differences need no test."])
+        rounded = "unless the clock or the tool rounds"
+        page.say([f"{titles}: all trials of a case agree to the last digit, so differences need no test {rounded}."])
     page.say(
         f"{layout.title(metric)}: all trials of a case agree to the last digit, {n} of {n} trials of the case with the "
         f"fewest. So few do not show that a figure is exact, and have no interval, which needs {smallest_n(50)} trials."
