@@ -369,6 +369,21 @@ def test_equal_values_of_a_fine_clock_are_evidence():
     assert (judged.verdict, judged.warnings) == ("equivalent", ())
 
 
+@pytest.mark.parametrize(
+    ("lower", "n", "expected", "told"),
+    [
+        (0.75, 12, "inconclusive", "12 near 0.752×, 12 near 1.30×"),
+        (1.0, 21, "equivalent", "21 near 1.00×, 3 near 1.31×"),
+    ],
+)
+def test_pairs_with_contrary_effects_are_not_called_equivalent(lower, n, expected, told):
+    """Of 24 pairs, 12 are a quarter faster and 12 are 30 % slower: the ratio's interval is narrow, and near 1."""
+    ratios = np.array([lower] * n + [1.3] * (24 - n)) * (1 + 0.001 * (np.arange(24) % 6))
+    judged = verdict([1.0] * 24, ratios)
+    assert judged.verdict == expected and 0.95 < judged.evidence.low < judged.evidence.high < 1.05
+    assert f"the ratios of pairs lie in two groups: {told}" in judged.warnings
+
+
 def test_failures_stand_beside_a_ratio_of_those_that_did_not_fail():
     base, other = arms(SIX, [2 * v + 0.01 * i for i, v in enumerate(SIX)])
     made = compare(base, replace(other, failed=2), margin=MARGIN, better="lower")

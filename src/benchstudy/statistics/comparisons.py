@@ -17,6 +17,7 @@ from benchstudy.model import rounding
 from benchstudy.model.criteria import LEVEL
 from benchstudy.model.metrics import Better
 from benchstudy.statistics import shifts
+from benchstudy.statistics.modes import Modes, two_modes
 from benchstudy.statistics.stats import smallest_n
 
 
@@ -213,14 +214,17 @@ def compare(base: Arm, other: Arm, *, margin: float, better: Better) -> Comparis
     if np.ptp(differences) < _NO_SPREAD:
         ratio = math.exp(float(logs[1][0] - logs[0][0]))
         return replace(made, ratio=ratio, verdict=Verdict.INCONCLUSIVE, why=_NO_SPREAD_WORDS)
+    groups = two_modes([_ratio(each) for each in differences]) if paired else None
+    if groups is not None:
+        made = replace(made, warnings=(*made.warnings, _in_groups(groups)))
     student = shifts.student_of_pairs(differences) if paired else shifts.welch(*logs)
     if method in (Method.PAIRED_T, Method.WELCH):
-        return _estimated(made, student, student)
+        return _estimated(made, student, student, groups)
     ranked = shifts.ranked_pairs(differences) if paired else shifts.ranked_samples(*logs)
     low, high = ranked.interval(1 - 2 * ALPHA)
     if high - low < _NO_SPREAD and _is_coarse(made):
         return replace(made, ratio=_ratio(ranked.estimate), verdict=Verdict.INCONCLUSIVE, why=_COARSE_WORDS)
-    return _estimated(made, ranked, student)
+    return _estimated(made, ranked, student, groups)
 
 
 def judge(family: Sequence[Comparison]) -> list[Comparison]:
@@ -340,16 +344,27 @@ def _is_coarse(made: Comparison) -> bool:
     return len(steps) < len(gaps) and float(steps.min(initial=math.inf)) > math.log1p(made.margin)
 
 
-def _estimated(made: Comparison, shift: shifts.Ranked | shifts.Student, student: shifts.Student) -> Comparison:
-    """`made` with the ratio, interval and p values of `shift`, and what the error of `student` can detect."""
+def _in_groups(groups: Modes) -> str:
+    low, high = (f"{rounding.shown(ratio)}×" for ratio in (groups.low, groups.high))
+    return f"the ratios of pairs lie in two groups: {groups.low_n} near {low}, {groups.high_n} near {high}"
+
+
+def _estimated(
+    made: Comparison, shift: shifts.Ranked | shifts.Student, student: shifts.Student, groups: Modes | None
+) -> Comparison:
+    """`made` with the ratio, interval and p values of `shift`, and what the error of `student` can detect.
+
+    Pairs in two `groups`, one beyond either edge of the margin, are no evidence that the two differ by less.
+    """
     edge = math.log1p(made.margin)
     low, high = shift.interval(LEVEL)
+    opposed = groups is not None and groups.low < math.exp(-edge) and groups.high > math.exp(edge)
     evidence = Evidence(
         _ratio(low),
         _ratio(high),
         # Beyond the upper or the lower edge, only one of which can be an error: doubled for the two sides.
         p_beyond=min(1.0, 2 * min(shift.p_above(edge), shift.p_below(-edge))),
-        p_within=max(shift.p_above(-edge), shift.p_below(edge)),
+        p_within=1.0 if opposed else max(shift.p_above(-edge), shift.p_below(edge)),
         smallest_detectable=_ratio(student.detectable(LEVEL, POWER)) - 1,
     )
     return replace(made, ratio=_ratio(shift.estimate), evidence=evidence)
