@@ -112,6 +112,21 @@ def test_a_line_of_one_comparison_says_its_verdict_and_its_reason(tmp_path):
     assert line["ratio"].startswith("2.0") and line["why"].startswith("higher by at least 99.7 %")
 
 
+def test_a_finding_and_its_line_say_how_many_trials_failed(tmp_path):
+    tables = Tables(tmp_path, "study", "file_size")
+    for backend, factor in {"local": 1.0, "other": 0.5}.items():
+        for block in range(1, 13):
+            values = {"duration": (factor * tables.noisy(1.0, 0.001), "s")}
+            lost = {"status": "timeout", "cause": "ended after 600 s"} if backend == "other" and block > 6 else {}
+            tables.add(LEVELS | {"backend": backend}, block, values, numbers={"size_bytes": 10**6}, **lost)
+    compared = Comparisons(tables.results(), [], ["duration"], factor="backend", base="local")
+    failed = "6 of 12 trials of other failed (95 %: 25–75 %): the ratio covers only the others"
+    (line,) = verdicts.lines(compared)
+    assert line["verdict"] == "better" and line["why"].endswith(f"; {failed}")
+    (told,) = findings.of(compared, wording.of("file_size"), aside=False)["found"]
+    assert told["warnings"] == [failed]
+
+
 def test_a_line_of_one_withheld_comparison_names_its_trials(tmp_path):
     compared = found(tmp_path, other={"1MB": None})
     (line,) = verdicts.lines(compared)

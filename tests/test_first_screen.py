@@ -63,7 +63,7 @@ def found(**changes):
         "against": "local", "base_level": "local", "where": "to write 100 MB", "target": "here", "case": "a",
         "base_case": "b", "verdict": "worse", "why": "", "refusal": None, "ratio": 5.0, "low": 4.1, "high": 6.2,
         "median": 0.5, "base_median": 0.1, "n": 6, "base_n": 6, "paired": True, "margin": 0.05, "strength": 3.0,
-        "basis": "",
+        "basis": "", "warnings": [],
     }  # fmt: skip
     return whole | changes
 
@@ -86,6 +86,12 @@ def test_a_sentence_says_which_number_which_interval_how_many_trials_and_the_ver
     )
     assert made.detail == "Medians: 500 ms against 100 ms; margin: 5 %. 1 comparison by primary metrics: 1 worse."
     assert made.href.endswith("file_size.html#table-backends")
+
+
+@pytest.mark.long
+def test_a_sentence_about_trials_that_did_not_fail_says_how_many_failed(facts):
+    _, made = said(facts, backends=[found(warnings=["all values of x are equal", "6 of 12 trials of sshfs failed"])])
+    assert "margin: 5 %. All values of x are equal. 6 of 12 trials of sshfs failed. 1 comparison" in made.detail
 
 
 def test_a_sentence_of_a_study_of_several_targets_says_on_which_one(tmp_path):

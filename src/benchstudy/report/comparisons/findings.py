@@ -63,6 +63,7 @@ def finding(
         "base_case": base["case"],
         "verdict": made.verdict.value,
         "why": made.why,
+        "warnings": list(made.warnings),
         "refusal": made.refusal,
         "ratio": _finite(made.ratio),
         "low": _finite(made.interval[0]),

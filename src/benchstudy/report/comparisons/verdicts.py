@@ -86,7 +86,9 @@ def _line(name: str, title: str, rows: list[Row]) -> dict[str, Any]:
     counts: Counter[Verdict] = Counter(row.outcome.verdict for row in rows)
     said = [verdict for verdict in Verdict if counts[verdict]]
     verdicts = ", ".join(f"{v.counted} in {counts[v]}" if len(rows) > 1 else v.counted for v in said)
-    reasons = {row.outcome.why for row in rows} if len(said) == 1 else set()
+    reasons = (
+        {"; ".join(filter(None, (row.outcome.why, *row.outcome.warnings))) for row in rows} if len(said) == 1 else set()
+    )
     withheld = sum(row.outcome.refusal is Refusal.DISTURBED for row in rows)
     if withheld and len(rows) > 1:
         reasons = {f"{withheld} of {len(rows)} withheld because of disturbed trials, which the page's table names"}

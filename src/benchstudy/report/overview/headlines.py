@@ -209,7 +209,7 @@ def _compared(family: FamilyFacts, name: str, found: Mapping[str, Any], counted:
         before, after = f"{level} has ", f"{of} the {human.noun(found['title'])} of {against}{where}"
     figures = [human.quantity(found[side], found["unit"]) for side in ("median", "base_median")]
     detail = f"Medians{basis}: {figures[0]} against {figures[1]}; margin: {human.percent(found['margin'])}. "
-    detail += f"{_excluded(found)}{counted}"
+    detail += f"{_excluded(found)}{''.join(f'{said[0].upper()}{said[1:]}. ' for said in found['warnings'])}{counted}"
     table = name if name in family.notes.get("comparisons", {}) else ""
     href = f"{family.page}#{anchor('table', table)}" if table else family.page
     factors = {factor.replace("_", " ") for factor in family.shown.factors}
