@@ -549,6 +549,15 @@ def test_a_line_names_the_levels_other_than_the_first_of_each_list(tables):
     assert not any(word in line["evidence"] for line in lines for word in ("backend:", "op:", "size:", "cache: cold"))
 
 
+def test_a_case_that_drifts_is_marked_beside_the_verdict(tables):
+    for backend, rise in (("local", 0), ("slow", 0.1)):
+        for block in range(1, 13):
+            value = (1 + rise * block) * tables.noisy(1, 0.003)
+            tables.add(LEVELS | {"backend": backend}, block, {"duration": (value, "s")}, numbers={"size_bytes": 10**6})
+    (row,) = compared(tables).table("t", "T").rows
+    assert (row[2].lines[0], row[3].marks, row[4].marks) == ("worse", ("not steady",), ())
+
+
 def test_like_proofs_are_judged_and_trials_of_another_are_left_out(tables):
     add_reads(tables, "local", 1e8)
     add_reads(tables, "sshfs", [9e7, 1.1e8, 1e8, 0.0, 1e8, 1e8])

@@ -15,7 +15,7 @@ from benchstudy.report.comparisons.comparison import Comparisons
 from benchstudy.report.exhibits import figuredata
 from benchstudy.report.figures import layers
 from benchstudy.report.figures.panels import Axis, strip_panel
-from benchstudy.report.overview import citing
+from benchstudy.report.overview import citing, primarytable
 from benchstudy.report.overview.studyindex import StudyIndex
 from benchstudy.report.page import Page
 from benchstudy.report.results import material
@@ -76,6 +76,12 @@ def test_every_figure_of_it_is_marked_in_tables_and_files(bare_project, results,
     assert "Other work disturbed 2 of 12 trials on this page (struck through)." in overview
     with (tables / "trials.csv").open() as file:
         assert [row["disturbed"] for row in csv.DictReader(file)].count("true") == 2
+
+
+def test_the_table_of_the_first_page_marks_it_beside_its_modes(facts):
+    (local, s3), _ = primarytable.rows(facts.families)
+    assert local.failed == ""
+    assert s3.failed.startswith("two modes: 4 near ") and s3.failed.endswith("; disturbed 2 of 6")
 
 
 def test_a_cell_does_not_repeat_the_numbers_of_its_mark(results):

@@ -229,7 +229,13 @@ class Comparisons:
         title = " · ".join(part for part in (row.title if several else "", row.about) if part)
         name = Cell((human.level(row.level), *([title] if title else [])))
         hrefs = [cells.href(self.results, levels["target"], levels["case"]) for levels in (row.other, row.base)]
-        sides = [arm_cell(arm, row.unit, href) for arm, href in zip((made.other, made.base), hrefs, strict=True)]
+        sides = [
+            replace(
+                arm_cell(arm, row.unit, href),
+                marks=cells.marks(self.results, row.metric, levels["target"], levels["case"]),
+            )
+            for arm, href, levels in zip((made.other, made.base), hrefs, (row.other, row.base), strict=True)
+        ]
         if self.base_name != human.level(row.against):
             sides[1] = replace(sides[1], lines=(*sides[1].lines, human.level(row.against)))
         ratio = Cell(ratio_lines(made), hrefs[0]) if made.ratio is not None else _NOTHING

@@ -48,13 +48,19 @@ def estimate_cell(results: Results, estimate: Estimate | None, form: str, unit: 
         lines.append("; ".join(failures(estimate)))
     kind = "number warning" if estimate.failed else "number"
     key = (estimate.target, estimate.case)
-    marks = (
+    found = marks(results, estimate.metric, *key)
+    return Cell(disturbed.beside_mark(results, key, lines), link, kind, summary.note, found)
+
+
+def marks(results: Results, metric: str, target: str, case: str) -> tuple[str, ...]:
+    """The reservations about a figure of a case in one or two words each."""
+    key = (target, case)
+    return (
         *cachestate.mark(results, key),
-        *drift.mark(results, estimate.metric, key),
-        *floor.mark(results, estimate.metric, key),
+        *drift.mark(results, metric, key),
+        *floor.mark(results, metric, key),
         *disturbed.mark(results, key),
     )
-    return Cell(disturbed.beside_mark(results, key, lines), link, kind, summary.note, marks)
 
 
 def failures(estimate: Estimate) -> list[str]:

@@ -81,11 +81,18 @@ def _row(family: FamilyFacts, metric: str, found: Estimate, compared: Sequence[M
         summary.median,
         human.interval(summary, unit).removeprefix("95 %: ") if summary.interval_low is not None else "",
         summary.n,
-        "; ".join([*cells.failures(found), *cells.unbracketed(family.shown, found)]),
+        "; ".join(_remarks(family, found)),
         f"{family.page}{cells.href(family.shown, found.target, found.case)}",
         known[0]["ratio"] if known else None,
         [_against(one) for one in compared],
     )
+
+
+def _remarks(family: FamilyFacts, found: Estimate) -> list[str]:
+    """What a reader of the figure must know: two modes, drift, disturbed and failed trials."""
+    modes = [human.two_modes(found.summary.modes, found.unit)] if found.summary.modes is not None else []
+    marks = cells.marks(family.shown, found.metric, found.target, found.case)
+    return [*modes, *marks, *cells.failures(found), *cells.unbracketed(family.shown, found)]
 
 
 def _against(found: Mapping[str, Any]) -> dict[str, str]:
