@@ -41,6 +41,13 @@ def test_an_outlier_is_farther_than_3_5_robust_deviations(bare_project, logarith
     assert len(outliers.find(results, [], [])) == found
 
 
+@pytest.mark.parametrize(("n", "times"), [(6, 63), (8, 48), (25, 11), (100, 2.4), (1000, 1.1)])
+def test_chance_makes_more_outliers_than_a_known_deviation_would(n, times):
+    """The normal distribution has 0.000465 beyond 3.5, but the deviation of few values is itself uncertain."""
+    expected = float(outliers.by_chance([n] * 100).split()[4])
+    assert expected == pytest.approx(100 * n * 0.000465 * times, rel=0.1)
+
+
 @pytest.mark.parametrize(("last_s", "count"), [(599, 1), (600, 0)])
 def test_an_episode_lasts_less_than_ten_minutes(bare_project, last_s, count):
     assert len(episodes.find(results_of(bare_project, [1.0, 1.1, 1.2], last_s / 2))) == count

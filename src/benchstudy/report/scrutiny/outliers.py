@@ -3,11 +3,13 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import lru_cache
 from statistics import median
 from typing import Any
 
 import numpy as np
 
+from benchstudy.model import rounding
 from benchstudy.model.criteria import FAR, LEAST_SPREAD
 from benchstudy.model.grouping import grouped
 from benchstudy.report import human
@@ -16,6 +18,7 @@ from benchstudy.report.scrutiny import disturbed
 from benchstudy.statistics import stats
 
 _SD_OF_MAD = 1.4826
+_SIMULATED = 400_000  # values, of which 200 or more are outliers
 
 
 @dataclass(frozen=True)
@@ -88,6 +91,26 @@ def spread(values: Sequence[float]) -> float:
     """The robust standard deviation of the values' logarithms, at least LEAST_SPREAD."""
     logs = np.log(values)
     return max(_SD_OF_MAD * float(np.median(np.abs(logs - np.median(logs)))), LEAST_SPREAD)
+
+
+def by_chance(counts: Sequence[int]) -> str:
+    """How many values would be outliers in samples of so many normal values each, in one sentence."""
+    expected = rounding.few(sum(n * _chance(n) for n in counts))
+    return f"With normal noise alone, {expected} of {sum(counts):,} figures would be that far."
+
+
+@lru_cache
+def _chance(n: int) -> float:
+    """The chance that one of `n` normal values is an outlier: 3 % of 6, 0.5 % of 25, because their MAD varies, too."""
+    values = np.random.default_rng(n).normal(size=(max(_SIMULATED // n, 100), n))
+    apart = np.abs(values - np.median(values, axis=1, keepdims=True))
+    return float((apart > FAR * _SD_OF_MAD * np.median(apart, axis=1, keepdims=True)).mean())
+
+
+def looked_at(results: Results) -> list[int]:
+    """The number of figures of each case and primary metric in which outliers were looked for."""
+    samples = ([v for _, v, _ in of] for m in results.primary_metrics for of in results.by_case(m).values())
+    return [len(values) for values in samples if can_tell(values)]
 
 
 def unseen(results: Results) -> list[tuple[str, str]]:

@@ -58,7 +58,7 @@ def points(found: Scrutiny) -> list[str]:
             noticed = f"No event on the host was recorded for {'it' if len(found.flagged) == 1 else 'any of them'}."
         said.append(
             f"{human.plural(len(found.flagged), 'outlier')} among {found.results.counted.height} trials; all are kept, "
-            f"and marked in the list of trials. {noticed}"
+            f"and marked in the list of trials. {noticed} {outliers.by_chance(outliers.looked_at(found.results))}"
         )
     moving = found.drift.cases
     if moving:

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from statistics import NormalDist, median
+from statistics import median
 
 import numpy as np
 
@@ -148,10 +148,7 @@ class Spread:
                 f"{len(self.sure):,} of them, whose whole 95 % interval lies beyond that limit."
             )
         if self.looked_at:
-            expected = self.looked_at * 2 * (1 - NormalDist().cdf(FAR))
-            parts.append(
-                f"With normal noise alone, {human.number(expected)} of {self.looked_at:,} figures would be that far."
-            )
+            parts.append(outliers.by_chance([len(figure.values) for figure in self.figures if figure.can_tell]))
         if self.lost:
             parts.append(
                 f"Trials failed on {human.plural(len(self.lost), 'target')} "
