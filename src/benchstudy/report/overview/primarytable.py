@@ -19,7 +19,8 @@ MOST_ROWS = 400  # of all families together: a row takes half a kilobyte, and th
 class Row:
     """One metric of one case. The table can be sorted by `value` and `ratio`; `href` leads to the trials.
 
-    `compared` has one entry per comparison: ratio, interval and n, verdict, and the verdict as a value, each as text.
+    `failed` has what weakens it: failures, two modes, and marks. `compared` has one entry per comparison:
+    ratio, interval and n, verdict, and the verdict as a value, each as text.
     """
 
     family: str
