@@ -4,6 +4,8 @@ import base64
 import json
 import os
 import shlex
+import subprocess
+import sys
 import tracemalloc
 from contextlib import ExitStack, suppress
 from html import escape
@@ -14,9 +16,11 @@ import pytest
 
 from benchstudy.hosts.services import RunningService
 from benchstudy.measuring import state as state_module
+from benchstudy.measuring.execution import said_in
 from benchstudy.measuring.hostcheck import HostCheck
 from benchstudy.measuring.sessionrecord import SessionRecord, keep_interrupted
 from benchstudy.measuring.state import SessionState
+from benchstudy.model import paths
 from benchstudy.model.errors import TrialFailed
 from benchstudy.model.study import parse_study
 
@@ -146,3 +150,14 @@ def test_no_end_of_a_password_is_left_because_it_begins_with_the_name_of_its_use
     secrets = {"user": "bench", "password": "bench-hunter2"}
     service = RunningService("web", "uuid", "/folder", "/dir", {}, secrets)
     assert service.redacted("refused bench with bench-hunter2") == "refused «redacted» with «redacted»"
+
+
+@pytest.mark.parametrize("of_agent", [True, False], ids=["log of a service", "output of a command"])
+def test_the_end_of_a_log_does_not_begin_within_a_secret(tmp_path, of_agent):
+    kept = 3000 if of_agent else 600
+    last = "x" * (kept - 10) + "\n"
+    (tmp_path / "stderr").write_text(f"refused hunter2-hunter2\n{last}")  # it begins within the secret
+    code = "import sys; sys.path.insert(0, sys.argv[1]); import service; print(service._log_tail(sys.argv[2]))"
+    argv = [sys.executable, "-I", "-c", code, str(paths.PACKAGE / "agent"), str(tmp_path)]
+    said = subprocess.check_output(argv, text=True) if of_agent else said_in(tmp_path / "stderr")
+    assert said.strip() == last.strip()

@@ -228,10 +228,16 @@ def _log_tail(folder: str) -> str:
         try:
             with open(os.path.join(folder, name), "rb") as file:
                 file.seek(max(0, os.fstat(file.fileno()).st_size - _LOG_TAIL))
-                texts.append(file.read().decode("utf-8", "replace").strip())
+                texts.append(_whole_lines(file.read().decode("utf-8", "replace"), file.tell() > _LOG_TAIL).strip())
         except OSError:
             continue
-    return "\n".join(text for text in texts if text)[-_LOG_TAIL:]
+    text = "\n".join(text for text in texts if text)
+    return _whole_lines(text[-_LOG_TAIL:], len(text) > _LOG_TAIL)
+
+
+def _whole_lines(text: str, is_cut: bool) -> str:
+    """Without its first line if that is cut off: the rest of a secret would not be known as one."""
+    return text.partition("\n")[2] if is_cut and "\n" in text.strip() else text
 
 
 def _hide(text: str, spec: dict) -> str:

@@ -53,4 +53,7 @@ def said_in(path: Path) -> str:
         return ""
     with path.open("rb") as file:
         file.seek(max(0, path.stat().st_size - _CAUSE_TAIL_BYTES))
-        return " / ".join(line.strip() for line in file.read().decode(errors="replace").splitlines() if line.strip())
+        cut, text = file.tell() > 0, file.read().decode(errors="replace")
+    # What is cut off may be the beginning of a secret, whose end would not be known as one.
+    text = text.partition("\n")[2] if cut and "\n" in text.strip() else text
+    return " / ".join(line.strip() for line in text.splitlines() if line.strip())
