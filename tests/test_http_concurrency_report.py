@@ -357,6 +357,22 @@ def test_ceilings_are_of_closed_loops_and_a_saturated_server_says_at_which_numbe
     assert (law.columns[1], law.rows[0][1].lines) == ("Reaches 95 % of its maximum", ("at 1 connection",))
 
 
+@pytest.mark.parametrize("fits", [True, False])
+def test_the_caption_tells_a_fitted_law_from_a_line_of_medians(bare_project: Path, fits):
+    tables = HttpTables(bare_project)
+    for n, rate in (("1", 2700.0), ("5", 2820.0), ("20", 2740.0), ("50", 2550.0)):
+        for block in range(1, 4):
+            tables.closed(FILES | {"concurrency": n}, block, tables.noisy(rate, 0.001))
+    page = tables.page()
+    load = HttpLoad(page.results)
+    page.trend(
+        "t", "throughput", x="concurrency_n", x_unit="1", x_title="Connections", series=load.series,
+        views=load.views(), fitted=load.fitted() if fits else None, caption="Throughput.",
+    )  # fmt: skip
+    drawn = (bare_project / "reports/embedded/http_concurrency/headline.html").read_text()
+    assert ("medians (a line with a band: the fitted law, with its 95 % interval);" in drawn) is fits
+
+
 def test_a_folded_panel_does_not_decide_the_scale_of_the_others(bare_project: Path):
     """In one figure with 30/s, a line near 6,000/s would be flat."""
     tables = HttpTables(bare_project)

@@ -509,15 +509,18 @@ def searched_at_other_times(root: Path) -> LoadTest:
 def test_each_trials_own_window_is_drawn_and_no_height_is_clipped_by_it(tmp_path):
     load = searched_at_other_times(tmp_path)
     bars = {(BASE, 12.0, 72.0), (NEW, 42.0, 102.0)}
-    (panels,) = [p for title, figures in LoadPanels(load).figures() for _, _, p, *_ in figures]
+    ((caption, panels),) = [(c, p) for title, figures in LoadPanels(load).figures() for _, c, p, *_ in figures]
     rows = drawn_of(panels)
     assert {(r["series"], r["from"], r["to"]) for r in rows if "from" in r and "series" in r} == bars
-    assert not [r for r in rows if "shade" in r], "they share no phase"
+    assert not [r for r in rows if "shade" in r] and "Shaded areas" not in caption, "they share no phase"
+    of_bars = "Bars at the top: the stable phase of each trial."
+    assert of_bars in caption
     highest = max(r["y"] for r in drawn_of(panels[:1]) if r.get("series") == NEW and "y" in r)
     trial = load.trials("this-machine", f"database=postgres,version={NEW},load=unbounded")[0]
     measured = load.series("panels", trial.uuid).filter(panel="api_mean")["value"].max()
     assert highest == pytest.approx(measured, rel=1e-3)
-    users = next(p for _, _, p, *_ in LoadSummary(load).users.figures())
+    caption, users = next((c, p) for _, c, p, *_ in LoadSummary(load).users.figures())
+    assert caption.endswith(of_bars)
     assert {(r["series"], r["from"], r["to"]) for r in drawn_of(users) if "from" in r and "series" in r} == bars
     close = drawn_of(users[1:])
     for version, begin, end in bars:

@@ -52,16 +52,19 @@ class PageFigures(Exhibits):
         lines: list[Panel] = []
         lone: list[Panel] = []
         shown: dict[bool, list[str]] = {True: [], False: []}
+        law = ""
         for view, frame in points.items():
             estimates = figuredata.estimates(self.results, metric, series, views[view], x)
             y = Axis(y_title or self.results.declared(metric).title, unit, shared=together["y"].to_list())
             x_axis = Axis(x_title, x_unit, log=sizes[0] > 0, values=sizes, shared=sizes)  # levels may be zero
             curves = None if fitted is None else figuredata.curves(self.results, fitted, series, views[view], x)
+            if curves is not None and not curves.is_empty():
+                law = " (a line with a band: the fitted law, with its 95 % interval)"
             panel = trend_panel(view, frame, estimates, x_axis, y, style, curves=curves)
             is_line = frame["x"].n_unique() > 1
             (lines if is_line else lone).append(panel)
             shown[is_line] += frame["series"].to_list()
-        drawn = "Hollow points: trials; filled points and lines: medians; upright bars: their 95 % intervals"
+        drawn = f"Hollow points: trials; filled points and lines: medians{law}; upright bars: their 95 % intervals"
         scale = f"{'both axes' if sizes[0] > 0 else 'vertical axis'} logarithmic"
         said = f"{_stopped(caption)} {drawn}; {_counted(points.values(), 'x')}; {scale}."
         if lines:

@@ -103,12 +103,14 @@ class LoadPanels:
         memory_s = self._memory_s(trials)
         window = f" Rates cover the {memory_s:g} s before each point." if memory_s else ""
         phases = self._of_rates(self.phases(trials), trials)
-        bars = "; bars at the top are those of single trials" if any(phase.series for phase in phases) else ""
+        areas = " Shaded areas are phases that all trials share." if any(not phase.series for phase in phases) else ""
+        of_one = next((phase.name for phase in phases if phase.series), "")
+        bars = f" Bars at the top: the {of_one} phase of each trial." if of_one else ""
         if any(phase.name == _LOOK_BACK for phase in phases):
             window += f' In the area "{_LOOK_BACK}", they still contain the phase before it.'
         return (
-            f"{title} ({counts}). {lines}. For a p99, the band is its bucket, and the line is PromQL's interpolation. "
-            f"Shaded areas are phases that all trials share{bars}.{window}"
+            f"{title} ({counts}). {lines}. For a p99, the band is its bucket, and the line is PromQL's interpolation."
+            f"{areas}{bars}{window}"
         )
 
     def _panel(

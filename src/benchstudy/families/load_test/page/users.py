@@ -381,6 +381,8 @@ class LoadUsers:
             f"{place}: active users ({told}). A mark shows where an alert begins, at the number of users before some "
             "are taken away."
         )
+        if any(phase.series for phase in phases):
+            caption += f" Bars at the top: the {next(iter(last.values())).name} phase of each trial."
         panels = drawn_only(panels, [trial.uuid for trial in chosen.values()])
         yield slug(f"users-{place}"), caption, panels, self.load.style, [*chosen]
 
