@@ -55,6 +55,8 @@ def test_the_document_has_contents_numbers_heads_and_nothing_folded(made):
     assert 2 < anchors["part-1"] < anchors["part-2"] < anchors["p2-trials"]
     contents = text[text.index("<nav") : text.index("</nav>")]
     assert f"<span>2. Random I/O</span> <span>{anchors['part-2']}</span>" in contents
+    front = text[text.index('class="front"') : text.index("<nav")]
+    assert "Study <code>embedded</code>" in front and "measured 2" in front, "a title page is dated"
     for sentence in ("Figure 2.1.", "Table 2.1.", "Overview", 'counter(page) " of "'):
         assert sentence in text, sentence
     assert not re.search(r"<details(?![^>]*\sopen)|<script", text), "what is folded away is not on paper"

@@ -12,6 +12,7 @@ from benchstudy.report.pagetemplates import page_style, render, template_text
 
 _MAIN = re.compile(r'<main id="content">(.*)</main>', re.DOTALL)
 _SCRIPT = re.compile(r"<script\b.*?</script>", re.DOTALL)
+_KICKER = re.compile(r'<p class="kicker">.*?</p>', re.DOTALL)
 _TITLE = re.compile(r"<h1>(.*?)</h1>", re.DOTALL)
 _HEADING = re.compile(r'<h2 id="([^"]*)">(.*?)</h2>', re.DOTALL)
 _NUMBER = re.compile(r'(<b class="number">(?:Figure|Table)) (\d+)\.')
@@ -65,7 +66,9 @@ def document(
         parts = [replace(part, inner=Markup(_TO_A_TRIAL.sub(r"\1", part.inner))) for part in parts]
     styles = [page_style(), Markup(template_text("print.css")), *(part.style for part in parts)]
     style = Markup("\n").join(styles if trials else [*styles, _NO_TRIALS])
-    return render("print.html.j2", title=title, about=about, parts=parts, style=style, numbers=numbers)
+    kicker = _KICKER.search(parts[0].inner)  # name, authors, date and licence of the study
+    front = {"title": title, "about": about, "kicker": Markup(kicker[0] if kicker else "")}
+    return render("print.html.j2", parts=parts, style=style, numbers=numbers, **front)
 
 
 def _part(number: int, name: str, folder: Path, names: Sequence[str]) -> Part:
