@@ -53,7 +53,7 @@ def test_a_latex_table_says_what_the_table_says():
     figure = Cell(("0.57 ms (±0.26 ms, p50: 0.63 ms)", "n = 6, 95 %: 0.31–0.90 ms"), "#case-1", marks=("emulated",))
     rows = ((Cell.text("100KB"), figure, Cell.text("x")), (Cell.text("1MB"), MISSING, Cell.text("<b> & 2")))
     text = Table("a_b", "50 % of {all}", ("Size", "local_disk", "Note"), rows).latex()
-    assert text.startswith("% \\usepackage{booktabs}\n\\begin{table}\n\\centering\n")
+    assert text.startswith("% \\usepackage{booktabs}\n\\begin{table*}\n\\centering\n")
     assert r"\caption{50 \% of \{all\}}\label{tab:a_b}" in text
     assert r"\begin{tabular}{lrl}" in text
     assert [text.count(rule) for rule in (r"\toprule", r"\midrule", r"\bottomrule", r"\addlinespace")] == [1, 1, 1, 1]
@@ -83,6 +83,7 @@ def test_a_citation_is_valid_whatever_the_title_and_the_names_hold():
     authors = [Author(name=name) for name in ("Doe, Jane", "Ada Example", "Lab{", "Van Beethoven, Ludwig")]
     cited = Citation("s", "A } brace \\{", authors, "2026-11-20", "0" * 64, "")
     text = cited.bibtex()
+    assert r"raw data 00000000\allowbreak{}00000000" in text, "a column is narrower than a digest"
     depths = list(accumulate({"{": 1, "}": -1}.get(sign, 0) for sign in text))  # BibTeX counts escaped ones, too
     assert min(depths) == 0 and depths.index(0, text.index("{")) == len(text) - 2
     assert r"author = {Doe, Jane and Ada Example and Lab\textbraceleft{} and Van Beethoven, Ludwig}" in text
@@ -123,7 +124,8 @@ def test_columns_wrap_the_page_turns_and_columns_go_to_further_tables_where_they
 
 
 @NEEDS_TEX
-def test_no_table_is_wider_than_an_a4_page(tmp_path):
+@pytest.mark.parametrize("columns", [1, 2])
+def test_no_table_is_wider_than_an_a4_page_or_a_column_of_two(tmp_path, columns):
     words = (
         "a",
         "n = 6, 95 %: 0.31–0.90 ms",
@@ -135,7 +137,9 @@ def test_no_table_is_wider_than_an_a4_page(tmp_path):
     for n, body in rows.items():
         Table(f"t{n}", SPECIAL, tuple((words * 9)[:n]), body).write(tmp_path)
     Table("long", "c", ("a", "b", "c"), tuple(tuple(map(Cell.text, words[:3])) for _ in range(200))).write(tmp_path)
-    assert overfull(tmp_path) == {}
+    Table("narrow", "c", ("a", "b"), ((Cell.text("x"), Cell(("1 ms",))),)).write(tmp_path)
+    assert r"\begin{table}" in next(tmp_path.rglob("narrow.tex")).read_text()
+    assert overfull(tmp_path, columns) == {}
 
 
 # -- the same data, the same bytes ----------------------------------------------------------------------
@@ -235,7 +239,7 @@ def test_a_pdf_of_the_converter_gets_one_order_and_stays_whole():
     drawn = [bytes(vl_convert.svg_to_pdf(svg)) for _ in range(8)]
     assert len(set(drawn)) > 1, "the converter is stable by itself now, and pdf.py has no more purpose"
     (fixed,) = {pdf.in_fixed_order(one) for one in drawn}
-    assert pdf.in_fixed_order(fixed) == fixed
+    assert pdf.in_fixed_order(fixed) == fixed and fixed.startswith(b"%PDF-1.5\n"), "pdfLaTeX warns of a newer one"
     table = fixed[int(fixed.split()[-2]) :].splitlines()
     offsets = [int(line.split()[0]) for line in table if line.endswith(b" n")]
     assert [fixed[at:].split(b" ", 1)[0] for at in offsets] == [b"%d" % n for n in range(1, len(offsets) + 1)]

@@ -1,4 +1,4 @@
-"""Exported tables in one document of LaTeX's class `article` on A4 paper, with its own margins."""
+"""Exported tables in LaTeX's class `article` on A4 paper, with its own margins, in one or two columns."""
 
 import re
 import shutil
@@ -14,13 +14,22 @@ NEEDS_TEX = pytest.mark.skipif(
 )
 
 
-def overfull(folder: Path) -> Mapping[str, list[str]]:
+def overfull(folder: Path, columns: int = 1) -> Mapping[str, list[str]]:
     """LaTeX's complaints about the .tex files below `folder`, by file name: boxes too wide or high, errors."""
     texts = {path.relative_to(folder).as_posix(): path.read_text(encoding="utf-8") for path in folder.rglob("*.tex")}
     assert texts, "nothing was exported"
     needed = sorted({line for text in texts.values() for line in re.findall(r"^% (\\usepackage.*)", text)})
-    body = [f"\\typeout{{FILE {number}}}\n{text}\n\\clearpage" for number, text in enumerate(texts.values())]
-    parts = [r"\documentclass[a4paper]{article}", *needed, r"\begin{document}", *body, r"\end{document}"]
+    body = []
+    for number, text in enumerate(texts.values()):
+        columned = "\\twocolumn" if columns == 2 and "{longtable}" not in text else "\\onecolumn"
+        body.append(f"{columned}\\typeout{{FILE {number}}}\n{text}\n\\clearpage")
+    parts = [
+        r"\documentclass[a4paper%s]{article}" % (",twocolumn" if columns == 2 else ""),
+        *needed,
+        r"\begin{document}",
+        *body,
+        r"\end{document}",
+    ]
     with tempfile.TemporaryDirectory() as scratch:
         Path(scratch, "all.tex").write_text("\n".join(parts), encoding="utf-8")
         done = subprocess.run(["pdflatex", "-interaction=nonstopmode", "all.tex"], cwd=scratch, capture_output=True)

@@ -27,7 +27,8 @@ def in_fixed_order(pdf: bytes) -> bytes:
     def renumbered(text: bytes) -> bytes:
         return _REFERENCE.sub(lambda match: b"%d 0 R" % order[int(match[1])], text)
 
-    out, offsets = bytearray(pdf[: pdf.index(b"\n\n") + 1]), []
+    # svg2pdf writes 1.7 and uses nothing newer than 1.4. pdfLaTeX warns of each figure above 1.5.
+    out, offsets = bytearray(pdf[: pdf.index(b"\n\n") + 1].replace(b"%PDF-1.7", b"%PDF-1.5", 1)), []
     for number in order:
         head = _head(bodies[number])
         offsets.append(len(out))

@@ -48,8 +48,8 @@ class Citation:
             "title": f"{{{_escaped(self.title)}}}",
             "year": self.edition[:4],
             "edition": self.edition,
-            "note": latex.escaped(f"Benchmark study, edition of {self.edition}, SHA-256 of raw data {self.digest}, "
-                                  f"made with benchstudy {__version__}"),
+            "note": latex.prose(f"Benchmark study, edition of {self.edition}, SHA-256 of raw data {self.digest}, "
+                                f"made with benchstudy {__version__}"),
         }  # fmt: skip
         lines = "".join(f"  {name} = {{{text}}},\n" for name, text in fields.items() if text)
         return f"@misc{{{self.key},\n{lines}}}\n"

@@ -141,20 +141,13 @@ class Methods:
         texts = []
         for text in self.paragraphs:
             parts = _MARK.split(text)  # alternating texts and keys
-            texts.append("".join(f"~\\cite{{{p}}}" if n % 2 else _prose(p) for n, p in enumerate(parts)))
+            texts.append("".join(f"~\\cite{{{p}}}" if n % 2 else latex.prose(p) for n, p in enumerate(parts)))
         whole = "\n\n".join(texts).removesuffix(".")
         return f"% The entries are those of citation.bib.\n{whole}~\\cite{{{self.cited.key}}}.\n"
 
     def bibliography(self) -> str:
         """BibTeX entries of the study and of all references."""
         return "\n".join([self.cited.bibtex(), *(one.bibtex(key) for key, one in self.references.items())])
-
-
-def _prose(text: str) -> str:
-    """Escape text for LaTeX. A line may break within a checksum."""
-    parts = re.split(r"([0-9a-f]{64})", text)
-    sums = (r"\allowbreak{}".join(part[at : at + 8] for at in range(0, 64, 8)) for part in parts[1::2])
-    return "".join(f"{latex.escaped(plain)}{next(sums, '')}" for plain in parts[::2])
 
 
 def methods(facts: StudyFacts, cited: Citation) -> Methods:

@@ -14,6 +14,7 @@ from benchstudy.report.texts import unbroken, with_whole_brackets
 
 # Points between the margins of the class `article` on A4 paper, upright and turned, less one per cent.
 _LINE, _TURNED_LINE = 345 * 0.99, 592 * 0.99
+_COLUMN = 221 * 0.99  # if the class has two columns
 _GAP, _NARROW_GAP = 12.0, 8.0  # points between two columns: LaTeX's default, and if columns wrap
 _LONG = 45  # lines; a table with more is a longtable, which may continue on the next page
 _FIRST_WIDTH, _CELL_WIDTH = 28, 34  # characters of a cell's first line and of the others, if columns do not wrap
@@ -59,6 +60,7 @@ class _Layout:
     lines: int
     size: str = ""
     turned: bool = False
+    spans: bool = True  # is wider than a column of two, so it takes both; the same in a document with one
 
     @property
     def _long(self) -> bool:
@@ -75,9 +77,10 @@ class _Layout:
         inner = "\\addlinespace\n".join(self.body)
         form = f"\\{self.size}\\setlength{{\\tabcolsep}}{{{_NARROW_GAP / 2:g}pt}}\n" if self.size else ""
         if not self._long:
+            float_ = "table*" if self.spans else "table"
             return (
-                f"\\begin{{table}}\n\\centering\n{titled}\n{form}"
-                f"\\begin{{tabular}}{{{self.preamble}}}\n{top}{inner}{bottom}\\end{{tabular}}\n\\end{{table}}\n"
+                f"\\begin{{{float_}}}\n\\centering\n{titled}\n{form}"
+                f"\\begin{{tabular}}{{{self.preamble}}}\n{top}{inner}{bottom}\\end{{tabular}}\n\\end{{{float_}}}\n"
             )
         text = (
             f"\\begin{{longtable}}{{{self.preamble}}}\n{titled}\\\\\n"
@@ -104,11 +107,15 @@ def _as_wide_as_its_texts(
         )
         for index in range(len(columns))
     ]
-    if sum(widths) + _GAP * len(columns) > _LINE:
+    width = sum(widths) + _GAP * len(columns)
+    if width > _LINE:
         return None
     preamble = "l" + "".join("r" if figure else "l" for figure in figures[1:])
     stacked = [_stacked(row) for row in body]
-    return _Layout(preamble, "".join(_stacked(head, small=False)), list(map("".join, stacked)), sum(map(len, stacked)))
+    return _Layout(
+        preamble, "".join(_stacked(head, small=False)), list(map("".join, stacked)), sum(map(len, stacked)),
+        spans=width > _COLUMN,
+    )  # fmt: skip
 
 
 def _broken(lines: Lines) -> list[str]:
@@ -259,6 +266,13 @@ _MARKUP = {
 }
 # Two hyphens, commas or quotes would become one character, so an option --like-this would lose a hyphen.
 _TO_ESCAPE = re.compile("|".join(map(re.escape, _MARKUP)) + r"|(?<=-)-|(?<=,),|(?<=')'")
+
+
+def prose(text: str) -> str:
+    """`text` escaped for LaTeX. A line may break within a checksum."""
+    parts = re.split(r"([0-9a-f]{64})", text)
+    sums = (r"\allowbreak{}".join(part[at : at + 8] for at in range(0, 64, 8)) for part in parts[1::2])
+    return "".join(f"{escaped(plain)}{next(sums, '')}" for plain in parts[::2])
 
 
 def escaped(text: str) -> str:
