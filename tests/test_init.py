@@ -275,6 +275,7 @@ def test_an_empty_folder_is_taken_and_anything_else_is_left_as_it_is(tmp_path, m
     before = files_below(mine)
     assert "exists and is not an empty folder" in refused(capsys, ".")
     assert 'did you mean "web-server"?' in refused(capsys, tmp_path / "new", "--from", "webserver")
+    assert "cannot be a name: use letters from A to Z" in refused(capsys, tmp_path / "größe")
     assert "cannot be a name" in refused(capsys, tmp_path / "my study")
     assert files_below(mine) == before and [path.name for path in tmp_path.iterdir()] == ["mine"]
 

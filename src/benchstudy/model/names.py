@@ -22,7 +22,8 @@ def check_name(value: str) -> str:
     """`value`, if it is a letter or digit followed by up to 63 letters, digits and . _ + -"""
     if not _NAME.fullmatch(value) or ".." in value:
         raise ValueError(
-            f"{value!r} cannot be a name: use letters, digits and . _ + - (at most 64, a letter or digit first)"
+            f"{value!r} cannot be a name: use letters from A to Z, digits and . _ + - (at most 64, a letter or digit "
+            "first)"
         )
     return value
 
