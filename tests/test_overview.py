@@ -1,6 +1,7 @@
 """The first page of a study: answers, verdicts, what is weak, and thirty questions answered from its data."""
 
 import html
+import itertools
 import json
 import math
 import re
@@ -354,13 +355,14 @@ def test_the_first_page_counts_the_tests_of_the_whole_study_beside_those_of_each
 
 
 def test_blocks_that_lie_close_together_are_called_one_episode_of_the_host(bare_project):
-    def apart(minutes):
+    def apart(minutes, targets=("this-machine",)):
         tables = Tables(bare_project, "embedded", "file_size")
-        for backend, value in (("local", 1.0), ("other", 2.0)):
+        for target, (backend, value) in itertools.product(targets, (("local", 1.0), ("other", 2.0))):
             for block in range(1, 7):
                 started = f"2026-11-20T{10 + block * minutes // 60}:{block * minutes % 60:02}:00.000+00:00"
                 values = {"duration": (tables.noisy(value), "s")}
-                tables.add({**LEVELS, "backend": backend}, block, values, numbers={"size_bytes": 1}, started=started)
+                levels, numbers = {**LEVELS, "backend": backend}, {"size_bytes": 1}
+                tables.add(levels, block, values, numbers=numbers, started=started, target=target)
         tables.write()
         show = {"file_size": lambda page: (page.compare("b", ["duration"], factor="backend", caption="B"),
                                            page.weaknesses())}  # fmt: skip
@@ -371,6 +373,8 @@ def test_blocks_that_lie_close_together_are_called_one_episode_of_the_host(bare_
         assert "All 6 blocks began within 5 min: one episode of the host" in text
     for text in apart(3):
         assert "episode" not in text
+    _, of_two = apart(1, ("a", "b"))
+    assert of_two.endswith("On 2 of 2 targets, all blocks began within 5 min: one episode of its host each.")
 
 
 def test_the_first_page_has_verdicts_that_lead_to_their_table(index, bare_project):

@@ -479,6 +479,7 @@ def test_a_legend_names_only_what_the_figure_draws(bare_project, displayed):
     layout.figures(page, layout.Layout(page))
     (legend,) = re.findall(r'<ul class="legend".*?</ul>', "".join(displayed), re.DOTALL)
     assert re.findall(r'data-series="([^"]*)"', legend) == ["a", "b"]
+    assert "Points: trials; upright strokes: medians; bands: their 95 % intervals; n = 1." in "".join(displayed)
 
 
 @pytest.mark.parametrize(("wall_s", "is_near"), [(0.0099, True), (0.0101, False)])

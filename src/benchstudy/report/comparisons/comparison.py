@@ -274,7 +274,7 @@ class Comparisons:
         return (
             f"{human.plural(len(self.rows), 'comparison')}: {verdicts}. The margin is {margin}, {self.margins.note}. "
             + (adjusted if tests else "Nothing could be tested; each row gives the reason.")
-            + "".join(f" {episode.words}." for episode in (episodes.find(self.results) if tests else ()))
+            + (f" {episode}" if tests and (episode := episodes.summary(self.results)) else "")
         )
 
 

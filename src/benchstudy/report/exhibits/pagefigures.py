@@ -96,8 +96,7 @@ class PageFigures(Exhibits):
             panels += strip_panels(title, frame, estimates, axis, style, (references or {}).get(metric, ()))
         if not panels:
             return self._not_measured(caption, failed)
-        told = "Points: trials; upright strokes: medians; bands: their 95 % intervals"
-        said = f"{_stopped(caption)} {told}; {_counted(drawn)}{'; logarithmic axis' if log else ''}."
+        said = f"{_stopped(caption)} {of_strips(drawn)}{'; logarithmic axis' if log else ''}."
         self.show_figure(name, said, panels, style, failed=failed)
 
     def not_drawn(self, metrics: Iterable[str], views: Iterable[Where]) -> str:
@@ -156,6 +155,11 @@ class PageFigures(Exhibits):
 
 def _stopped(caption: str) -> str:
     return caption if caption.endswith(".") else f"{caption}."
+
+
+def of_strips(panels: Iterable[pl.DataFrame]) -> str:
+    """What a caption says of strips with these points, without a full stop."""
+    return f"Points: trials; upright strokes: medians; bands: their 95 % intervals; {_counted(panels)}"
 
 
 def _counted(panels: Iterable[pl.DataFrame], *x: str) -> str:

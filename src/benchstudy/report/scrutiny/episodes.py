@@ -40,6 +40,16 @@ def find(results: Results) -> list[Episode]:
     return found
 
 
+def summary(results: Results) -> str:
+    """One sentence for the reader over all targets; empty if there is none."""
+    found = find(results)
+    if len(results.targets) < 2 or not found:
+        return "".join(f"{episode.words}." for episode in found)
+    longest = human.duration(max(episode.span_s for episode in found))
+    where = f"{len(found):,} of {len(results.targets):,} targets"
+    return f"On {where}, all blocks began within {longest}: one episode of its host each."
+
+
 def weaknesses(results: Results) -> Iterator[str]:
     """Yield sentences for the list of what is weak."""
     found = find(results)

@@ -10,6 +10,7 @@ from benchstudy.families.command.metrics import METRICS
 from benchstudy.model.metrics import measured_for
 from benchstudy.report import human
 from benchstudy.report.exhibits import figuredata
+from benchstudy.report.exhibits.pagefigures import of_strips
 from benchstudy.report.figures.panels import Axis, Panel, Style, strip_panels, time_panel, trend_panel
 from benchstudy.report.page import Page
 from benchstudy.report.results.results import Results, Where
@@ -116,21 +117,24 @@ def figures(page: Page, layout: Layout) -> None:
             )  # fmt: skip
             name = f"{metric}-apart"
         views = layout.views(metric, numbered=False)
-        panels = list(_strips(layout, metric, views))
+        strips = {
+            view: figuredata.points(layout.results, metric, layout.series, where) for view, where in views.items()
+        }
+        strips = {view: points for view, points in strips.items() if not points.is_empty()}
+        panels = list(_strips(layout, metric, views, strips))
         if panels or name == metric:
             style = figuredata.style(layout.results, layout.series)
             failed = page.not_drawn([metric], views.values())
-            said = f"{layout.title(metric)}{layout.by}, every trial."
+            said = f"{layout.title(metric)}{layout.by}. {f'{of_strips(strips.values())}.' if strips else ''}".strip()
             page.show_figure(name, said, panels, style, list(style.names), failed=failed)
 
 
-def _strips(layout: Layout, metric: str, views: Mapping[str, Where]) -> Iterator[Panel]:
+def _strips(
+    layout: Layout, metric: str, views: Mapping[str, Where], strips: Mapping[str, pl.DataFrame]
+) -> Iterator[Panel]:
     style = figuredata.style(layout.results, layout.series)
-    for view, where in views.items():
-        points = figuredata.points(layout.results, metric, layout.series, where)
-        if points.is_empty():
-            continue
-        estimates = figuredata.estimates(layout.results, metric, layout.series, where)
+    for view, points in strips.items():
+        estimates = figuredata.estimates(layout.results, metric, layout.series, views[view])
         axis = Axis(layout.title(metric), points["unit"][0], log=False, from_zero=False)
         title = view or layout.title(metric)
         yield from strip_panels(title, points, estimates, axis, style)
@@ -153,8 +157,8 @@ def pairs(page: Page, layout: Layout) -> None:
         panel = trend_panel("", points.drop("x_unit"), medians, x, y, style, apart=False, case=("series",))
         titles = f"{layout.title(first)} against {layout.title(other)}"
         caption = (
-            f"{titles}. Points are trials, the line connects the medians of cases, and bars are intervals of the first "
-            "metric."
+            f"{titles}. Points are trials, the line connects the medians of cases, and bars are 95 % intervals of the "
+            "first metric."
         )
         page.show_figure(f"{first}-{other}", caption, [panel], style, points["series"].to_list())
 
