@@ -20,6 +20,7 @@ from waiting import until
 from benchstudy.commands import checks
 from benchstudy.commands.importing import import_outputs
 from benchstudy.families.command.extract import figure, points
+from benchstudy.families.command.imported import recognise
 from benchstudy.families.command.parse import parse_trial
 from benchstudy.families.command.sources import OwnMetric, OwnSeries
 from benchstudy.jobs.tidy import tidy_family
@@ -939,6 +940,19 @@ def test_a_folder_of_hyperfines_exports_becomes_a_trial_a_command(tmp_path: Path
     assert in_one["command"].n_unique() == 1 and in_one.height == 3, "they differ in a parameter alone"
     page = shown(tmp_path, tmp_path / "tidy", monkeypatch)
     assert (page / "figures" / "wall_time.svg").is_file()
+
+
+def test_a_parameter_whose_value_occurs_elsewhere_in_one_command_makes_no_other_command():
+    runs = recognise(DATA / "hyperfine-two-parameters.json")
+    assert [run.levels["mode"] + run.levels["size"] for run in runs] == ["a1k", "a10k", "b1k", "b10k"]
+    assert len({run.levels["command"] for run in runs}) == 1
+
+
+def test_an_export_that_is_cut_off_says_so(tmp_path: Path):
+    export = tmp_path / "pair.json"
+    export.write_text((DATA / "hyperfine" / "pair.json").read_text()[:700])
+    with pytest.raises(ParseError, match=r"hyperfine's export is truncated or damaged: .*export it again"):
+        recognise(export)
 
 
 def test_an_export_in_utf16_is_read_and_an_absurd_file_is_refused_in_words(tmp_path: Path):

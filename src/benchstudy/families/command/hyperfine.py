@@ -1,6 +1,7 @@
 """Reader of hyperfine's JSON export. Pure."""
 
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from statistics import median
@@ -9,14 +10,17 @@ from typing import Any
 from benchstudy.families.shared.files import damaged, read_json, read_text
 from benchstudy.model.family import Observation, Parsed, ParseError
 
+_BEGINNING = re.compile(r'\s*\{\s*"results"\s*:\s*\[\s*\{\s*"command"\s*:')
 FILE, PART = "hyperfine.json", "part.json"  # the whole export, and the number of a trial's result in it
 
 
 def results(text: str) -> list[dict[str, Any]] | None:
-    """Return the results in an export; None if the text is not from hyperfine."""
+    """Return the results in an export; None if the text is not from hyperfine. Raises ParseError if it is cut off."""
     try:
         document = json.loads(text)
-    except ValueError:
+    except ValueError as error:
+        if _BEGINNING.match(text):
+            raise ParseError(f"hyperfine's export is truncated or damaged: {error}; export it again") from error
         return None
     found = document.get("results") if isinstance(document, Mapping) else None
     known = isinstance(found, list) and all(isinstance(r, Mapping) and {"command", "times"} <= r.keys() for r in found)

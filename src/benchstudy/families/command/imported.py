@@ -1,6 +1,6 @@
 """Import of existing outputs: hyperfine's exports, and files in which the study's definitions find all metrics."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from benchstudy.families.command import hyperfine
@@ -21,7 +21,8 @@ def recognise(path: Path, config: CommandConfig | None = None) -> list[Imported]
     text = text_of(path.read_bytes())
     results = hyperfine.results(text)
     if results is not None:
-        return [_of_hyperfine(number, result) for number, result in enumerate(results)]
+        lines = list(dict.fromkeys(_without(_parameters(result), str(result["command"])) for result in results))
+        return [_of_hyperfine(number, result, _line(result, lines)) for number, result in enumerate(results)]
     matching = [command for command in config.commands if finds(command, text)] if config is not None else []
     if not matching:
         return []
@@ -32,9 +33,9 @@ def recognise(path: Path, config: CommandConfig | None = None) -> list[Imported]
     return [Imported(levels, "output", UNKNOWN if several else Path(command.argv[0]).name, notes=notes)]
 
 
-def _of_hyperfine(number: int, result: dict) -> Imported:
-    parameters = {name: str(value) for name, value in (result.get("parameters") or {}).items()}
-    levels = {COMMAND: exact_level(_without(parameters, str(result["command"])), _LONGEST)}
+def _of_hyperfine(number: int, result: dict, line: str) -> Imported:
+    parameters = _parameters(result)
+    levels = {COMMAND: exact_level(line, _LONGEST)}
     levels |= {_factor(name): exact_level(value, _LONGEST) for name, value in parameters.items()}
     exits = [code for code in result.get("exit_codes") or [] if code]
     failed = f"{len(exits)} of its runs exited with status {exits[0]}" if exits else None
@@ -49,6 +50,26 @@ def _of_hyperfine(number: int, result: dict) -> Imported:
         cause=failed,
         failure=Failure(cause=Cause.EXITED, name="hyperfine", exit_status=exits[0], said=failed) if exits else None,
     )
+
+
+def _parameters(result: Mapping) -> dict[str, str]:
+    return {name: str(value) for name, value in (result.get("parameters") or {}).items()}
+
+
+def _line(result: Mapping, lines: Sequence[str]) -> str:
+    """Return the command of a result as it was before parameters were filled in, one of `lines` of the whole export.
+
+    A value may occur twice in one command (`head …; echo a`) and once in another (`head …; echo b`).
+    """
+    own, command = _parameters(result), str(result["command"])
+    told = (line for line in lines if all(f"{{{name}}}" in line for name in own) and _filled(line, own) == command)
+    return next(told, _without(own, command))
+
+
+def _filled(line: str, parameters: Mapping[str, str]) -> str:
+    for name, value in parameters.items():
+        line = line.replace(f"{{{name}}}", value)
+    return line
 
 
 def _without(parameters: Mapping[str, str], command: str) -> str:
