@@ -148,7 +148,10 @@ class _Report:
         if complete > 1 and 100 not in self._percentiles and not switched_off:
             missing.append("the end of its percentiles")
         if missing:
-            raise ParseError(f"ab's report is truncated: {missing[0]} is missing; {_reason(self._text, self._stderr)}")
+            without = "percentiles" in missing[0] and command is None and not self._percentiles
+            hint = "; if ab ran with -d, put its command on the line before the report" if without else ""
+            reason = _reason(self._text, self._stderr)
+            raise ParseError(f"ab's report is truncated: {missing[0]} is missing; {reason}{hint}")
 
     def _row(self, name: str, numbers: str) -> Times:
         ms = [_finite(number) / 1000 for number in numbers.split()]
