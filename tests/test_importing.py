@@ -113,6 +113,26 @@ def test_what_only_names_or_prints_makes_no_other_case(tmp_path: Path):
     assert with_options(tmp_path, {"rw": "read", "description": "the same", "group_reporting": "1"}) == plain
 
 
+@pytest.mark.parametrize(
+    ("one", "other", "alike"),
+    [
+        (
+            "/var/tmp/benchstudy-8b1d9d8faa04600611d777f22b433372/testfile-1d9a61ea",
+            "/var/tmp/benchstudy-c1a5a9f32c0e4f0bb9e4f9a3a1f3c27d/testfile-cb3382ac",
+            True,
+        ),
+        ("/tmp/tmp.GrxE2jAZ9k/data", "/tmp/tmp.RgC5oewEKE/data", True),
+        ("/tmp/tmpa2_x7k9q", "/tmp/tmpzz81m4ct", True),
+        ("/tmp/tmp.GrxE2jAZ9k/data", "/tmp/tmp.RgC5oewEKE/other", False),
+        ("/tmp/tmpfs_disk", "/tmp/tmpfs_disk2", False),
+        ("/dev/disk/by-id/wwn-0x5000c500a1b2c3d4", "/dev/disk/by-id/wwn-0x5000c500a1b2c3d5", False),
+    ],
+)
+def test_a_name_that_is_new_in_every_run_makes_no_other_case(tmp_path: Path, one: str, other: str, alike: bool):
+    files = [with_options(tmp_path, {option: path}) for option in ("filename", "directory") for path in (one, other)]
+    assert [files[0] == files[1], files[2] == files[3]] == [alike, alike]
+
+
 def test_jobs_that_swapped_their_options_are_another_case(tmp_path: Path):
     def of_jobs(*jobs: dict[str, str]) -> dict[str, str]:
         document = json.loads((FIO_DATA / "fio-3.33-latency-plus.json").read_text())

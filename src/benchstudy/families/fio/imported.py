@@ -39,6 +39,11 @@ _ONLY_SAYS = frozenset(
     }
 )  # fmt: skip
 _TERSE = re.compile(r"^[2-5];fio-\d", re.MULTILINE)
+# Names that are new in every run: benchstudy's scratch folder and file, and what mktemp and Python's tempfile make in
+# a temporary folder. Any other path, such as a disk's by its id, may be the very thing that differs.
+_NEW_NAMES = re.compile(
+    r"(?<=/benchstudy-)[0-9a-f]{32}(?:/testfile-[0-9a-f]{8})?(?![^/:])|(?<=/tmp/)tmp(?:\.\w{10}|[a-z0-9_]{8})(?![^/:])"
+)
 _LONGEST = 36  # characters of a level: a case's levels together name its folder
 _PLAIN = re.compile(r"[a-z0-9_]+=[A-Za-z0-9_.]+")
 _KIB = 1024
@@ -138,6 +143,8 @@ def _of_job(job: FioJob, run: FioRun) -> dict[str, str]:
         given = job.options.get(option)
         if given is None and option == "filename":
             given = job.options.get("directory")
+        if given is not None and factor == "file":
+            given = _NEW_NAMES.sub("new", given)
         if given is not None and factor in _AMOUNTS and "kb_base" not in job.options:
             given = _spelt(given)
         found[factor] = given if given is not None else otherwise if run.all_options else UNKNOWN
