@@ -189,6 +189,17 @@ def test_reports_of_ab_that_asked_for_different_things_are_different_cases(tmp_p
     assert "gzip" not in Case(ways[4]).id, "a header may hold a secret"
 
 
+def test_runs_of_ab_for_a_time_are_one_case_also_without_their_command(tmp_path: Path):
+    timed = DATA / "http" / "ab-t.txt"
+    text = timed.read_text()
+    (tmp_path / "next.txt").write_text(text.replace("84733", "84741"))
+    outcome = imported(tmp_path, timed, tmp_path / "next.txt", said={"requests": "1s"})
+    assert not outcome.refused and len({trial.record.case for _, trial in outcome.imported}) == 1
+    (tmp_path / "counted.txt").write_text(text.replace("84733", "84700"))
+    (counted,) = HTTP.parse_import(tmp_path / "counted.txt")
+    assert counted.levels["requests"] == "84700"
+
+
 def test_a_screen_of_the_hammer_does_not_learn_from_its_files_name(tmp_path: Path):
     box = tmp_path / "posix-without-antispam.txt"
     box.write_bytes((DATA / "tessera" / "page-posix-antispam.txt").read_bytes())

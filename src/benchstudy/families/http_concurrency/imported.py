@@ -22,6 +22,7 @@ from benchstudy.families.shared.files import text_of
 from benchstudy.model.family import UNKNOWN, Imported
 
 _LONGEST = 40
+_WHOLE_S = 0.0025  # ab prints milliseconds, and looks at the time after each answer
 # ab's options that change a request, and those that change how it is sent. The others are in the report, or only affect
 # printing.
 _OF_REQUEST, _OF_SENDING = "HCAPTXpu", "bBsEfZIlr"
@@ -86,7 +87,7 @@ def levels_of(result: AbResult) -> dict[str, str]:
         "method": _method(asked),
         "keep_alive": "no" if result.keepalive_requests is None else "yes",
         "tls": exact_level(result.tls, _LONGEST) if result.tls else "none",
-        "requests": _requests(asked, result.complete),
+        "requests": _requests(asked, result),
         "headers": _chosen(asked, _OF_REQUEST),
         "sending": _chosen(asked, _OF_SENDING),
     }
@@ -100,10 +101,16 @@ def _method(asked: dict[str, list[str]] | None) -> str:
     return next((method for letter, method in (("i", "HEAD"), ("p", "POST"), ("u", "PUT")) if letter in asked), "GET")
 
 
-def _requests(asked: dict[str, list[str]] | None, complete: int) -> str:
-    """Return the requested number or duration, or without a command the number of completed requests."""
+def _requests(asked: dict[str, list[str]] | None, result: AbResult) -> str:
+    """Return the requested number or duration, or without a command the number of completed requests.
+
+    A run of a whole number of seconds with an uneven number of requests was limited by time (-t). Its number of
+    requests is a result, and the report does not say what was asked for.
+    """
     if asked is None:
-        return str(complete)
+        seconds = round(result.duration)
+        timed = seconds and abs(result.duration - seconds) < _WHOLE_S and result.complete % 100
+        return UNKNOWN if timed else str(result.complete)
     if "t" in asked:
         return exact_level(f"{asked['t'][-1]}s", _LONGEST)
     return exact_level(asked["n"][-1] if "n" in asked else "1", _LONGEST)
