@@ -1,5 +1,6 @@
 """`benchstudy import`: which outputs become one case, which trials a file contains, and what is refused."""
 
+import gzip
 import json
 import os
 import random
@@ -25,6 +26,7 @@ from benchstudy.families.fio.fio_text import parse_fio_text
 from benchstudy.families.http_concurrency.family import FAMILY as HTTP
 from benchstudy.families.log_write.family import FAMILY as LOGS
 from benchstudy.jobs.tidy import tidy_family
+from benchstudy.lints.published import read as read_published
 from benchstudy.measuring.raw import NOT_HELD, index_problem
 from benchstudy.measuring.session import hold_session
 from benchstudy.measuring.sessionindex import is_held
@@ -376,6 +378,18 @@ def test_what_no_family_knows_is_refused_with_the_way_to_bring_it_in(tmp_path: P
     assert "no family of the study" in cause and "docs/importing.md" in cause and len(LINES) == 2
 
 
+def test_a_compressed_output_is_refused_with_what_to_do(tmp_path: Path):
+    packed = tmp_path / "fio.json.gz"
+    packed.write_bytes(gzip.compress((FIO_DATA / "fio-3.33-latency-plus.json").read_bytes()))
+    ((_, cause),) = imported(tmp_path, packed).refused
+    assert "compressed" in cause and "unpack it" in cause
+
+
+def test_two_pages_in_one_table_keep_their_figures(tmp_path: Path):
+    (tmp_path / "two.csv").write_text(f"page,{HEADING}\nOne,A,mean,1,s,1\nTwo,A,mean,2,points,2\n")
+    assert [group.figures["mean"].value for group in read_published(tmp_path / "two.csv").groups] == [1, 2]
+
+
 def own_table(root: Path, content: bytes, monkeypatch: pytest.MonkeyPatch) -> str:
     """What the published page shows of a table of one's own."""
     (root / "workflow").mkdir()
@@ -414,6 +428,9 @@ def test_a_table_of_ones_own_is_shown_as_it_is_printed(tmp_path: Path, monkeypat
     [
         ("", "no figures"),
         (f"{HEADING}\nA,mean,fast,s,fast\n", "row 1: value or source_line: could not convert string to float: 'fast'"),
+        (f"{HEADING}\nA,mean,20,ms,20 ms\n", "row 1: unit: ms is not a base unit: write the value in s"),
+        (f"{HEADING}\nA,mean,nan,s,-\n", "row 1: value: nan is not a number: leave it empty"),
+        (f"{HEADING}\nA,mean,1,s,1\nA,mean,2,s,2\n", "row 2: has the section, statistic and levels of row 1"),
         (f"{HEADING}\nA,mean,1,s,1\nA,p50,1234,s,1,234\n", "row 2: more cells than columns; put a text with a comma"),
         (f"{HEADING}\nA,mean,1,s,1 µs\n".encode("latin-1"), "is not a CSV file in UTF-8"),
     ],

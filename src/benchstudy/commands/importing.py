@@ -26,6 +26,7 @@ _NO_DEFINITION = hashlib.sha256(b"imported").hexdigest()
 _PLACE = re.compile(r"\{(\w*)\}|(\*)")
 _LARGEST = 256 << 20  # bytes of a file
 _BEGINNING = 4096
+_PACKED = (b"\x1f\x8b", b"BZh", b"\xfd7zXZ\0", b"\x28\xb5\x2f\xfd", b"PK\x03\x04")  # gzip, bzip2, xz, zstd, zip
 _TOGETHER = 500  # trials that reach the disk at once
 Contents = frozenset[tuple[str, str]]  # names of files, with their SHA-256
 
@@ -162,6 +163,8 @@ def _recognise(study: Study, path: Path) -> tuple[Family, list[Imported], str]:
             return family, runs, sha256
     if not beginning.strip():
         raise BenchstudyError("is empty")
+    if beginning.startswith(_PACKED):
+        raise BenchstudyError("is compressed or an archive: unpack it first")
     if b"\0" in beginning and not beginning.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         raise BenchstudyError("is not UTF-8 text: save it as UTF-8 first")
     raise BenchstudyError(

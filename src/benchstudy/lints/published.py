@@ -1,15 +1,19 @@
 """Published tables (data/published/*.csv) as material for lints. Pure but for reading the files."""
 
 import csv
+import math
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from benchstudy.lints.model import Ceiling, Figure, Group, Material
 from benchstudy.model.errors import BenchstudyError
+from benchstudy.model.units import base_of
 
 CEILINGS = "ceilings.csv"
 _SEE = "see data/published/README.md"
 NOT_LEVELS = ("page", "section", "statistic", "value", "unit", "as_printed", "source_line", "relation", "status")
+_Key = tuple[str, str, tuple[tuple[str, str], ...]]  # page, section and levels
 
 
 def read_all(path: Path) -> list[Material]:
@@ -24,34 +28,47 @@ def read(path: Path) -> Material:
     """One table, with one row per published figure; the ceilings of its hardware come from ceilings.csv beside it.
 
     Raises BenchstudyError for a file without figures or without the columns section, statistic, value, unit,
-    as_printed, and for a value or line that is no number.
+    as_printed, for a value or line that is no number, for a unit like ms, and for two rows of one figure.
     """
     table = rows(path)
     missing = {"section", "statistic", "value", "unit", "as_printed"} - set(table[0] if table else ())
     if missing:
         lacks = f"no column {', '.join(sorted(missing))}" if table else "no figures"
         raise BenchstudyError(f"{path}: {lacks}; {_SEE}")
-    figures: dict[tuple[str, tuple[tuple[str, str], ...]], dict[str, Figure]] = {}
+    figures: dict[_Key, dict[str, Figure]] = {}
+    seen: dict[tuple[_Key, str], int] = {}
     for number, row in enumerate(table, start=1):
         levels = tuple((name, text) for name, text in row.items() if name not in NOT_LEVELS and text)
+        key, statistic = (row.get("page", ""), row["section"], levels), row["statistic"]
+        if (first := seen.setdefault((key, statistic), number)) != number:
+            raise BenchstudyError(
+                f"{path}, row {number}: has the section, statistic and levels of row {first}: add a column that tells "
+                f"them apart, or leave one out; {_SEE}"
+            )
         try:
-            figures.setdefault((row["section"], levels), {})[row["statistic"]] = _figure(row)
+            figures.setdefault(key, {})[statistic] = _figure(row)
         except ValueError as error:
-            raise BenchstudyError(f"{path}, row {number}: value or source_line: {error}; {_SEE}") from error
-    groups = tuple(Group(section, dict(levels), of_group) for (section, levels), of_group in figures.items())
+            raise BenchstudyError(f"{path}, row {number}: {error}; {_SEE}") from error
+    groups = tuple(Group(section, dict(levels), of_group) for (_, section, levels), of_group in figures.items())
     pages = {row.get("page", "") for row in table}
     return Material(path.name, "published", groups, groups, _ceilings(path.parent / CEILINGS, pages))
 
 
 def _figure(row: Mapping[str, str]) -> Figure:
-    return Figure(
-        float(row["value"]) if row["value"] else None,
-        row["unit"],
-        row["as_printed"],
-        row.get("relation") or "=",
-        row.get("status") or "ok",
-        int(row["source_line"]) if row.get("source_line") else None,
-    )
+    """Raises ValueError for a value or line that is no number, and for a unit that is no base unit."""
+    try:
+        value = float(row["value"]) if row["value"] else None
+        line = int(row["source_line"]) if row.get("source_line") else None
+    except ValueError as error:
+        raise ValueError(f"value or source_line: {error}") from error
+    if value is not None and not math.isfinite(value):
+        raise ValueError(f"value: {row['value']} is not a number: leave it empty")
+    base = row["unit"]
+    with suppress(ValueError):  # a unit of one's own, such as points, is its own base
+        _, base = base_of(row["unit"])
+    if base != row["unit"]:
+        raise ValueError(f"unit: {row['unit']} is not a base unit: write the value in {base}")
+    return Figure(value, row["unit"], row["as_printed"], row.get("relation") or "=", row.get("status") or "ok", line)
 
 
 def _ceilings(path: Path, pages: set[str]) -> tuple[Ceiling, ...]:
