@@ -403,6 +403,8 @@ def test_failures_stand_beside_a_ratio_of_those_that_did_not_fail():
         ("abcde", "abcde", "paired t on logarithms", 5),
         ("abcdef", "abc", "paired t on logarithms", 3),
         ("abc", "bcd", "Welch on logarithms", 0),
+        ("abcdef", "ghijklmno", "Hodges-Lehmann, Mann-Whitney interval", 0),
+        ("abcdef", "ghijklmnop", "Welch on logarithms", 0),
         ("aabbcc", "abcdef", "Hodges-Lehmann, Mann-Whitney interval", 0),
     ],
 )
@@ -416,6 +418,17 @@ def test_the_method_follows_from_the_numbers_of_trials_alone(base_blocks, other_
     assert (made.method, made.pairs) == (method, pairs)
     unpaired = [side for side in sides if 0 < pairs < side.n]
     assert len([w for w in made.warnings if "no counterpart in their block" in w]) == len(unpaired)
+
+
+@pytest.mark.parametrize("few", [6, 12])
+def test_the_interval_of_arms_of_unequal_numbers_and_spreads_covers_what_it_says(few):
+    random = np.random.default_rng(8)
+    covered = 0
+    for _ in range(400):
+        sides = [random.lognormal(0, sd, n) for n, sd in ((30, 0.05), (few, 0.15))]
+        low, high = compared(*sides, paired=False).interval
+        covered += low <= 1 <= high
+    assert covered >= 400 * 0.92, "0.95, less 2.8 standard errors; Mann-Whitney's covers 0.85 of them"
 
 
 def test_a_wild_spread_of_three_trials_stays_a_number_or_infinite():

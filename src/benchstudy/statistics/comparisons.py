@@ -72,6 +72,7 @@ _FEWEST_FOR_T, _FEWEST_FOR_RANKS = 3, smallest_n(50)
 # several comparisons. Ten give up hardly any power against t, and get down to 0.002.
 FEWEST_PAIRS_FOR_RANKS = 10
 _MOST_FOR_RANKS = 500  # more than n·m differences would fill the memory, and means of so many logarithms are normal
+_MOST_UNEQUAL = 1.5  # times as many trials: beyond, Mann-Whitney's interval is too narrow if spreads differ
 _NO_SPREAD = 1e-9  # in logarithms: less is rounding of the computer, not of a clock
 _NO_SPREAD_WORDS = "no spread: the clock or the tool may round, so the uncertainty is unknown"
 _COARSE_WORDS = "many values are equal, so the uncertainty is unknown"
@@ -332,9 +333,10 @@ def _method(pairs: int, n: int, m: int) -> Method | None:
     if pairs >= _FEWEST_FOR_RANKS or (pairs >= _FEWEST_FOR_T and min(n, m) < _FEWEST_FOR_RANKS):
         ranked = FEWEST_PAIRS_FOR_RANKS <= pairs <= _MOST_FOR_RANKS
         return Method.SIGNED_RANK if ranked else Method.PAIRED_T
-    if min(n, m) >= _FEWEST_FOR_RANKS and max(n, m) <= _MOST_FOR_RANKS:
+    few, many = sorted((n, m))
+    if few >= _FEWEST_FOR_RANKS and many <= min(_MOST_FOR_RANKS, _MOST_UNEQUAL * few):
         return Method.MANN_WHITNEY
-    return Method.WELCH if min(n, m) >= _FEWEST_FOR_T else None
+    return Method.WELCH if few >= _FEWEST_FOR_T else None
 
 
 def _is_coarse(made: Comparison) -> bool:
