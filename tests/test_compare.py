@@ -418,6 +418,8 @@ def test_the_method_follows_from_the_numbers_of_trials_alone(base_blocks, other_
     assert (made.method, made.pairs) == (method, pairs)
     unpaired = [side for side in sides if 0 < pairs < side.n]
     assert len([w for w in made.warnings if "no counterpart in their block" in w]) == len(unpaired)
+    given_up = not pairs and {*base_blocks} & {*other_blocks} and len({*base_blocks}) == len(base_blocks)
+    assert ("compared as independent samples" in str(made.warnings)) is bool(given_up)
 
 
 @pytest.mark.parametrize("few", [6, 12])

@@ -412,7 +412,8 @@ def test_an_order_is_named_only_when_intervals_part_and_never_between_targets(ba
     (answer,) = json.loads((bare_project / "reports/study/file_size/answer.json").read_text())
     assert [line["name"] for line in answer["lines"]][-2:] == ["slow on one", "slow on two"]
     assert answer["note"] == (
-        "There are too few trials to rank fast on one and as-fast on one, or fast on two and as-fast on two."
+        "No order is established of fast on one and as-fast on one, or of fast on two and as-fast on two: their "
+        "intervals overlap, or one is missing."
     )
 
 

@@ -29,7 +29,8 @@ def answer(results: Results, label: str, metric: str, where: Where, series: str)
         for a, b in pairwise(of_target)
         if not _apart(a, b)
     ]
-    note = f"There are too few {results.unit}s to rank {', or '.join(unclear)}." if unclear else ""
+    why = "their intervals overlap, or one is missing"
+    note = f"No order is established of {', or of '.join(unclear)}: {why}." if unclear else ""
     return {"what": label, "lines": lines, "note": note} if lines else None
 
 
