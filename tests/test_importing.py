@@ -550,6 +550,23 @@ def test_nothing_counts_twice_and_a_lost_index_is_made_again(tmp_path: Path):
     assert json.loads(index.read_text())["trials"] == before
 
 
+@pytest.mark.parametrize("name", ["fio-3.33-page.json", "fio-3.33-appended.json"])
+def test_a_copy_in_another_encoding_or_with_other_line_ends_counts_once(tmp_path: Path, name: str):
+    text = (FIO_DATA / name).read_text()
+    copies = [
+        text.replace("\n", end).encode(encoding)
+        for encoding in ("utf-16", "utf-8", "utf-8-sig")
+        for end in ("\r\n", "\n")
+    ]
+    for number, content in enumerate(copies):
+        (tmp_path / f"{number}.json").write_bytes(content)
+    first = imported(tmp_path, tmp_path / "0.json")
+    again = imported(tmp_path, *(tmp_path / f"{number}.json" for number in range(1, len(copies))))
+    assert first.imported and not first.refused and not again.imported
+    assert len(again.refused) == len(first.imported) * (len(copies) - 1)
+    assert all("already holds the same content" in cause for _, cause in again.refused)
+
+
 def test_a_file_whose_name_is_no_utf_8_is_imported_like_others(tmp_path: Path, monkeypatch, capsys):
     as_project(tmp_path / "project")
     monkeypatch.chdir(tmp_path / "project")

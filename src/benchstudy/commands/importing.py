@@ -11,6 +11,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from benchstudy.families.shared.files import text_of
 from benchstudy.measuring.instrument import instrument_sha256
 from benchstudy.measuring.raw import PartialTrial, StoredTrial, TrialRecord, TrialStore
 from benchstudy.measuring.sealed import RECORD
@@ -27,6 +28,13 @@ _PLACE = re.compile(r"\{(\w*)\}|(\*)")
 _LARGEST = 256 << 20  # bytes of a file
 _BEGINNING = 4096
 _PACKED = (b"\x1f\x8b", b"BZh", b"\xfd7zXZ\0", b"\x28\xb5\x2f\xfd", b"PK\x03\x04")  # gzip, bzip2, xz, zstd, zip
+# Byte order marks and encodings of text, as `text_of` reads it.
+_ENCODINGS = (
+    (b"", "utf-8"),
+    (codecs.BOM_UTF8, "utf-8"),
+    (codecs.BOM_UTF16_LE, "utf-16-le"),
+    (codecs.BOM_UTF16_BE, "utf-16-be"),
+)
 _TOGETHER = 500  # trials that reach the disk at once
 Contents = frozenset[tuple[str, str]]  # names of files, with their SHA-256
 
@@ -173,6 +181,21 @@ def _recognise(study: Study, path: Path) -> tuple[Family, list[Imported], str]:
     )
 
 
+def _contents(files: Mapping[str, bytes]) -> Contents:
+    return frozenset((name, hashlib.sha256(content).hexdigest()) for name, content in files.items())
+
+
+def _copies(files: Mapping[str, bytes], whole: str) -> Iterator[Contents]:
+    """The contents of these files, then of copies with other line ends and, of the file `whole`, in other encodings."""
+    yield _contents(files)
+    texts = {name: text_of(content).replace("\r\n", "\n") for name, content in files.items()}
+    for end in ("\n", "\r\n"):
+        ended = {name: text.replace("\n", end) for name, text in texts.items()}
+        parts = {name: text.encode() for name, text in ended.items()}
+        for mark, encoding in _ENCODINGS:
+            yield _contents({**parts, whole: mark + ended[whole].encode(encoding)})
+
+
 class _Store:
     """The trials of one family during an import. They are read, and so hashed, once."""
 
@@ -234,9 +257,9 @@ class _Store:
         Raises BenchstudyError if the study already has the run, or if a level contradicts it.
         """
         files = {run.file_name: whole, **run.files}
-        digests = frozenset((name, hashlib.sha256(content).hexdigest()) for name, content in files.items())
-        if digests in self._held:
-            raise BenchstudyError(f"trial {self._held[digests]} already holds the same content")
+        held = next((self._held[copy] for copy in _copies(files, run.file_name) if copy in self._held), None)
+        if held is not None:
+            raise BenchstudyError(f"trial {held} already holds the same content")
         levels = _levels(self._family, run, said)
         case = Case(levels).id
         block = self._blocks.get(case, 0) + 1
@@ -253,7 +276,7 @@ class _Store:
         record = self._record(partial.uuid, case, block, levels, run, said, source)
         self._filled.append((path, partial, record))
         self._blocks[case] = block
-        self._held[digests] = partial.uuid[:8]
+        self._held[_contents(files)] = partial.uuid[:8]
 
     def _record(
         self,
