@@ -323,6 +323,18 @@ def test_summaries_of_k6_hey_and_locust_become_trials_of_what_they_tell(tmp_path
     )  # with levels for which no number is known
 
 
+@pytest.mark.parametrize(("name", "checks"), [("k6-export-thresholds.json", 165), ("k6-handle-thresholds.json", 171)])
+def test_failed_thresholds_and_checks_of_k6_are_noted(tmp_path: Path, name: str, checks: int):
+    ((_, trial),) = imported(tmp_path, DATA / "http" / name).imported
+    notes = trial.record.verified["notes"]
+    assert trial.record.status == "ok", "the run itself ended well"
+    assert sorted(note for note in notes if note.startswith(("threshold", "check"))) == [
+        f"check: 'body is long' failed {checks} of {checks} times",
+        "threshold: checks: rate>0.9 failed",
+        "threshold: http_req_duration: p(95)<0.1 failed",
+    ]
+
+
 @pytest.mark.parametrize(
     ("source", "old", "new", "cause"),
     [

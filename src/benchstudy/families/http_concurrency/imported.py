@@ -57,7 +57,8 @@ def _of_summary(text: str) -> Iterator[Imported]:
     notes = ["what was asked for, how the load was made, limits, warm-up and checks are not known"]
     if is_k6(text) and '"benchstudy"' not in text:
         notes += ["latencies are from sending to the last byte, without connecting"]
-        yield Imported({**_untold("k6"), **parse_k6(text).told}, IMPORTED_K6, "k6", None, notes)
+        summary = parse_k6(text)
+        yield Imported({**_untold("k6"), **summary.told}, IMPORTED_K6, "k6", None, [*notes, *summary.problems])
     elif is_hey(text):
         yield Imported({**_untold("hey"), **parse_hey(text).told}, IMPORTED_HEY, "hey", None, notes)
     elif is_locust(text):

@@ -8,7 +8,7 @@ import io
 import json
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -22,11 +22,15 @@ _MS = 1e-3
 
 @dataclass(frozen=True)
 class Summary:
-    """A summary. `values`: metric to value and unit. `percentiles`: percent to s. `told`: known levels."""
+    """A summary. `values`: metric to value and unit. `percentiles`: percent to s. `told`: known levels.
+
+    `problems`: what the tool itself says that failed.
+    """
 
     values: Values
     percentiles: Mapping[float, float]
     told: Mapping[str, str]
+    problems: Sequence[str] = ()
 
 
 def is_k6(text: str) -> bool:
@@ -44,7 +48,8 @@ def is_locust(text: str) -> bool:
 @damaged("k6's summary lacks what k6 writes, or is truncated")
 def parse_k6(text: str) -> Summary:
     """Parse the output of `--summary-export`, or of a `handleSummary` that writes its data. Raises ParseError."""
-    found = json.loads(text)["metrics"]
+    document = json.loads(text)
+    found = document["metrics"]
     metrics = {name: metric.get("values", metric) for name, metric in found.items()}
     counts = {name: metrics[name] for name in ("http_reqs", "iterations", "data_received") if name in metrics}
     durations = {name: one["count"] / one["rate"] for name, one in counts.items() if one["rate"]}
@@ -65,7 +70,30 @@ def parse_k6(text: str) -> Summary:
     values |= {f"{phase}_{end}": (one[key] * _MS, "s") for phase, one in phases.items() for end, key in _ENDS.items()}
     if "data_received" in counts:
         values["transfer_rate"] = (counts["data_received"]["count"] / took, "B/s")
-    return Summary(values | {"dropped": (dropped, "1")}, percentiles, told)
+    problems = [*_failed_thresholds(found), *_failed_checks(document.get("root_group") or {})]
+    return Summary(values | {"dropped": (dropped, "1")}, percentiles, told, problems)
+
+
+def _failed_thresholds(metrics: Mapping[str, Any]) -> Iterator[str]:
+    """The export has `true` where a threshold failed, and handleSummary gets `{"ok": false}`."""
+    for name, metric in metrics.items():
+        for threshold, told in (metric.get("thresholds") or {}).items():
+            if not told["ok"] if isinstance(told, Mapping) else told:
+                yield f"threshold: {name}: {threshold} failed"
+
+
+def _failed_checks(group: Mapping[str, Any]) -> Iterator[str]:
+    checks, groups = (_listed(group.get(kind) or ()) for kind in ("checks", "groups"))
+    for check in checks:
+        if check["fails"]:
+            yield f"check: {check['name']!r} failed {check['fails']} of {check['passes'] + check['fails']} times"
+    for one in groups:
+        yield from _failed_checks(one)
+
+
+def _listed(found: Mapping[str, Any] | Sequence[Any]) -> list[Any]:
+    """The export has groups and checks by name, and handleSummary gets lists."""
+    return list(found.values() if isinstance(found, Mapping) else found)
 
 
 _ENDS = {"mean": "avg", "max": "max"}
