@@ -955,6 +955,15 @@ def test_an_export_that_is_cut_off_says_so(tmp_path: Path):
         recognise(export)
 
 
+@pytest.mark.parametrize("name", ["mean", "median", "min", "max"])
+def test_an_export_whose_summary_contradicts_its_times_is_refused(tmp_path: Path, name: str):
+    export = json.loads((DATA / "hyperfine" / "pair.json").read_text())
+    export["results"][1][name] *= 1.01
+    (tmp_path / "pair.json").write_text(json.dumps(export))
+    with pytest.raises(ParseError, match=rf"inconsistent: the {name} of .* is .* s, and that of its times is .* s"):
+        recognise(tmp_path / "pair.json")
+
+
 def test_an_export_in_utf16_is_read_and_an_absurd_file_is_refused_in_words(tmp_path: Path):
     outputs = tmp_path / "outputs"
     outputs.mkdir()

@@ -4,13 +4,14 @@ import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from statistics import median
+from statistics import fmean, median
 from typing import Any
 
 from benchstudy.families.shared.files import damaged, read_json, read_text
 from benchstudy.model.family import Observation, Parsed, ParseError
 
 _BEGINNING = re.compile(r'\s*\{\s*"results"\s*:\s*\[\s*\{\s*"command"\s*:')
+_AGREEING, _AGREEING_S = 1e-6, 1e-9  # floats are written whole
 FILE, PART = "hyperfine.json", "part.json"  # the whole export, and the number of a trial's result in it
 
 
@@ -25,6 +26,19 @@ def results(text: str) -> list[dict[str, Any]] | None:
     found = document.get("results") if isinstance(document, Mapping) else None
     known = isinstance(found, list) and all(isinstance(r, Mapping) and {"command", "times"} <= r.keys() for r in found)
     return found if known else None
+
+
+@damaged("hyperfine's export is damaged")
+def check(result: Mapping[str, Any]) -> None:
+    """Raise ParseError if the summary of a command contradicts its times."""
+    times = [float(time) for time in result["times"]]
+    for name, of_times in (("mean", fmean), ("median", median), ("min", min), ("max", max)) if times else ():
+        told, found = result.get(name), of_times(times)
+        if told is not None and abs(float(told) - found) > _AGREEING_S + _AGREEING * abs(found):
+            raise ParseError(
+                f"hyperfine's export: inconsistent: the {name} of {result['command']!r} is {told:g} s, and that of its "
+                f"times is {found:g} s; export it again"
+            )
 
 
 def parse(files: Path) -> Parsed:

@@ -34,6 +34,7 @@ def recognise(path: Path, config: CommandConfig | None = None) -> list[Imported]
 
 
 def _of_hyperfine(number: int, result: dict, line: str) -> Imported:
+    hyperfine.check(result)
     parameters = _parameters(result)
     levels = {COMMAND: exact_level(line, _LONGEST)}
     levels |= {_factor(name): exact_level(value, _LONGEST) for name, value in parameters.items()}
