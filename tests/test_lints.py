@@ -161,6 +161,88 @@ def test_rounding_alone_is_no_contradiction(tmp_path: Path):
     assert [f.lint for f in lints.lint(table(tmp_path, rounded))] == []
 
 
+MISTYPED = ("quantiles-out-of-order", "negative-figure", "value-against-print")
+
+
+def mistyped(folder: Path, **figures: tuple[float, str, str]) -> list[tuple[str, str]]:
+    """Findings of the rules about mistyped figures in a table of one cell, by rule."""
+    rows = [["P", "A", "", "", "", name, *figure, 1] for name, figure in figures.items()]
+    return [(f.lint, f.what) for f in lints.lint(table(folder, rows)) if f.lint in MISTYPED]
+
+
+MS = {f"p{n}": (seconds, "s", f"{seconds * 1e3:g} ms") for n, seconds in ((50, 0.02), (95, 0.03), (99, 0.04))}
+EXTREMES = {"min": (0.01, "s", "10 ms"), "mean": (0.02, "s", "20 ms"), "max": (0.9, "s", "900 ms")}
+
+
+def test_quantiles_rise(tmp_path: Path):
+    assert mistyped(tmp_path, **EXTREMES, **MS) == []
+    for name, low, high in (("p99", "p50 (20 ms)", "p99 (2 ms)"), ("max", "p50 (20 ms)", "max (2 ms)")):
+        changed = {**MS, **EXTREMES, name: (0.002, "s", "2 ms")}
+        assert mistyped(tmp_path, **changed) == [("quantiles-out-of-order", f"{low} lies above {high}")]
+    for name, said in (
+        ("median", "min (10 ms) lies above median (0 ms)"),
+        ("mean", "mean (1000 ms) lies above max (900 ms)"),
+    ):
+        seconds, printed = (0.0, "0 ms") if name == "median" else (1.0, "1000 ms")
+        changed = {f"get_{n}": figure for n, figure in {**EXTREMES, name: (seconds, "s", printed)}.items()}
+        assert mistyped(tmp_path, **changed) == [("quantiles-out-of-order", f"get: {said}")]
+
+
+def test_rounding_bounds_and_percentiles_of_rates_are_in_order(tmp_path: Path):
+    assert mistyped(tmp_path, p99=(5.1, "s", "5.1 s"), max=(5.068, "s", "5.068 s")) == [], "rounded to two digits"
+    assert mistyped(tmp_path, p50=(0.0006, "s", "0.6 ms"), p99=(0.0, "s", "0 ms")) == [
+        ("quantiles-out-of-order", "p50 (0.6 ms) lies above p99 (0 ms)")
+    ]
+    assert mistyped(tmp_path, p50=(0.0004, "s", "0.4 ms"), p99=(0.0, "s", "0 ms")) == []
+    assert mistyped(tmp_path, p50=(900.0, "1/s", "900/s"), p99=(700.0, "1/s", "700/s")) == []
+    assert mistyped(tmp_path, p50=(1.0, "s", "1 s"), p50_high=(1.2, "s", "1.2 s"), p99=(1.1, "s", "1.1 s")) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "figure", "found"),
+    [
+        ("qps", (-5.0, "1/s", "-5 req/s"), True),
+        ("sd", (-5.0, "1", "-5"), True),
+        ("mean_difference", (-5.0, "s", "-5 s"), False),
+        ("p50_low", (-5.0, "s", "-5 s"), False),
+        ("mean", (-5.0, "s", "5 s faster"), False),
+        ("score", (-5.0, "1", "-5"), False),
+    ],
+)
+def test_only_differences_are_below_zero(tmp_path: Path, name: str, figure: tuple[float, str, str], found: bool):
+    said = [("negative-figure", f"“{figure[2]}” is below zero")] if found else []
+    assert mistyped(tmp_path, **{name: figure}) == said
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "printed", "found"),
+    [
+        (0.63, "s", "0.63 ms", True),
+        (0.00036, "s", "0.63 ms", True),
+        (0.00063, "s", "±0.63 [ms]", False),
+        (91.5, "s", "1m30.5s", True),
+        (90.5, "s", "1m30.5s", False),
+        (1243, "1/s", "1,234 req/s", True),
+        (1234, "1/s", "1,234 req/s", False),
+        (1.234, "s", "1,234 s", False),  # a decimal comma
+        (6.56, "1", "6.56%", True),
+        (0.0656, "1", "6.56%", False),
+        (4e6, "B", "4 GB", True),
+        (4 * 1024**3, "B", "4 GB", False),
+        (125e6, "B/s", "1 Gbit/s", False),
+        (1.25e6, "1", "1.25 million", False),
+        (7200, "s", "120", False),  # of a column in minutes
+        (1001, "1", "{0..1000}", False),
+        (0, "s", "< 5 ms", False),
+        (5e-5, "s", "5e-05 s", False),
+        (2.0, "s", "two seconds", False),
+    ],
+)
+def test_a_value_is_what_was_printed(tmp_path: Path, value: float, unit: str, printed: str, found: bool):
+    said = f"the value is {value:.6g}{'' if unit == '1' else ' ' + unit}, and printed is “{printed}”"
+    assert mistyped(tmp_path, mean=(value, unit, printed)) == ([("value-against-print", said)] if found else [])
+
+
 def test_what_cannot_be_linted_says_so(tmp_path: Path):
     with pytest.raises(BenchstudyError, match="there is no published table"):
         lints.lint(tmp_path)
@@ -256,8 +338,9 @@ def test_every_rule_explains_itself_and_is_called_once():
         assert name == rule.name and name == name.lower() and rule.why.endswith(".") and rule.action.endswith(".")
         assert f"`{name}`" in (PUBLISHED.parents[1] / "docs" / "lints.md").read_text(encoding="utf-8")
     every = {f.lint for f in lints.lint(PUBLISHED)}
-    # No page prints what was scraped, trials, other work of the host, storage counters, or clients. Tests here, in
-    # test_load_test_report.py, test_modes.py, test_disturbed.py and test_clients.py have results with each of these.
+    # No page prints what was scraped, trials, other work of the host, storage counters, clients, or a mistyped figure.
+    # Tests here, in test_load_test_report.py, test_modes.py, test_disturbed.py and test_clients.py have results with
+    # each of these.
     unprinted = (
         "benchstudy.families.command.lints",
         "benchstudy.families.load_test.lints",
@@ -265,7 +348,7 @@ def test_every_rule_explains_itself_and_is_called_once():
         "benchstudy.lints.neighbours",
     )
     of_pages = {name for name, rule in lints.rules().items() if rule.find.__module__ not in unprinted}
-    of_pages -= {"two-modes", "low-ceiling"}
+    of_pages -= {"two-modes", "low-ceiling", *MISTYPED}
     assert every == of_pages, "the pages have one of each"
     assert pl.read_csv(PUBLISHED / "ceilings.csv").height
 

@@ -4,6 +4,7 @@ from collections import Counter
 
 from benchstudy.lints import words
 from benchstudy.lints.model import Figure, Found, Group, Material, rule
+from benchstudy.lints.printed import contradicts
 from benchstudy.model import rounding
 from benchstudy.model.grouping import grouped
 
@@ -100,6 +101,26 @@ def _contradict(first: tuple[Group, Figure], second: tuple[Group, Figure]) -> bo
         return (ratio < 1) if a.relation == ">" != b.relation else False
     allowed = _ROUNDED if "~" in (a.relation, b.relation) else _BINARY if a.unit == "B" else 1.0
     return max(ratio, 1 / ratio) > allowed + 1e-9
+
+
+@rule(
+    "value-against-print",
+    "error",
+    why="The table has another figure than the page. Everything that is drawn or computed from it is wrong.",
+    action="Look at the page, and correct the value or the printed text.",
+)
+def value_against_print(material: Material) -> Found:
+    if material.kind != "published":
+        return
+    for group in material.groups:
+        for name, figure in group.figures.items():
+            exact = figure.value is not None and figure.relation == "="
+            if exact and contradicts(figure.value or 0.0, figure.unit, figure.printed):
+                value = f"{figure.value:.6g}{'' if figure.unit == '1' else ' ' + figure.unit}"
+                yield (
+                    f"{group.where}, {name.replace('_', ' ')}",
+                    f"the value is {value}, and printed is “{figure.printed}”",
+                )
 
 
 @rule(

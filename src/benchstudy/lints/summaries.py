@@ -14,6 +14,16 @@ _SUFFIXES = {"mean": ("mean", "avg"), "sd": ("sd", "stddev"), "median": ("p50", 
 # Generators print latencies to the millisecond, and nothing records how each metric of a trial was rounded.
 _MEASURED_RESOLUTION = 1e-3
 _PERCENTILE = re.compile(r"(?:.+_)?p(?:9\d(?:\.\d+)?)")
+_RANK = re.compile(r"(?P<stem>(?:.+_)?)(?:p(?P<percent>\d\d?(?:\.\d+)?|100)|(?P<name>min|median|max|mean|avg))")
+_PERCENT = re.compile(r"(?:^|_)p[\d.]+$")
+_RANKS = {"min": 0.0, "median": 50.0, "max": 100.0}
+_TWO_DIGITS = 1.05  # some tools round percentiles to two digits
+_NEVER_NEGATIVE = ("s", "B", "B/s", "1/s")
+# What a figure is called that may be negative. An interval of a difference may also begin below zero.
+_SIGNED = re.compile(
+    r"(?i)(?<![a-z])(?:change|diff|delta|offset|skew|drift|gain|loss|lost|saved|saving|low\b|interval|overhead|slope|trend|lag|"
+    r"margin|error|residual|bias|improve|regress|speed|reduc|faster|slower|less|more|fewer|\+|Δ)"
+)
 # The lowest bucket edge that common client libraries use by default.
 _LOWEST_EDGES = (0.005,)
 _AT_EDGE = 3
@@ -35,18 +45,50 @@ def impossible_mean_median(material: Material) -> Found:
             slack = 1.5 * max(group.figures[mean].resolution, measured if material.kind == "measured" else 0.0)
             average, deviation, middle = (group.figures[name].value or 0.0 for name in (mean, sd, median))
             distance = abs(average - middle)
-            if deviation < 0:
-                yield (
-                    group.where,
-                    f"{prefix}the standard deviation is negative: {group.figures[sd].printed or deviation}",
-                )
-            elif distance > deviation + slack:
+            if distance > deviation + slack and deviation >= 0:
                 printed = [
                     group.figures[name].printed or f"{group.figures[name].value:g}" for name in (mean, sd, median)
                 ]
                 said = f"{prefix}mean {printed[0]} (±{printed[1].removeprefix('±')}) and median {printed[2]} lie "
                 apart = f"{rounding.few(distance / deviation)} standard deviations apart" if deviation else "apart"
                 yield group.where, f"{said}{apart}; within one sample it is at most one"
+
+
+@rule(
+    "quantiles-out-of-order",
+    "error",
+    why="In one sample, no percentile lies below a lower one, and the mean lies between the least and the most. The "
+    "figures come from different samples, or one was mistyped.",
+    action="Go back to the raw samples and print all of them from the same ones.",
+)
+def quantiles_out_of_order(material: Material) -> Found:
+    if material.kind != "published":
+        return  # parsers refuse such outputs
+    for group in material.samples:
+        for stem, pairs in _pairs(tuple(group.figures)):
+            wrong = ((low, high) for low, high in pairs if _out_of_order(group, low, high))
+            if (found := next(wrong, None)) is not None:
+                low, high = (f"{name.removeprefix(stem)} ({group.figures[name].printed})" for name in found)
+                yield group.where, f"{stem.rstrip('_').replace('_', ' ')}{': ' if stem else ''}{low} lies above {high}"
+
+
+@rule(
+    "negative-figure",
+    "error",
+    why="No time, size, rate or deviation is below zero. Its sign was mistyped, or it is a difference.",
+    action="Correct the sign, or name the statistic as what it is, such as mean_difference.",
+)
+def negative_figure(material: Material) -> Found:
+    if material.kind != "published":
+        return  # parsers refuse such outputs
+    for group in material.groups:
+        around = (group.section, *group.levels, *group.levels.values())
+        for name, figure in group.figures.items():
+            deviation = name.rpartition("_")[2] in _SUFFIXES["sd"]
+            signed = _SIGNED.search(" ".join((*around, name, figure.printed)))
+            never = deviation or (figure.unit in _NEVER_NEGATIVE and not signed)
+            if never and (figure.value or 0.0) < 0:
+                yield f"{group.where}, {name.replace('_', ' ')}", f"“{figure.printed}” is below zero"
 
 
 @rule(
@@ -175,6 +217,42 @@ def _triples(group: Group) -> Iterator[tuple[str, str, str, str]]:
         )
         if sd and median and _known(group, name):
             yield f"{stem.removesuffix('_')}: " if stem else "", name, sd, median
+
+
+@lru_cache
+def _pairs(names: tuple[str, ...]) -> list[tuple[str, list[tuple[str, str]]]]:
+    """By stem, pairs of names of which the first never lies above the second."""
+    found: dict[str, list[tuple[str, float | None]]] = {}
+    for name in names:
+        if match := _RANK.fullmatch(name):
+            rank = float(match["percent"]) if match["percent"] else _RANKS.get(match["name"])
+            found.setdefault(match["stem"], []).append((name, rank))
+    return [
+        (stem, [(a, b) for a, low in ranked for b, high in ranked if _rises(low, high)])
+        for stem, ranked in found.items()
+    ]
+
+
+def _rises(low: float | None, high: float | None) -> bool:
+    """Of two ranks; that of a mean is None: it lies between the extremes."""
+    if low is None or high is None:
+        return low == 0.0 or high == 100.0
+    return low < high
+
+
+def _out_of_order(group: Group, below: str, above: str) -> bool:
+    low, high = group.figures[below], group.figures[above]
+    # Some call the rate that 99 % exceed its p99.
+    turned = low.unit.endswith("/s") and any(_PERCENT.search(name) for name in (below, above))
+    if (
+        turned
+        or low.unit != high.unit
+        or low.value is None
+        or high.value is None
+        or {low.relation, high.relation} != {"="}
+    ):
+        return False
+    return low.value > high.value + (_TWO_DIGITS - 1) * abs(high.value) + 0.5 * (low.resolution + high.resolution)
 
 
 @lru_cache  # the trials of a family have the same figures
