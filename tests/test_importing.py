@@ -579,6 +579,45 @@ def test_a_copy_in_another_encoding_or_with_other_line_ends_counts_once(tmp_path
     assert all("already holds the same content" in cause for _, cause in again.refused)
 
 
+def test_a_dry_run_tells_what_an_import_then_does_and_writes_nothing(tmp_path: Path, monkeypatch, capsys):
+    as_project(tmp_path / "project")
+    monkeypatch.chdir(tmp_path / "project")
+    declared = study_of().model_dump(mode="json", include={"study", "hosts", "targets"})
+    Path("study.yaml").write_text(json.dumps({**declared, "families": {"fio": {}}}))
+    page = (FIO_DATA / "fio-3.33-page.json").read_text()
+    for name, text in {"a": page, "b": page + "\n", "copy": page, "stranger": "nothing"}.items():
+        (tmp_path / f"{name}.json").write_text(text)
+    names = [str(tmp_path / f"{name}.json") for name in ("b", "copy", "stranger")]
+    assert cli.main(["import", str(tmp_path / "a.json"), "--study", "study.yaml"]) == 0
+    before = {path: (path.stat().st_mtime_ns, path.read_bytes()) for path in Path().rglob("*") if path.is_file()}
+    capsys.readouterr()
+
+    assert cli.main(["import", *names, names[0], "--study", "study.yaml", "--dry-run"]) == 1
+    printed = capsys.readouterr()
+    assert re.search(
+        r"would import \S+/b\.json as \S+, fio, block 2\n1 trial of 1 case would be imported, 3 refused", printed.out
+    )
+    assert (
+        re.search(r"copy\.json: trial \w{8} already holds", printed.err) and "stranger.json: no family" in printed.err
+    )
+    assert re.search(r"b\.json: \S+/b\.json already holds the same content", printed.err), "given twice"
+    after = {path: (path.stat().st_mtime_ns, path.read_bytes()) for path in Path().rglob("*") if path.is_file()}
+    assert after == before
+
+    told = []
+    for words in (["--dry-run"], []):
+        assert cli.main(["import", *names, "--study", "study.yaml", "--json", *words]) == 1
+        told.append(json.loads(capsys.readouterr().out))
+    planned, done = ([{**one, "trial": None} for one in facts["imported"]] for facts in told)
+    assert planned == done == [{**told[0]["imported"][0], "block": 2}] and told[0]["imported"][0]["trial"] is None
+    assert told[0]["refused"] == told[1]["refused"] and [facts["dry_run"] for facts in told] == [True, False]
+
+
+def test_a_dry_run_in_a_study_without_trials_makes_no_folder(tmp_path: Path):
+    outcome = imported(tmp_path, FIO_DATA / "fio-3.33-page.json", dry_run=True)
+    assert len(outcome.imported) == 1 and not any(tmp_path.iterdir())
+
+
 def test_a_file_whose_name_is_no_utf_8_is_imported_like_others(tmp_path: Path, monkeypatch, capsys):
     as_project(tmp_path / "project")
     monkeypatch.chdir(tmp_path / "project")

@@ -132,6 +132,9 @@ def command_parser() -> argparse.ArgumentParser:
         help="pattern of levels in the paths, such as '{host}/{kernel}/*.json': it matches the end of a path, and "
         "{name} stands for a level",
     )
+    imports.add_argument(
+        "--dry-run", action="store_true", help="print which file would become which trial, and write nothing"
+    )
     imports.set_defaults(command=_import)
 
     prose = commands.add_parser("prose", help="find numbers that were typed into the prose of notebooks")
@@ -282,19 +285,23 @@ def _import(arguments: argparse.Namespace) -> int:
             map(Path, arguments.outputs),
             said=levels_said(arguments.level),
             pattern=arguments.case,
+            dry_run=arguments.dry_run,
             advance=lambda done, total: advance("", done, total),
         )
     status = 1 if outcome.refused or not outcome.imported else 0
     if arguments.json:
         print_json(outcome.facts)
         return status
+    verb, would = ("would import", "would be ") if outcome.dry_run else ("imported", "")
     for path, trial in outcome.imported:
-        failed = f", as a failure: {trial.record.cause}" if trial.record.cause else ""
-        print(f"imported {readable(path)} as {trial.record.case}, trial {trial.short}{failed}")
+        record = trial.record
+        failed = f", as a failure: {record.cause}" if record.cause else ""
+        told = f"{record.family}, block {record.block}" if outcome.dry_run else f"trial {trial.short}"
+        print(f"{verb} {readable(path)} as {record.case}, {told}{failed}")
     for path, reason in outcome.refused:
         print(f"not imported {readable(path)}: {reason}", file=sys.stderr)
     cases = {(trial.record.family, trial.record.case) for _, trial in outcome.imported}
-    imported = f"{plural(len(outcome.imported), 'trial')} of {plural(len(cases), 'case')} imported"
+    imported = f"{plural(len(outcome.imported), 'trial')} of {plural(len(cases), 'case')} {would}imported"
     print(f"{imported}, {len(outcome.refused)} refused")
     for family, factors in outcome.unknown.items():
         print(f"{family}: {', '.join(factors)} unknown; give what the outputs do not contain with --level and --case")

@@ -9,6 +9,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from benchstudy.families.shared.files import text_of
@@ -46,8 +47,12 @@ def readable(path: str | Path) -> str:
 
 @dataclass
 class Outcome:
-    """The outcome of an import. `unknown`: by family, factors that neither an output nor the caller gave."""
+    """The outcome of an import. `unknown`: by family, factors that neither an output nor the caller gave.
 
+    `dry_run`: nothing was written, and the trials would have other ids.
+    """
+
+    dry_run: bool = False
     imported: list[tuple[Path, StoredTrial]] = field(default_factory=list)
     refused: list[tuple[Path, str]] = field(default_factory=list)
 
@@ -66,16 +71,17 @@ class Outcome:
         taken = (
             {
                 "path": readable(path),
-                "trial": r.uuid,
+                "trial": None if self.dry_run else r.uuid,
                 "family": r.family,
                 "case": r.case,
+                "block": r.block,
                 "status": r.status,
                 "cause": r.cause,
             }
             for path, r in ((path, trial.record) for path, trial in self.imported)
         )
         refused = [{"path": readable(path), "why": why} for path, why in self.refused]
-        return {"imported": list(taken), "refused": refused, "unknown": self.unknown}
+        return {"dry_run": self.dry_run, "imported": list(taken), "refused": refused, "unknown": self.unknown}
 
 
 def import_outputs(
@@ -86,13 +92,14 @@ def import_outputs(
     *,
     said: Mapping[str, str] | None = None,
     pattern: str | None = None,
+    dry_run: bool = False,
     advance: Callable[[int, int], None] = lambda done, total: None,
 ) -> Outcome:
     """Store every run in each file that a family of the study recognises.
 
-    `said`: levels that the caller knows; `pattern`: levels in paths, such as `{host}/{kernel}/*.json`. `advance` gets
-    the numbers of files done and of all files. A run that the study already has is refused, so importing a file twice
-    counts it once. Raises BenchstudyError for an invalid level or pattern.
+    `said`: levels that the caller knows; `pattern`: levels in paths, such as `{host}/{kernel}/*.json`. `dry_run`: write
+    nothing. `advance` gets the numbers of files done and of all files. A run that the study already has is refused, so
+    importing a file twice counts it once. Raises BenchstudyError for an invalid level or pattern.
     """
     target = target or next(iter(study.targets))
     if target not in study.targets:
@@ -100,7 +107,7 @@ def import_outputs(
     of_path = _pattern(pattern) if pattern else None
     for name, level in (said or {}).items():
         _check_level("--level", name, level)
-    files, outcome = _files(outputs), Outcome()
+    files, outcome = _files(outputs), Outcome(dry_run)
     with ExitStack() as stack:
         stores: dict[str, _Store] = {}
         for number, path in enumerate(files, start=1):
@@ -201,14 +208,18 @@ class _Store:
 
     def __init__(self, root: Path, study: Study, target: str, family: Family, outcome: Outcome):
         self._study, self._target, self._family, self._outcome = study, target, family, outcome
-        self._store = TrialStore(paths.family_raw(root, study.study, target, family.name))
+        self._store = self._filling = TrialStore(paths.family_raw(root, study.study, target, family.name))
         self._instrument = instrument_sha256(family.name)
         self._filled: list[tuple[Path, PartialTrial, TrialRecord]] = []
 
     def __enter__(self) -> "_Store":
         with ExitStack() as stack:  # releases the lock if the trials cannot be read
-            stack.enter_context(self._store.exclusive())
-            self._trials, discarded = self._store.trials(), self._store.discards()
+            if self._outcome.dry_run:
+                self._filling = TrialStore(Path(stack.enter_context(TemporaryDirectory(prefix="benchstudy-"))))
+            else:
+                stack.enter_context(self._store.exclusive())
+            self._trials = self._store.trials(remember=not self._outcome.dry_run)
+            discarded = self._store.discards()
             self._stack = stack.pop_all()
         self._held: dict[Contents, str] = {}
         self._blocks: dict[str, int] = {}
@@ -216,17 +227,27 @@ class _Store:
             record = trial.record
             self._blocks[record.case] = max(self._blocks.get(record.case, 0), record.block)
             if record.imported_from is not None and record.uuid not in discarded:
-                self._held[frozenset((f.name, f.sha256) for f in trial.files if f.name != RECORD)] = trial.short
+                self._held[frozenset((f.name, f.sha256) for f in trial.files if f.name != RECORD)] = (
+                    f"trial {trial.short}"
+                )
         return self
 
     def __exit__(self, *_: object) -> None:
         # Also after an interrupt, and for trials that an earlier import left without an index.
         with self._stack:
             self._commit()
+            if self._outcome.dry_run:
+                return
             plan = self._study.session(self._target, self._family.name)
             write_index_only(plan, self._store, self._trials)
 
     def _commit(self) -> None:
+        if self._outcome.dry_run:
+            self._outcome.imported += [(path, StoredTrial(p.folder, record, ())) for path, p, record in self._filled]
+            for _, partial, _ in self._filled:
+                partial.abandon()
+            self._filled.clear()
+            return
         self._store.forget_index()
         trials = PartialTrial.commit_together([(partial, record) for _, partial, record in self._filled])
         self._trials += trials
@@ -259,11 +280,11 @@ class _Store:
         files = {run.file_name: whole, **run.files}
         held = next((self._held[copy] for copy in _copies(files, run.file_name) if copy in self._held), None)
         if held is not None:
-            raise BenchstudyError(f"trial {held} already holds the same content")
+            raise BenchstudyError(f"{held} already holds the same content")
         levels = _levels(self._family, run, said)
         case = Case(levels).id
         block = self._blocks.get(case, 0) + 1
-        partial = self._store.begin(case, block)
+        partial = self._filling.begin(case, block)
         try:
             for name, content in files.items():
                 (partial.folder / name).write_bytes(content)
@@ -276,7 +297,8 @@ class _Store:
         record = self._record(partial.uuid, case, block, levels, run, said, source)
         self._filled.append((path, partial, record))
         self._blocks[case] = block
-        self._held[_contents(files)] = partial.uuid[:8]
+        held_by = readable(path) if self._outcome.dry_run else f"trial {partial.uuid[:8]}"
+        self._held[_contents(files)] = held_by
 
     def _record(
         self,

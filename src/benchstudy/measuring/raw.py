@@ -251,10 +251,11 @@ class TrialStore:
         return PartialTrial(uuid, folder, self.folder / place_of(case, block, uuid))
 
     @nothing_collected()
-    def trials(self, *, read: bool = False) -> list[StoredTrial]:
+    def trials(self, *, read: bool = False, remember: bool = True) -> list[StoredTrial]:
         """Every committed trial, by case, block and start. Raises CorruptTrial that names the file.
 
-        Files that have not changed since they were compared are read again only with `read`. A discarded trial that was
+        Files that have not changed since they were compared are read again only with `read`. What was compared is
+        written down, unless `remember` is False. A discarded trial that was
         altered is left out: no figure uses it, and its content is no longer reliable.
         """
         moment, seen = confirmed.Moment(self.folder), look(self.folder)
@@ -271,7 +272,8 @@ class TrialStore:
                 if trial_of(place) not in discarded:
                     raise
                 log.warning("left out a discarded trial: %s", error.difference)
-        reading.remember()
+        if remember:
+            reading.remember()
         return in_order(trials)
 
     def looks(self) -> list[dict[str, Any]]:
