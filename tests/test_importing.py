@@ -298,6 +298,7 @@ def test_a_report_in_a_long_log_is_found(tmp_path: Path):
 # --- summaries of other generators ------------------------------------------------------------------------------------
 
 K6, HEY = DATA / "http" / "k6-export.json", DATA / "http" / "hey.txt"
+K6_NEWER = DATA / "http" / "k6-machine-readable.json"
 LOCUST = DATA / "load_users" / "bounded" / "locust_stats.csv"
 
 
@@ -335,9 +336,35 @@ def test_failed_thresholds_and_checks_of_k6_are_noted(tmp_path: Path, name: str,
     ]
 
 
+@pytest.mark.parametrize("end", ["", "-full"])
+def test_the_newer_summary_of_k6_becomes_a_trial(tmp_path: Path, end: str):
+    source = DATA / "http" / f"k6-machine-readable{end}.json"
+    ((_, trial),) = imported(tmp_path, source).imported
+    document, found, record = json.loads(source.read_text()), figures(trial), trial.record
+    metrics = {metric["name"]: metric["values"] for metric in document["results"]["metrics"]}
+    requests, took, times = metrics["http_reqs"]["count"], document["config"]["duration"], metrics["http_req_duration"]
+    assert (found["requests"], found["errors"], found["duration"]) == (requests, 0, pytest.approx(took))
+    assert found["throughput"] == pytest.approx(requests / took)
+    assert found["transfer_rate"] == pytest.approx(metrics["data_received"]["count"] / took)
+    assert [found[f"latency_{name}"] for name in ("min", "mean", "max", "p50", "p90", "p95")] == pytest.approx(
+        [times[name] / 1e3 for name in ("min", "avg", "max", "med", "p90", "p95")]
+    )
+    assert ("waiting_mean" in found) == bool(end) and record.levels["vus"] == "4"
+    assert record.verified["tool_version"] == "1.8.1" and record.duration_s == pytest.approx(took, abs=0.002)
+    assert document["metadata"]["generated_at"].startswith(record.finished[:23])
+    notes = [note for note in record.verified["notes"] if note.startswith(("threshold", "check"))]
+    failed = document["results"]["checks"]["results"][1]["fails"]
+    assert notes == [
+        f"check: 'body is long' failed {failed} of {failed} times",
+        "threshold: this format of k6 does not say which failed",
+    ]
+
+
 @pytest.mark.parametrize(
     ("source", "old", "new", "cause"),
     [
+        (K6_NEWER, '"total": 166', '"total": 165', "inconsistent: http_req_failed is of 165 requests"),
+        (K6_NEWER, '"version": "1.0.0"', '"version": "2.0.0"', "run k6 with --new-machine-readable-summary=false"),
         (K6, '"rate": 1071.58', '"rate": 2071.58', "inconsistent"),
         (K6, '"p(95)": 8.515', '"p(95)": 0.515', "do not rise"),
         (HEY, "Requests/sec:\t720.6436", "Requests/sec:\t7206.436", "inconsistent"),

@@ -3,6 +3,7 @@
 import hashlib
 import json
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 
 from benchstudy.families.http_concurrency.ab import parse_ab, recognise_ab, split_ab
@@ -17,6 +18,7 @@ from benchstudy.families.http_concurrency.summaries import (
     parse_k6,
     parse_locust,
 )
+from benchstudy.families.shared.clients import value_of
 from benchstudy.families.shared.exact_levels import exact_level
 from benchstudy.families.shared.files import text_of
 from benchstudy.model.family import UNKNOWN, Imported
@@ -58,7 +60,16 @@ def _of_summary(text: str) -> Iterator[Imported]:
     if is_k6(text) and '"benchstudy"' not in text:
         notes += ["latencies are from sending to the last byte, without connecting"]
         summary = parse_k6(text)
-        yield Imported({**_untold("k6"), **summary.told}, IMPORTED_K6, "k6", None, [*notes, *summary.problems])
+        ended, took = summary.ended, timedelta(seconds=value_of(summary.values, "duration") or 0)
+        yield Imported(
+            {**_untold("k6"), **summary.told},
+            IMPORTED_K6,
+            "k6",
+            summary.version,
+            [*notes, *summary.problems],
+            started=(ended - took).isoformat(timespec="milliseconds") if ended else None,
+            finished=ended.isoformat(timespec="milliseconds") if ended else None,
+        )
     elif is_hey(text):
         yield Imported({**_untold("hey"), **parse_hey(text).told}, IMPORTED_HEY, "hey", None, notes)
     elif is_locust(text):

@@ -9,7 +9,8 @@ import json
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from itertools import pairwise
 from typing import Any
 
@@ -24,17 +25,20 @@ _MS = 1e-3
 class Summary:
     """A summary. `values`: metric to value and unit. `percentiles`: percent to s. `told`: known levels.
 
-    `problems`: what the tool itself says that failed.
+    `problems`: what the tool itself says that failed. `version` and `ended`, in UTC: of the tool and its run, if told.
     """
 
     values: Values
     percentiles: Mapping[float, float]
     told: Mapping[str, str]
     problems: Sequence[str] = ()
+    version: str | None = None
+    ended: datetime | None = None
 
 
 def is_k6(text: str) -> bool:
-    return text.lstrip().startswith("{") and '"http_reqs"' in text and '"root_group"' in text
+    kinds = ('"root_group"', '"k6_version"')
+    return text.lstrip().startswith("{") and '"http_reqs"' in text and any(kind in text for kind in kinds)
 
 
 def is_hey(text: str) -> bool:
@@ -47,8 +51,49 @@ def is_locust(text: str) -> bool:
 
 @damaged("k6's summary lacks what k6 writes, or is truncated")
 def parse_k6(text: str) -> Summary:
-    """Parse the output of `--summary-export`, or of a `handleSummary` that writes its data. Raises ParseError."""
+    """Parse the output of `--summary-export`, or of a `handleSummary` that writes its data, in either format of k6.
+
+    Raises ParseError.
+    """
     document = json.loads(text)
+    if "results" in document:
+        return _of_results(document)
+    return _of_metrics(document)
+
+
+def _of_results(document: Mapping[str, Any]) -> Summary:
+    """Parse the format of `--new-machine-readable-summary`, which has a duration, and neither rates nor thresholds."""
+    if not document["version"].startswith("1."):
+        raise ParseError(
+            f"k6's summary has format {document['version']}, and only 1 is known: run k6 with "
+            "--new-machine-readable-summary=false"
+        )
+    results, metadata, took = document["results"], document["metadata"], document["config"]["duration"]
+    metrics = {metric["name"]: _of_either(metric["values"], took) for metric in results["metrics"]}
+    requests, judged = metrics["http_reqs"]["count"], metrics.get("http_req_failed", {}).get("total")
+    if judged not in (None, requests):
+        raise ParseError(
+            f"k6's summary: inconsistent: http_req_failed is of {judged} requests and http_reqs {requests}"
+        )
+    checks = (results.get("checks") or {}).get("results") or ()
+    summary = _of_metrics({"metrics": metrics, "root_group": {"checks": checks}})
+    return replace(
+        summary,
+        problems=[*summary.problems, "threshold: this format of k6 does not say which failed"],
+        version=metadata["k6_version"],
+        ended=datetime.fromisoformat(metadata["generated_at"]).astimezone(UTC),
+    )
+
+
+def _of_either(values: Mapping[str, Any], took: float) -> dict[str, Any]:
+    """Return the values of a metric under the names that they have in the older format. `took`: s."""
+    named = {re.sub(r"^p([\d.]+)$", r"p(\1)", key): value for key, value in values.items() if value is not None}
+    if "matches" in named:
+        return {**named, "passes": named["matches"]}
+    return {**named, "rate": named["count"] / took} if "count" in named else named
+
+
+def _of_metrics(document: Mapping[str, Any]) -> Summary:
     found = document["metrics"]
     metrics = {name: metric.get("values", metric) for name, metric in found.items()}
     counts = {name: metrics[name] for name in ("http_reqs", "iterations", "data_received") if name in metrics}
@@ -58,7 +103,8 @@ def parse_k6(text: str) -> Summary:
     shown = {"med": 50.0} | {key: float(key[2:-1]) for key in times if re.fullmatch(r"p\([\d.]+\)", key)}
     percentiles = {percent: times[key] * _MS for key, percent in shown.items() if key in times}
     failed = metrics.get("http_req_failed", {}).get("passes")
-    phases = {"connect": metrics["http_req_connecting"], "waiting": metrics["http_req_waiting"]}
+    sources = {"connect": "http_req_connecting", "waiting": "http_req_waiting"}
+    phases = {phase: metrics[name] for phase, name in sources.items() if name in metrics}
     least, mean, most = (times[key] * _MS for key in ("min", "avg", "max"))
     told = {"vus": f"{metrics['vus_max']['max']:g}"} if "vus_max" in metrics else {}
     dropped = metrics.get("dropped_iterations", {}).get("count")
