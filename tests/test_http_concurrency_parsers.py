@@ -38,6 +38,7 @@ from benchstudy.families.http_concurrency.k6 import K6Result, parse_k6_summary
 from benchstudy.families.http_concurrency.load_result import ab_load
 from benchstudy.families.http_concurrency.scripts import SCRIPTS
 from benchstudy.families.http_concurrency.wrk import WrkResult, parse_wrk
+from benchstudy.families.http_concurrency.wrk_printed import parse_wrk_printed
 from benchstudy.model.family import ParseError
 
 DATA = Path(__file__).parent / "data" / "http"
@@ -620,6 +621,26 @@ def test_a_run_of_wrk_with_the_script():
 def test_wrk_without_the_script_is_refused():
     with pytest.raises(ParseError, match="0 lines of our script's JSON"):
         parse_wrk(text("wrk-plain.txt"))
+
+
+@pytest.mark.parametrize("name", ["ok", "404", "length", "reset", "server-gone", "full", "slow", "late"])
+def test_what_wrk_prints_agrees_with_what_our_script_adds(name: str):
+    printed = text(f"wrk-{name}.txt").partition('{"benchstudy"')[0]
+    exact, found = wrk(name), {metric: value for metric, (value, _) in parse_wrk_printed(printed).values.items()}
+    wrong = exact.errors.length + exact.errors.text  # wrk does not look at bodies
+    assert found["requests"] == exact.requests + exact.errors.connect
+    assert found["errors"] == exact.errors.total - wrong and found["errors_connect"] == exact.errors.connect
+    assert found["duration"] == pytest.approx(exact.duration, rel=1e-4)
+    assert found["throughput"] == pytest.approx((exact.good + wrong) / exact.duration, rel=1e-4)
+    assert found["transfer_rate"] == pytest.approx(exact.transfer_rate, rel=1e-2)
+    assert found["latency_max"] == pytest.approx(exact.latency.max, rel=1e-2)
+    assert {"latency_p50", "latency_p99"} <= found.keys() and not {"latency_mean", "latency_sd"} & found.keys()
+
+
+def test_a_run_of_wrk_without_a_recorded_latency_has_none():
+    printed = text("wrk-plain.txt").replace("\n", "\r\n").replace("7.46ms   85.83%", "0.00us    -nan%")
+    assert "0.00us    -nan%" in printed
+    assert not any(name.startswith("latency") for name in parse_wrk_printed(printed).values)
 
 
 def test_what_wrk_met():

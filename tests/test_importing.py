@@ -336,6 +336,28 @@ def test_failed_thresholds_and_checks_of_k6_are_noted(tmp_path: Path, name: str,
     ]
 
 
+WRK = DATA / "http" / "wrk-plain.txt"
+
+
+def test_transcripts_of_wrk_become_a_trial_a_run(tmp_path: Path):
+    both, ours = tmp_path / "both.txt", DATA / "http" / "wrk-ok.txt"
+    both.write_text("$ sh all.sh\n" + WRK.read_text() + WRK.read_text().replace("10 connections", "20 connections"))
+    outcome = imported(tmp_path, both, ours)
+    assert [(path, cause.partition(" (")[0]) for path, cause in outcome.refused] == [(ours, "no family of the study")]
+    one, two = (trial for _, trial in outcome.imported)
+    assert [trial.record.levels["concurrency"] for trial in (one, two)] == ["10", "20"]
+    assert "".join((trial.folder / "wrk.txt").read_text() for trial in (one, two)) == both.read_text()
+    known = {name: level for name, level in one.record.levels.items() if level != "unknown"}
+    assert known == {
+        "generator": "wrk", "server": "127.0.0.1-55893", "endpoint": "root", "concurrency": "10", "requests": "1s",
+        "threads": "2",
+    }  # fmt: skip
+    found = figures(one)
+    assert found["requests"] == 41795 and found["throughput"] == pytest.approx(41598.24) and found["errors"] == 0
+    assert (found["latency_p99"], found["latency_max"]) == (pytest.approx(3.81e-3), pytest.approx(7.46e-3))
+    assert found["transfer_rate"] == pytest.approx(462.33 * 1024**2) and "little_error" not in found
+
+
 @pytest.mark.parametrize("end", ["", "-full"])
 def test_the_newer_summary_of_k6_becomes_a_trial(tmp_path: Path, end: str):
     source = DATA / "http" / f"k6-machine-readable{end}.json"
@@ -363,6 +385,8 @@ def test_the_newer_summary_of_k6_becomes_a_trial(tmp_path: Path, end: str):
 @pytest.mark.parametrize(
     ("source", "old", "new", "cause"),
     [
+        (WRK, "Requests/sec:  41598.24", "Requests/sec:  51598.24", "inconsistent"),
+        (WRK, "Requests/sec:", "Requests:", "truncated"),
         (K6_NEWER, '"total": 166', '"total": 165', "inconsistent: http_req_failed is of 165 requests"),
         (K6_NEWER, '"version": "1.0.0"', '"version": "2.0.0"', "run k6 with --new-machine-readable-summary=false"),
         (K6, '"rate": 1071.58', '"rate": 2071.58', "inconsistent"),

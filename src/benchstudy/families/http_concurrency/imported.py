@@ -8,7 +8,14 @@ from pathlib import Path
 
 from benchstudy.families.http_concurrency.ab import parse_ab, recognise_ab, split_ab
 from benchstudy.families.http_concurrency.ab_result import AbResult, options
-from benchstudy.families.http_concurrency.parse import IMPORTED_AB, IMPORTED_HEY, IMPORTED_K6, IMPORTED_LOCUST, PART
+from benchstudy.families.http_concurrency.parse import (
+    IMPORTED_AB,
+    IMPORTED_HEY,
+    IMPORTED_K6,
+    IMPORTED_LOCUST,
+    IMPORTED_WRK,
+    PART,
+)
 from benchstudy.families.http_concurrency.summaries import (
     is_hey,
     is_k6,
@@ -18,6 +25,7 @@ from benchstudy.families.http_concurrency.summaries import (
     parse_k6,
     parse_locust,
 )
+from benchstudy.families.http_concurrency.wrk_printed import NOTES, is_wrk, parse_wrk_printed, split_wrk
 from benchstudy.families.shared.clients import value_of
 from benchstudy.families.shared.exact_levels import exact_level
 from benchstudy.families.shared.files import text_of
@@ -31,7 +39,7 @@ _OF_REQUEST, _OF_SENDING = "HCAPTXpu", "bBsEfZIlr"
 
 
 def recognise(path: Path) -> list[Imported]:
-    """Recognise ab's reports, and summaries of k6, hey and Locust. Raises ParseError for a damaged one."""
+    """Recognise ab's reports, and summaries of wrk, k6, hey and Locust. Raises ParseError for a damaged one."""
     text = text_of(path.read_bytes())
     if not recognise_ab(text):
         return list(_of_summary(text))
@@ -72,6 +80,13 @@ def _of_summary(text: str) -> Iterator[Imported]:
         )
     elif is_hey(text):
         yield Imported({**_untold("hey"), **parse_hey(text).told}, IMPORTED_HEY, "hey", None, notes)
+    elif is_wrk(text):
+        pieces = split_wrk(text)
+        for number, piece in enumerate(pieces, start=1):
+            where = [f"run {number} of {len(pieces)} in the file"] if len(pieces) > 1 else []
+            files = {IMPORTED_WRK: piece.encode()} if len(pieces) > 1 else {}
+            told = {**_untold("wrk"), **parse_wrk_printed(piece).told}
+            yield Imported(told, IMPORTED_WRK, "wrk", None, (*NOTES, *where), files=files)
     elif is_locust(text):
         for number, row in enumerate(locust_rows(text)):
             parse_locust(row)

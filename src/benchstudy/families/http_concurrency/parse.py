@@ -17,6 +17,7 @@ from benchstudy.families.http_concurrency.summaries import (
     parse_k6,
     parse_locust,
 )
+from benchstudy.families.http_concurrency.wrk_printed import parse_wrk_printed
 from benchstudy.families.shared.clients import SERIES, Bins, Values, combined, value_of
 from benchstudy.families.shared.files import damaged, read_facts, read_json, read_text
 from benchstudy.families.shared.levels import Rate
@@ -24,6 +25,7 @@ from benchstudy.model.criteria import BUSY_GENERATOR, LITTLE
 from benchstudy.model.family import UNKNOWN, Observation, Parsed, ParseError
 
 IMPORTED_AB, IMPORTED_K6, IMPORTED_HEY, IMPORTED_LOCUST = "ab.txt", "k6-export.json", "hey.txt", "locust_stats.csv"
+IMPORTED_WRK = "wrk.txt"
 PART = "part.json"  # the row of Locust's table that an imported trial comes from
 _KNOWN_FACTS = ("tool", "concurrency", "rate_per_s", "checks", "usage", "threads", "leaves", "left", "server")
 # The largest allowed difference between the bounds of a generator's CPU share.
@@ -86,7 +88,7 @@ def _parsed(
 
 def imported_summary(files: Path) -> Summary | None:
     """Read the imported summary of another generator; None if the trial has none. Raises ParseError."""
-    for name, parser in ((IMPORTED_K6, parse_k6), (IMPORTED_HEY, parse_hey)):
+    for name, parser in ((IMPORTED_K6, parse_k6), (IMPORTED_HEY, parse_hey), (IMPORTED_WRK, parse_wrk_printed)):
         if (files / name).is_file():
             return parser(read_text(files / name))
     if (files / IMPORTED_LOCUST).is_file():

@@ -215,12 +215,7 @@ def _values(
 
     Raises ParseError for a wrong order.
     """
-    values: Values = {
-        "requests": (requests, "1"),
-        "errors": (failed, "1"),
-        "throughput": (None if failed is None else (requests - failed) / took, "1/s"),
-        "duration": (took, "s"),
-    }
+    values = counted(requests, failed, took)
     if times is None:
         return values
     least, mean, most = times
@@ -230,6 +225,16 @@ def _values(
         raise ParseError("the latencies of the summary do not rise from the least over the percentiles to the most")
     values |= {"latency_min": (least, "s"), "latency_mean": (mean, "s"), "latency_max": (most, "s")}
     return values | {f"latency_p{percent:g}": (seconds, "s") for percent, seconds in percentiles.items()}
+
+
+def counted(requests: int, failed: int | None, took: float) -> Values:
+    """Return the metrics of counts in a time in s."""
+    return {
+        "requests": (requests, "1"),
+        "errors": (failed, "1"),
+        "throughput": (None if failed is None else (requests - failed) / took, "1/s"),
+        "duration": (took, "s"),
+    }
 
 
 def known(values: Values, metrics: Mapping[str, Any]) -> Values:

@@ -1,0 +1,92 @@
+"""Reader of what wrk itself prints, without the line of our script. Pure.
+
+wrk prints no latency as it was: it adds responses that a stalled connection would have had. So only the percentiles are
+taken, and the mean and the deviation, which would contradict the number of requests, are left out.
+"""
+
+import re
+from itertools import pairwise
+from urllib.parse import SplitResult, urlsplit
+
+from benchstudy.families.http_concurrency.errors import Errors
+from benchstudy.families.http_concurrency.summaries import Summary, counted
+from benchstudy.families.shared.exact_levels import exact_level
+from benchstudy.families.shared.files import damaged
+from benchstudy.model.family import ParseError
+
+_RUNNING = re.compile(r"^Running (\S+) test @ (\S+)\r?$", re.M)
+_SHAPE = re.compile(r"^ +(\d+) threads and (\d+) connections\r?$", re.M)
+_TOTAL = re.compile(r"^ +(\d+) requests in ([\d.]+)(us|ms|s|m|h), [\d.]+[KMGTP]?B read\r?$", re.M)
+_RATE = re.compile(r"^Requests/sec: +([\d.]+)\r?$", re.M)
+_TRANSFER = re.compile(r"^Transfer/sec: +([\d.]+)([KMGTP]?)B\r?$", re.M)
+_MOST = re.compile(r"^ +Latency +\S+ +\S+ +([\d.]+)(us|ms|s|m|h) ", re.M)
+_PERCENTILE = re.compile(r"^ +([\d.]+)% +([\d.]+)(us|ms|s|m|h)\r?$", re.M)
+_SOCKETS = re.compile(r"^ +Socket errors: connect (\d+), read (\d+), write (\d+), timeout (\d+)\r?$", re.M)
+_STATUS = re.compile(r"^ +Non-2xx or 3xx responses: (\d+)\r?$", re.M)
+_UNITS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
+_ANOTHER = ('{"benchstudy":"wrk"', "Thread calibration:", "HdrHistogram")  # a trial of ours, and wrk2
+_LONGEST = 40
+NOTES = (
+    "latencies include those that wrk adds for stalled connections; so their mean and deviation are left out",
+    "responses were not checked; only statuses above 399 count as errors",
+)
+
+
+def is_wrk(text: str) -> bool:
+    """Also a run that was cut off. wrk2, which holds a rate that it does not print, is another tool."""
+    return bool(_RUNNING.search(text) and _SHAPE.search(text)) and not any(name in text for name in _ANOTHER)
+
+
+def split_wrk(text: str) -> list[str]:
+    """Split the text into runs without leaving anything out."""
+    starts = [0, *(match.start() for match in _RUNNING.finditer(text)), len(text)]
+    del starts[1]
+    return [text[begin:end] for begin, end in pairwise(starts)]
+
+
+@damaged("wrk's output is damaged")
+def parse_wrk_printed(text: str) -> Summary:
+    """Parse one run. Raises ParseError if it is truncated, completed no request, or contradicts itself."""
+    running, shape, total = (_found(pattern, text) for pattern in (_RUNNING, _SHAPE, _TOTAL))
+    requests, rate, transfer = int(total[1]), float(_found(_RATE, text)[1]), _found(_TRANSFER, text)
+    if not requests or not rate:
+        raise ParseError("wrk completed no request")
+    took, printed = requests / rate, float(total[2]) * _UNITS[total[3]]
+    if abs(took - printed) > 0.01 * printed + 0.01 * _UNITS[total[3]]:
+        raise ParseError(
+            f"wrk's output: inconsistent: {requests} requests in {printed:g} s are not {rate:g} per second"
+        )
+    sockets, status = _SOCKETS.search(text), _STATUS.search(text)
+    connect, read, write, late = (int(n) for n in sockets.groups()) if sockets else (0, 0, 0, 0)
+    wrong = int(status[1]) if status else 0
+    # A lower bound: wrk also counts a response as late that has another status.
+    errors = Errors(connect=connect + read + write, timeout=max(0, late - wrong), status=wrong)
+    most = _MOST.search(text)
+    recorded = most is not None and float(most[1]) > 0  # not if each response came after wrk's timeout
+    percentiles = {float(p): float(time) * _UNITS[unit] for p, time, unit in _PERCENTILE.findall(text) if recorded}
+    values = counted(requests + errors.connect, errors.total, took)
+    values |= {f"errors_{name}": (getattr(errors, name), "1") for name in ("status", "timeout", "connect")}
+    values |= {f"latency_p{percent:g}": (seconds, "s") for percent, seconds in percentiles.items()}
+    if most and recorded:
+        values["latency_max"] = (float(most[1]) * _UNITS[most[2]], "s")
+    values["transfer_rate"] = (float(transfer[1]) * 1024.0 ** " KMGTP".index(transfer[2] or " "), "B/s")
+    url = urlsplit(running[2])
+    told = {
+        "server": exact_level(url.netloc.rpartition("@")[2].replace(":", "-"), _LONGEST),
+        "endpoint": "root" if url.path in ("", "/") and not url.query else exact_level(_path(url), _LONGEST),
+        "concurrency": shape[2],
+        "requests": exact_level(running[1], _LONGEST),
+        "threads": shape[1],
+    }
+    return Summary(values, percentiles, told)
+
+
+def _path(url: SplitResult) -> str:
+    return url._replace(scheme="", netloc="").geturl()
+
+
+def _found(pattern: re.Pattern[str], text: str) -> re.Match[str]:
+    match = pattern.search(text)
+    if match is None:
+        raise ParseError("wrk's output is truncated: it lacks lines that wrk prints at the end of each run")
+    return match
