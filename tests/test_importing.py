@@ -30,6 +30,7 @@ from benchstudy.lints.published import read as read_published
 from benchstudy.measuring.raw import NOT_HELD, index_problem
 from benchstudy.measuring.session import hold_session
 from benchstudy.measuring.sessionindex import is_held
+from benchstudy.model import registry
 from benchstudy.model.errors import BenchstudyError, StudyError
 from benchstudy.model.family import Case, ParseError
 from benchstudy.model.study import Study
@@ -439,6 +440,22 @@ def test_a_link_that_leads_nowhere_is_refused_and_a_folder_that_cannot_be_read_e
 def test_what_no_family_knows_is_refused_with_the_way_to_bring_it_in(tmp_path: Path):
     ((_, cause),) = imported(tmp_path, DATA / "elsewhere" / "google-benchmark.json").refused
     assert "no family of the study" in cause and "docs/importing.md" in cause and len(LINES) == 2
+
+
+@pytest.mark.parametrize("family", [name for name in registry.names() if registry.get(name).outputs])
+def test_a_refusal_says_what_each_family_of_the_study_takes(tmp_path: Path, family: str):
+    stranger = DATA / "elsewhere" / "google-benchmark.json"
+    ((_, cause),) = import_outputs(tmp_path, study_of(**{family: {}}), None, [stranger]).refused
+    assert f"({family}) recognises this output: {family} takes {registry.get(family).outputs}; docs" in cause
+    assert registry.get(family).outputs == registry.part(family, "imported").OUTPUTS
+
+
+@pytest.mark.parametrize(
+    ("output", "family"), [(K6, "http_concurrency"), (DATA / "command" / "hyperfine" / "pair.json", "command")]
+)
+def test_a_family_that_the_study_lacks_is_named(tmp_path: Path, output: Path, family: str):
+    ((_, cause),) = import_outputs(tmp_path, study_of(fio={}), None, [output]).refused
+    assert cause == f"the study has no family {family}, which takes this output: add `{family}: {{}}` to its families"
 
 
 def test_a_compressed_output_is_refused_with_what_to_do(tmp_path: Path):

@@ -182,10 +182,30 @@ def _recognise(study: Study, path: Path) -> tuple[Family, list[Imported], str]:
         raise BenchstudyError("is compressed or an archive: unpack it first")
     if b"\0" in beginning and not beginning.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         raise BenchstudyError("is not UTF-8 text: save it as UTF-8 first")
-    raise BenchstudyError(
-        f"no family of the study ({', '.join(study.families)}) recognises this output; docs/importing.md lists "
-        "the families that do, and says how to import figures from any other tool"
+    raise BenchstudyError(_unknown(study, path))
+
+
+def _unknown(study: Study, path: Path) -> str:
+    """Why an output is refused, and what to do: which other family takes it, or what those of the study take."""
+    for name in registry.names():
+        if name not in study.families and _takes(name, path):
+            return f"the study has no family {name}, which takes this output: add `{name}: {{}}` to its families"
+    taken = {name: registry.get(name).outputs for name in study.families}
+    told = "; ".join(f"{name} takes {outputs}" for name, outputs in taken.items() if outputs) or "they take none"
+    return (
+        f"no family of the study ({', '.join(study.families)}) recognises this output: {told}; docs/importing.md says "
+        "how to import figures from any other tool"
     )
+
+
+def _takes(family: str, path: Path) -> bool:
+    """Whether an installed family knows the output; if it is damaged, the family says so when the study has it."""
+    try:
+        return bool(registry.get(family).parse_import(path))
+    except ParseError:
+        return True
+    except (BenchstudyError, OSError):  # a broken package
+        return False
 
 
 def _contents(files: Mapping[str, bytes]) -> Contents:

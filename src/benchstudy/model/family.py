@@ -7,7 +7,8 @@ run.py       `run_trial(case, trial)`: execute a case once
 parse.py     `parse_trial(levels, files)`: pure, the files of a trial to observations; optionally `note_trial(files)`:
              what the trial's record says about them
 check.py     `check_host(config, host)`, if `benchstudy check` has something to check
-imported.py  `recognise(path)`, if existing outputs of its tools can be imported: one or several `Imported`, or none
+imported.py  `recognise(path)`, if existing outputs of its tools can be imported: one or several `Imported`, or none;
+             `OUTPUTS` names them
 lints.py     rules of its own, if any
 commands.py  `add_commands(subparsers)`, if it adds commands to `benchstudy`
 page/        tables and figures of its own; published.py in it: what others published of this kind; wording.py: the
@@ -367,6 +368,11 @@ class Family(ABC, Generic[ConfigT]):
             return None
         found: Imported | list[Imported] | None = self._part("imported").recognise(path)
         return found
+
+    @property
+    def outputs(self) -> str:
+        """The existing outputs that `benchstudy import` takes for it, in words; "" if it takes none."""
+        return str(getattr(self._part("imported"), "OUTPUTS", "outputs of its tools")) if self._has("imported") else ""
 
     def libraries(self) -> Mapping[str, Callable[[], Mapping[str, Path]]]:
         """Libraries for hosts besides the agent (`trial.library(name)`): by name, a function that finds their files by

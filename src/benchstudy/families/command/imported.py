@@ -12,6 +12,7 @@ from benchstudy.model.causes import Cause, Failure
 from benchstudy.model.family import UNKNOWN, Imported
 from benchstudy.model.names import COLUMNS
 
+OUTPUTS = "hyperfine's --export-json, and files with all metrics of a command of the study"
 _LONGEST = 60  # characters of a level
 _MEANS = "user and system time are hyperfine's means over its runs; wall time is the median of the runs"
 

@@ -47,6 +47,7 @@ _NEW_NAMES = re.compile(
 _LONGEST = 36  # characters of a level: a case's levels together name its folder
 _PLAIN = re.compile(r"[a-z0-9_]+=[A-Za-z0-9_.]+")
 _KIB = 1024
+OUTPUTS = "fio's JSON, JSON+ and plain text"
 
 
 def recognise(path: Path) -> list[Imported]:

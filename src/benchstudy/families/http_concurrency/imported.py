@@ -31,6 +31,7 @@ from benchstudy.families.shared.exact_levels import exact_level
 from benchstudy.families.shared.files import text_of
 from benchstudy.model.family import UNKNOWN, Imported
 
+OUTPUTS = "ab's report, what wrk prints, k6's --summary-export (not --out json), hey's summary, Locust's …_stats.csv"
 _LONGEST = 40
 _WHOLE_S = 0.0025  # ab prints milliseconds, and looks at the time after each answer
 # ab's options that change a request, and those that change how it is sent. The others are in the report, or only affect

@@ -9,6 +9,8 @@ from benchstudy.families.log_write.problems import of_screen
 from benchstudy.families.shared.files import text_of
 from benchstudy.model.family import UNKNOWN, Imported
 
+OUTPUTS = "a screen of Tessera's hammer"
+
 
 def recognise(path: Path) -> Imported | None:
     """Recognise a saved screen of the hammer: the text of a box, or a recording of a terminal.
