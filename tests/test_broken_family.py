@@ -1,9 +1,11 @@
 """Mistakes in a family of another package are refused in words that name the place and the fix."""
 
+import json
 import sys
 from pathlib import Path
 
 import pytest
+from sshd_hosts import SshdHost
 
 from benchstudy import lints
 from benchstudy.commands.cli import main
@@ -43,8 +45,9 @@ STUDY = {
 def install(tmp_path, monkeypatch):
     """Install a family of another package, with a part of it replaced."""
 
-    def installed(old: str = "", new: str = "", point: str = "broken = broken_bench") -> None:
+    def installed(old: str = "", new: str = "", point: str = "broken = broken_bench", **parts: str) -> None:
         files = {
+            **{f"broken_bench/{name}.py": text for name, text in parts.items()},
             "broken_bench/__init__.py": "",
             "broken_bench/family.py": FAMILY.replace(old, new),
             "broken-1.dist-info/METADATA": "Metadata-Version: 2.1\nName: broken\nVersion: 1\n",
@@ -65,7 +68,7 @@ def install(tmp_path, monkeypatch):
 def forget(monkeypatch) -> None:
     registry.packages.cache_clear()
     registry.get.cache_clear()
-    for module in ("broken_bench", "broken_bench.family"):
+    for module in ("broken_bench", "broken_bench.family", "broken_bench.check"):
         monkeypatch.delitem(sys.modules, module, raising=False)
 
 
@@ -114,6 +117,19 @@ def test_cases_that_no_table_or_folder_can_hold_are_refused(install, levels, tol
     with pytest.raises(StudyError) as refused:
         parse_study(STUDY)
     assert str(refused.value).startswith(f"families.broken: {told}")
+
+
+def test_a_check_that_fails_is_a_finding_beside_those_of_other_families(install, tmp_path, capsys):
+    install(check="def check_host(config, host):\n    raise ValueError('one\\ntwo')\n")
+    with SshdHost(tmp_path / "sshd") as sshd:
+        command = {"commands": [{"name": "nothing", "argv": ["no-such-program"]}]}
+        hosts, families = {"h": sshd.described(tmp_path / "work")}, {"broken": {}, "command": command}
+        (tmp_path / "study.yaml").write_text(json.dumps(STUDY | {"hosts": hosts, "families": families}))
+        assert main(["check", str(tmp_path / "study.yaml")]) == 1
+    said = capsys.readouterr()
+    assert "PROBLEM broken: its check of hosts fails: ValueError: one two, line 2 of check.py\n" in said.out
+    assert not said.err
+    assert "no-such-program is missing" in said.out and "2 problems" in said.out
 
 
 def test_the_tables_of_every_family_are_known_by_name():

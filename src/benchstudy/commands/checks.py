@@ -12,14 +12,14 @@ from typing import Any, Literal
 
 from benchstudy.commands.cases import from_to
 from benchstudy.hosts.agent import HostAgent
-from benchstudy.hosts.remote import Remote
+from benchstudy.hosts.remote import Remote, RemoteError
 from benchstudy.measuring import neighbours
 from benchstudy.measuring.hostcheck import HostCheck
 from benchstudy.measuring.raw import TrialStore
-from benchstudy.model import interference, paths, rounding
+from benchstudy.model import interference, paths, registry, rounding
 from benchstudy.model.criteria import DISTURBED
 from benchstudy.model.disturbance import DisturbancePolicy
-from benchstudy.model.errors import BenchstudyError, plain
+from benchstudy.model.errors import BenchstudyError, as_line, plain
 from benchstudy.model.output import print_json
 from benchstudy.model.study import SessionPlan, Study, load_study
 
@@ -182,11 +182,25 @@ def _check_families(plans: Sequence[SessionPlan], agent: HostAgent) -> list[Find
     for plan in plans:
         roles = [role for role, name in plan.roles.items() if name == agent.remote.name]
         check = HostCheck(agent, roles, plan.roles)
-        plan.family.check(plan.config, check)
+        _ask_family(plan, check)
         check.services(plan.config.services)
         found = [*check.findings, *_changed_programs(plan, roles, agent)]
         findings += [(fine, f"{plan.family_name}: {text}", fix) for fine, text, fix in found]
     return findings
+
+
+def _ask_family(plan: SessionPlan, check: HostCheck) -> None:
+    """Let the family check the host. A defect of its code is a finding, and ends no other check."""
+    try:
+        plan.family.check(plan.config, check)
+    except RemoteError:  # nothing else can be checked on this host either
+        raise
+    except BenchstudyError as error:
+        check.problem(str(error), "")
+    except Exception as error:
+        folder = registry.folder(plan.family_name)
+        said = as_line(error, folder)
+        check.problem(f"its check of hosts fails: {said}", f"correct the code of the family, {folder}")
 
 
 def _changed_programs(plan: SessionPlan, roles: Container[str], agent: HostAgent) -> Iterator[Finding]:

@@ -1,6 +1,8 @@
 """The errors that a person should read. Anything else that is raised is a defect of ours."""
 
 import re
+from pathlib import Path
+from traceback import extract_tb
 from typing import ClassVar
 
 from benchstudy.model.causes import Cause, Failure
@@ -19,6 +21,13 @@ def plain(text: str) -> str:
 def plain_line(text: str) -> str:
     """The same as one line, so that no name can pretend to be a line of ours."""
     return plain(" ".join(text.splitlines()))
+
+
+def as_line(error: Exception, folder: Path) -> str:
+    """What an exception of the code in a folder says, and where there it was raised, as one line."""
+    own = [at for at in extract_tb(error.__traceback__) if Path(at.filename).is_relative_to(folder)]
+    line = f", line {own[-1].lineno} of {Path(own[-1].filename).name}" if own else ""
+    return plain_line(f"{type(error).__name__}: {error}{line}")
 
 
 class BenchstudyError(Exception):
