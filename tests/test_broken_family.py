@@ -50,6 +50,7 @@ def install(tmp_path, monkeypatch):
             **{f"broken_bench/{name}.py": text for name, text in parts.items()},
             "broken_bench/__init__.py": "",
             "broken_bench/family.py": FAMILY.replace(old, new),
+            "broken_bench/parse.py": "",
             "broken-1.dist-info/METADATA": "Metadata-Version: 2.1\nName: broken\nVersion: 1\n",
             "broken-1.dist-info/entry_points.txt": f"[benchstudy.families]\n{point}\n",
         }
@@ -119,8 +120,31 @@ def test_cases_that_no_table_or_folder_can_hold_are_refused(install, levels, tol
     assert str(refused.value).startswith(f"families.broken: {told}")
 
 
+def test_a_family_without_what_its_trials_need_is_refused_before_it_measures(install, tmp_path, capsys):
+    study, package = tmp_path / "study.yaml", tmp_path / "site" / "broken_bench"
+    study.write_text(json.dumps(STUDY))
+    there_is_no = "there is no module broken_bench.{0}: write it, with `{0}_trial`, or install the whole package"
+    for command in (["plan", str(study)], ["check", "--no-hosts", str(study)]):
+        install()
+        assert main(command) == 1
+        assert f"families.broken: {there_is_no.format('run')}" in "".join(capsys.readouterr())
+    assert parse_study(STUDY), "without measuring, tables can still be made"
+    for file, told in {
+        "parse.py": there_is_no.format("parse"),
+        "family.py": "ModuleNotFoundError: No module named 'broken_bench.family'; correct it, or install the whole "
+        "package again",
+    }.items():
+        install(run="")
+        (package / file).unlink()
+        assert main(["check", "--no-hosts", str(study)]) == 1
+        assert capsys.readouterr().err == f"benchstudy: {study}: broken_bench.family: {told}\n"
+    install("FAMILY = Broken()", "FAMILY = 1 / 0")
+    assert main(["check", "--no-hosts", str(study)]) == 1
+    assert "broken_bench.family: ZeroDivisionError: division by zero, line 14 of family.py; " in capsys.readouterr().err
+
+
 def test_a_check_that_fails_is_a_finding_beside_those_of_other_families(install, tmp_path, capsys):
-    install(check="def check_host(config, host):\n    raise ValueError('one\\ntwo')\n")
+    install(run="", check="def check_host(config, host):\n    raise ValueError('one\\ntwo')\n")
     with SshdHost(tmp_path / "sshd") as sshd:
         command = {"commands": [{"name": "nothing", "argv": ["no-such-program"]}]}
         hosts, families = {"h": sshd.described(tmp_path / "work")}, {"broken": {}, "command": command}

@@ -266,6 +266,16 @@ class Family(ABC, Generic[ConfigT]):
                     yield f"series_schemas.{name}: every table gets the column {column!r}: leave it out"
                 if kind not in COLUMN_TYPES:
                     yield f"series_schemas.{name}.{column}: {kind!r} is no type: {nearest(kind, COLUMN_TYPES)}"
+        yield from self._lacks("parse", "parse_trial", type(self).read is Family.read)
+
+    def unfit(self) -> Iterator[str]:
+        """What its package lacks for measuring, with the fix."""
+        yield from self._lacks("run", "run_trial", type(self).run is Family.run)
+
+    def _lacks(self, module: str, function: str, is_needed: bool) -> Iterator[str]:
+        if is_needed and not self._has(module):
+            name = f"{self._package}.{module}"
+            yield f"there is no module {name}: write it, with `{function}`, or install the whole package"
 
     @property
     def reading(self) -> str:

@@ -18,7 +18,7 @@ from pathlib import Path
 from types import ModuleType
 
 from benchstudy.model import paths
-from benchstudy.model.errors import StudyError
+from benchstudy.model.errors import StudyError, as_line
 from benchstudy.model.family import Family
 
 ENTRY_POINTS = "benchstudy.families"
@@ -63,7 +63,13 @@ def names() -> list[str]:
 def get(name: str) -> Family:
     """The family of this name; only its own package is imported. Raises KeyError, or StudyError for a broken one."""
     package = packages()[name]
-    family = importlib.import_module(f"{package}.family").FAMILY
+    try:
+        family = importlib.import_module(f"{package}.family").FAMILY
+    except StudyError:
+        raise
+    except Exception as error:
+        said = as_line(error, folder(name))
+        raise StudyError(f"{package}.family: {said}; correct it, or install the whole package again") from error
     if family.name != name:
         raise StudyError(f"{package}.family: FAMILY.name is {family.name!r}, but its package is registered as {name!r}")
     wrong = next(family.misdeclared(), None)

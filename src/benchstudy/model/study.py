@@ -237,7 +237,11 @@ class Study(Strict):
 
     def unfit(self) -> list[str]:
         """What cannot be measured, or must not be because its figures would be wrong, with the field and the fix."""
-        found = [f"families.{name}: {text}" for name, config in self.families.items() for text in config.unfit()]
+        found = [
+            f"families.{name}: {text}"
+            for name, config in self.families.items()
+            for text in (*config.unfit(), *(() if config.import_only else registry.get(name).unfit()))
+        ]
         for name, target in self.targets.items():
             names: dict[str, str] = {}
             for host in target.roles.values():
