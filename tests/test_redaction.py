@@ -22,6 +22,7 @@ from benchstudy.measuring.sessionrecord import SessionRecord, keep_interrupted
 from benchstudy.measuring.state import SessionState
 from benchstudy.model import paths
 from benchstudy.model.errors import TrialFailed
+from benchstudy.model.services import Ready, Service
 from benchstudy.model.study import parse_study
 
 MIB = 1 << 20
@@ -144,6 +145,14 @@ def test_what_figures_contain_by_chance_is_no_secret(tmp_path, monkeypatch, valu
     assert value not in str(failed.value).partition(":")[0].split()
     look = HostCheck(SimpleNamespace(remote=SimpleNamespace(name="alpha")), ())
     assert not look.variable("KEY", "server web") and look.findings[0][1].startswith("server web: KEY is ")
+
+
+def test_a_check_looks_for_the_secrets_of_the_services_of_every_family(monkeypatch):
+    monkeypatch.delenv("KEY", raising=False)
+    look = HostCheck(SimpleNamespace(remote=SimpleNamespace(name="alpha")), ("sut",))
+    told = Service(argv=["{{dir}}/web"], ready=Ready(file="up"), secret_env={"key": "KEY"})
+    look.services({"web": told, "another": told, "elsewhere": told.model_copy(update={"role": "db"})})
+    assert look.findings == [(False, "service web: KEY is not set", "export KEY where snakemake runs")]
 
 
 def test_no_end_of_a_password_is_left_because_it_begins_with_the_name_of_its_user():

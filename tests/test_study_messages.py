@@ -266,6 +266,46 @@ def test_a_role_that_many_services_need_is_told_once():
     assert len(str(error.value).splitlines()) == 1
 
 
+SERVICE = {"argv": ["true"], "ports": ["http"], "ready": {"tcp": "http"}, "secret_env": {"key": "PIN"}}
+AB = {"name": "ab", "tool": "ab", "requests": 10, "warm_up": 1}
+WITH_LOGIN = {
+    "name": "app",
+    "service": "app",
+    "endpoints": [{"name": "page", "path": "/", "expect": {"length": 4}}],
+    "login": {"path": "/", "form": {"pin": "{{env.PIN}}"}, "token": {"cookie": "c"}},
+}
+WINDOW = {"version": "a", "database": "b", "load": "c", "start": "2024-09-10T10:00:00Z", "end": "2024-09-10T11:00:00Z"}
+SOURCE = {"name": "grafana", "url": "http://127.0.0.1:9", "user": "me", "password_env": "PIN"}
+S3 = {"name": "minio", "kind": "s3", "bucket": "files", "access_key_env": "ID", "secret_key_env": "PIN"}
+
+
+@pytest.mark.parametrize(
+    ("family", "block", "field"),
+    [
+        ("command", {"commands": [{"name": "x", "argv": ["true"]}], "services": {"app": SERVICE}},
+         "services.app.secret_env.key"),
+        ("file_size", {"sizes": ["1kB"], "backends": [S3]}, "backends.minio.secret_key_env"),
+        ("http_concurrency", {"servers": [WITH_LOGIN], "generators": [AB], "concurrency": [1], "services": {
+            "app": {key: value for key, value in SERVICE.items() if key != "secret_env"}}}, "servers.app"),
+        ("load_test", {"windows": [WINDOW], "sources": [SOURCE]}, "sources.grafana.password_env"),
+    ],
+)  # fmt: skip
+def test_a_secret_that_is_too_short_is_refused_before_anything_is_measured(
+    tmp_path, monkeypatch, capsys, family, block, field
+):
+    study = tmp_path / "study.yaml"
+    here = {"study": "s", "hosts": {"h": {"address": "db"}}, "targets": {"t": {"roles": {"sut": "h", "load": "h"}}}}
+    study.write_text(yaml.safe_dump(here | {"families": {family: block}}))
+    monkeypatch.setenv("ID", "long enough")
+    for value, is_fine in {"1234567": False, "abc": False, "abcd": True, "12345678": True, "": True}.items():
+        monkeypatch.setenv("PIN", value)
+        told = f"families.{family}.{field}: the environment variable PIN is too short for a secret, because outputs "
+        told += "contain it by chance: set at least 4 characters, or 8 if all are digits"
+        for command in (["plan", "--no-hosts", str(study)], ["check", "--no-hosts", str(study)]):
+            assert main(command) == (0 if is_fine else 1)
+            assert (told in "".join(capsys.readouterr())) is not is_fine
+
+
 def test_a_target_whose_roles_name_one_machine_twice_is_refused_before_it_is_measured(tmp_path, capsys):
     study = tmp_path / "study.yaml"
     hosts = {"a": {"address": "db"}, "b": {"address": "db", "user": "me"}, "c": {"address": "db", "port": 2222}}

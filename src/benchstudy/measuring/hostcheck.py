@@ -24,6 +24,7 @@ class HostCheck:
         self.makes_load = makes_load(self.roles, tuple(target_roles) or self.roles)
         self.findings: list[tuple[bool, str, str]] = []
         self._programs: set[str] = set()
+        self._variables: set[str] = set()
 
     def agent_call(self, command: str, *args: str, input: bytes = b"") -> Any:
         """Ask the agent on the host. Raises HostRefused."""
@@ -55,11 +56,13 @@ class HostCheck:
             self.problem(f"{what}: {program} is missing", f"{hints.snakemake('provision')}, or install it on the PATH")
 
     def services(self, services: Mapping[str, Service]) -> None:
-        """Report the programs of services on this host that the family did not report, such as those others need."""
+        """Report the programs and variables of this host's services that the family did not report."""
         for name, service in services.items():
             here = any(role_of_service(service.role, role) == role for role in self.roles)
             if here and service.argv[0] not in self._programs:
                 self.program(service.argv[0], f"service {name}")
+            for variable in sorted({*service.secret_env.values()} - self._variables) if here else ():
+                self.variable(variable, f"service {name}")
 
     def limits(self, limits: Sequence[Limits], where: str) -> None:
         """Report limits of servers that exceed what the host has. `where` names the server."""
@@ -72,6 +75,7 @@ class HostCheck:
 
     def variable(self, name: str, what: str = "") -> bool:
         """Whether the controller's environment has a secret in the variable; reports it if not. `what` needs it."""
+        self._variables.add(name)
         value = os.environ.get(name)
         wrong = unfit(value) if value else ("is not set", f"export {name} where snakemake runs")
         if wrong:

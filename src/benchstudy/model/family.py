@@ -113,6 +113,15 @@ class FamilyConfig(Strict):
         """The role that each of its entries runs on, by field, such as `commands.sort`. Services name theirs."""
         return {}
 
+    @property
+    def secret_variables(self) -> dict[str, str]:
+        """The controller's environment variables with its secrets, by the field that names each."""
+        return {
+            f"services.{name}.secret_env.{secret}": variable
+            for name, service in self.services.items()
+            for secret, variable in service.secret_env.items()
+        }
+
     def names_each_once(self, *fields: str) -> dict[str, list[str]]:
         """The names of the entries of these lists, by field. Raises ValueError if a list has a name twice."""
         names = {field: [entry.name for entry in getattr(self, field)] for field in fields}

@@ -3,6 +3,7 @@
 import copy
 import hashlib
 import json
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -21,7 +22,7 @@ from pydantic import (
     model_validator,
 )
 
-from benchstudy.model import hints, paths, registry
+from benchstudy.model import hints, paths, registry, secret_forms
 from benchstudy.model.authorship import Author, LicenceField, Original
 from benchstudy.model.catalogue.expansion import expanded
 from benchstudy.model.clients import LoadedByClients, client_counts, numbered, roles_of_services, too_many, with_clients
@@ -241,6 +242,12 @@ class Study(Strict):
             f"families.{name}: {text}"
             for name, config in self.families.items()
             for text in (*config.unfit(), *(() if config.import_only else registry.get(name).unfit()))
+        ]
+        found += [
+            f"families.{name}.{field}: the environment variable {variable} {': '.join(wrong)}"
+            for name, config in self.families.items()
+            for field, variable in config.secret_variables.items()
+            if (value := os.environ.get(variable)) and (wrong := secret_forms.unfit(value))
         ]
         for name, target in self.targets.items():
             names: dict[str, str] = {}

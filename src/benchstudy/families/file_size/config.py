@@ -260,6 +260,16 @@ class FileSizeConfig(StorageOfClients):
             return f"backend {backend.name}: all clients need the same server: give {backend.service} the role sut"
         return None
 
+    @property
+    def secret_variables(self) -> dict[str, str]:
+        of = {
+            f"backends.{backend.name}.{key}_env": variable
+            for backend in self.backends
+            if isinstance(backend, S3Backend)
+            for key, variable in backend.key_variables.items()
+        }
+        return super().secret_variables | of
+
     def operations_of(self, size: Size) -> int:
         """Operations per trial: several for small files, so that a trial is not too short."""
         return max(1, min(self.operations, self.max_bytes_per_trial.bytes // size.bytes))

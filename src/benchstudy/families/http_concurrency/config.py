@@ -345,6 +345,11 @@ class HttpConcurrencyConfig(LoadedByClients):
             return f"generator {generator.name}: max_in_flight: {generator.max_in_flight} is fewer: give more of them"
         return None
 
+    @property
+    def secret_variables(self) -> dict[str, str]:
+        of = {f"servers.{server.name}": variable for server in self.servers for variable in server.secret_env}
+        return super().secret_variables | of
+
     def unfit(self) -> Iterator[str]:
         """Yield what measuring needs: each generator's warm-up and time, and a least time of each ceiling. And loads
         that no generator makes, and placeholders that nothing fills in.

@@ -442,6 +442,16 @@ class LoadTestConfig(FamilyConfig):
     def own_roles(self) -> Mapping[str, str]:
         return {f"sources.{source.name}": source.role for source in self.sources if source.url}
 
+    @property
+    def secret_variables(self) -> dict[str, str]:
+        of = {
+            f"sources.{source.name}.{field}": variable
+            for source in self.sources
+            for field in ("bearer_env", "password_env")
+            if (variable := getattr(source, field))
+        }
+        return super().secret_variables | of
+
     def source(self, window: Window) -> Source:
         return next(source for source in self.sources if window.source in (None, source.name))
 
