@@ -188,6 +188,26 @@ def with_file(text: str) -> dict[str, Any]:
     return services(prometheus={**PROMETHEUS, "files": {"prometheus.yml": text}})
 
 
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"system": {"accounts": "{{database.nope}}/accounts.json"}},
+         'system.accounts: service server-old has no {{database.nope}}: did you mean "database.dir"?'),
+        (services(**{name: {**LISTENS, "needs": []} for name in ("server-old", "server-new")}),
+         "system.accounts: service server-old has no {{dataset.dir}}: "),
+        (with_file("{{server.port.metric}} {{server.port.metrics}} {{load.port.metrics}} {{load.bind}}"),
+         'services.prometheus: service prometheus has no {{server.port.metric}}: did you mean "server.port.metrics"?'),
+        (with_file("{{load.port.http}}"), "services.prometheus: service prometheus has no {{load.port.http}}: "),
+    ],
+)  # fmt: skip
+def test_placeholders_that_no_trial_fills_are_refused_before_it_begins(changes, told):
+    def unfit(**changes):
+        return study_of(run_here(loads=[BOUNDED], **changes)).unfit()
+
+    assert any(text.startswith(f"families.load_test: {told}") for text in unfit(**changes))
+    assert not unfit() and not unfit(system={"accounts": "{{postgres.dir}}/accounts.json"})
+
+
 OLD = run_here()["versions"][0]
 
 

@@ -38,9 +38,14 @@ def dangling(
     return found
 
 
-def unfilled(where: str, texts: Iterable[str], name: str, services: Mapping[str, Service]) -> Iterator[str]:
-    """One line per placeholder in a family's texts that the service `name` cannot fill, with the field in front."""
-    known = _values(services[name], services)
+def unfilled(
+    where: str, texts: Iterable[str], name: str, services: Mapping[str, Service], also: Sequence[str] = ()
+) -> Iterator[str]:
+    """One line per placeholder in a family's texts that the service `name` cannot fill, with the field in front.
+
+    `also`: placeholders that a trial fills besides.
+    """
+    known = [*_values(services[name], services), *also]
     for given in dict.fromkeys(match for text in texts for match in PLACEHOLDER.findall(text)):
         if given not in known:
             yield f"{where}: service {name} has no {{{{{given}}}}}: {nearest(given, known)}"
@@ -61,7 +66,7 @@ def _of_service(
         if not file or file.startswith("/") or ".." in file.split("/"):
             yield f"files: {file!r} must be a path below the service's own folder"
     known = _values(service, services)
-    for key, texts in _texts(service).items():
+    for key, texts in texts_of(service).items():
         for given in dict.fromkeys(match for text in texts for match in PLACEHOLDER.findall(text)):
             owner, dot, _ = given.partition(".")
             if given not in known and not (dot and owner in trial_names):
@@ -75,7 +80,7 @@ def _hint(given: str, known: list[str], service: Service, services: Mapping[str,
     return nearest(given, known)
 
 
-def _texts(service: Service) -> dict[str, list[str]]:
+def texts_of(service: Service) -> dict[str, list[str]]:
     """All texts that may hold placeholders, by key."""
     ready = (service.ready.http, service.ready.mount, service.ready.file)
     return {
@@ -90,13 +95,14 @@ def _texts(service: Service) -> dict[str, list[str]]:
 
 def _values(service: Service, services: Mapping[str, Service]) -> list[str]:
     """The placeholders that `agent/service.py` can fill."""
-    values = ["tools", *_own(service), *(f"library.{name}" for name in service.libraries)]
+    values = ["tools", *own_values(service), *(f"library.{name}" for name in service.libraries)]
     for other in service.needs:
         if other in services:
-            values += (f"{other}.{value}" for value in _own(services[other]))
+            values += (f"{other}.{value}" for value in own_values(services[other]))
     return values
 
 
-def _own(service: Service) -> list[str]:
+def own_values(service: Service) -> list[str]:
+    """The placeholders for what a service has itself; others write its name before them."""
     secrets = (*service.secrets, *service.secret_env)
     return ["dir", "bind", *(f"port.{name}" for name in service.ports), *(f"secret.{name}" for name in secrets)]

@@ -13,7 +13,8 @@ from pydantic import BeforeValidator, Field, PlainSerializer, field_validator, m
 from benchstudy.families.load_test.users.config import Behaviour, LoadLevel
 from benchstudy.model.family import FamilyConfig, TakesSystem
 from benchstudy.model.names import Name, require_known
-from benchstudy.model.services import check_port, check_service
+from benchstudy.model.references import own_values, texts_of, unfilled
+from benchstudy.model.services import check_port, check_service, needed
 from benchstudy.model.strict import Spelled, Strict
 from benchstudy.model.units import TimeoutField, parse_duration
 
@@ -56,6 +57,10 @@ TimeField = Annotated[
     BeforeValidator(parse_time, json_schema_input_type=_TimeText),
     PlainSerializer(lambda moment: moment.isoformat(), when_used="json"),
 ]
+
+
+# Of the load, by name: a trial finds free ones before its Prometheus starts.
+LOAD_PORTS = ("metrics", "master")
 
 
 class Version(Strict):
@@ -287,7 +292,9 @@ class LoadTestConfig(FamilyConfig):
         return self
 
     def unfit(self) -> Iterator[str]:
-        """Problems of loads that leave no time for a window after the start-up, and so never have a result."""
+        """Problems of loads that leave no time for a window after the start-up, and so never have a result. And
+        placeholders that nothing fills in.
+        """
         for load in self.loads:
             rule = load.rule
             if rule is not None and rule.at_most <= rule.start_up + rule.window:
@@ -295,6 +302,19 @@ class LoadTestConfig(FamilyConfig):
                     f"load {load.name}: rule: at_most: {rule.at_most:g} s leaves no time for a window of "
                     f"{rule.window:g} s after ignore_first and alert_window, {rule.start_up:g} s: raise it"
                 )
+        if self.loads:
+            yield from dict.fromkeys(self._unfilled())
+
+    def _unfilled(self) -> Iterator[str]:
+        """Placeholders that no trial fills: of the accounts, and of the server and the load for Prometheus."""
+        name = self.monitor.service
+        of_monitor = [text for texts in texts_of(self.services[name]).values() for text in texts]
+        of_load = [f"load.{value}" for value in ("bind", *(f"port.{port}" for port in LOAD_PORTS))]
+        for server in (self.server(version.name, on.name) for version in self.versions for on in self.databases):
+            folders = [f"{owner}.dir" for owner in ("database", *needed(self.services, [server]))]
+            yield from unfilled("system.accounts", [self.system.accounts], server, self.services, folders)
+            of_server = [f"server.{value}" for value in own_values(self.services[server])]
+            yield from unfilled(f"services.{name}", of_monitor, name, self.services, [*of_server, *of_load])
 
     @property
     def scraped(self) -> bool:

@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager
 from threading import Event, Thread
 from typing import TYPE_CHECKING
 
-from benchstudy.families.load_test.config import LoadTestConfig
+from benchstudy.families.load_test.config import LOAD_PORTS, LoadTestConfig
 from benchstudy.families.load_test.system_files import ACCOUNTS_SCHEMA
 from benchstudy.families.load_test.users.site import Accounts, Site
 from benchstudy.hosts import interrupts
@@ -35,7 +35,7 @@ def fresh_site(trial: "TrialContext[LoadTestConfig]", version: str, database: st
     monitor = config.monitor
     role = load_roles(trial.roles)[0]
     _require_programs(trial, [config.database(database).service or "", config.server(version, database)])
-    ports = trial.agent_call("load_site:free_ports", "metrics", "master", role=role)["ports"]
+    ports = trial.agent_call("load_site:free_ports", *LOAD_PORTS, role=role)["ports"]
     # The load does not run yet, but Prometheus needs its address now.
     load = RunningService(LOAD, "", "", "", ports, {}, host=trial.roles[role], bind=trial.address(role))
     open_files = _FILES_OF_A_USER * most_users + _SPARE_FILES
