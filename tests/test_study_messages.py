@@ -16,7 +16,7 @@ from stored_study import STUDY, StoredStudy
 from benchstudy.commands.cli import main
 from benchstudy.measuring.raw import TrialStore
 from benchstudy.model.errors import StudyError
-from benchstudy.model.study import load_study, parse_study, with_systems
+from benchstudy.model.study import in_file, load_study, parse_study, with_systems
 
 # As if it described its services itself.
 EMBEDDED = with_systems(yaml.safe_load((Path(__file__).parent.parent / "config" / "config.yaml").read_text()))
@@ -264,6 +264,22 @@ def test_a_role_that_many_services_need_is_told_once():
     with pytest.raises(StudyError) as error:
         parse_study(changed("targets.this-machine.roles", {"stu": "local"}))
     assert len(str(error.value).splitlines()) == 1
+
+
+def test_a_mistake_is_said_to_be_where_it_was_made_in_the_file_or_in_config_of_the_command(tmp_path):
+    file = tmp_path / "study.yaml"
+    file.write_text("blocks: 6\nhosts:\n  a: 1\n")
+    for given, message, told in [
+        ({"blocks": 0}, "blocks: 0: wrong", "--config: blocks: 0: wrong"),
+        ({"hosts": {"b": 3}}, "hosts.a: no\nhosts.b.address: no",
+         f"--config: hosts.b.address: no\n{file}: line 3: hosts.a: no"),
+        ({}, "blocks: no", f"{file}: line 1: blocks: no"),
+        ({"blocks": 7}, "until: no",
+         f"{file}: until: no\n--config of this command replaces blocks of the file."),
+    ]:  # fmt: skip
+        with pytest.raises(StudyError) as refused, in_file(file, given):
+            raise StudyError(message)
+        assert str(refused.value) == told
 
 
 SERVICE = {"argv": ["true"], "ports": ["http"], "ready": {"tcp": "http"}, "secret_env": {"key": "PIN"}}

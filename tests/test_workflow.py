@@ -233,7 +233,7 @@ def test_measure_false_plans_no_session_whatever_is_missing(measured):
         assert "measure_session" not in plan
     done = report(measured, "--config", "measure=perhaps", check=False)
     assert done.returncode != 0
-    assert "measure: " in done.stdout + done.stderr
+    assert "Error: --config: measure: 'perhaps': write true or false" in done.stdout + done.stderr
 
 
 def test_a_study_that_is_refused_is_named_with_its_file_and_the_line(measured):

@@ -46,7 +46,7 @@ hints.announce(workflow.configfiles, snakemake_adapter.asked_profile(workflow))
 
 # Jobs get this one: a system's definition may have changed by the time they start.
 FILE = Path(workflow.configfiles[-1])
-with in_file(FILE):
+with in_file(FILE, snakemake_adapter.given_config(workflow)):
     DECLARED = with_systems(config, FILE.parent)
     STUDY = parse_study(DECLARED, stored=is_stored(FILE))
     if STUDY.measure:

@@ -78,6 +78,12 @@ def names_study(workflow: Any) -> bool:
     return bool(workflow.overwrite_configfiles)
 
 
+def given_config(workflow: Any) -> Mapping[str, Any]:
+    """What the command line gives with --config."""
+    given: Mapping[str, Any] = workflow.config_settings.config
+    return given
+
+
 def asked_profile(workflow: Any) -> str | None:
     """The profile that the command line names; of a job's command None, because Snakemake wrote it."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)

@@ -4,7 +4,7 @@ import copy
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from functools import cached_property
@@ -489,18 +489,36 @@ def load_study(path: Path) -> Study:
 
 
 @contextmanager
-def in_file(path: Path) -> Iterator[None]:
-    """Raise a StudyError with the file of the study named, and the lines of its fields."""
+def in_file(path: Path, given: Mapping[str, Any] | None = None) -> Iterator[None]:
+    """Raise a StudyError with the file of the study named, and the lines of its fields.
+
+    `given`: what the command line puts in place of what the file says, with --config.
+    """
     try:
         yield
     except StudyError as error:
-        raise StudyError(f"{path}: {error if is_stored(path) else _with_lines(path, str(error))}") from error
+        lines = str(error).splitlines()
+        of_command = [line for line in lines if _is_given(line.partition(": ")[0].split("."), given or {})]
+        of_file = [line for line in lines if line not in of_command]
+        told = [f"--config: {line}" for line in of_command]
+        if of_file:
+            told.append(f"{path}: " + "\n".join(of_file if is_stored(path) else _with_lines(path, of_file)))
+            if given and not of_command:
+                told.append(f"--config of this command replaces {', '.join(given)} of the file.")
+        raise StudyError("\n".join(told)) from error
 
 
-def _with_lines(path: Path, message: str) -> str:
-    """The message with the line in front of each field that it names."""
+def _is_given(field: Sequence[str], given: Any) -> bool:
+    """Whether the command line gives the value of a field, or a part of it."""
+    if not isinstance(given, Mapping) or not field:
+        return True
+    return field[0] in given and _is_given(field[1:], given[field[0]])
+
+
+def _with_lines(path: Path, message: Sequence[str]) -> list[str]:
+    """The lines of a message with the line of the file in front of each field that they name."""
     text, lines = path.read_text(encoding="utf-8"), []
-    for line in message.splitlines():
+    for line in message:
         number = line_of(text, line.partition(": ")[0])
         lines.append(f"line {number}: {line}" if number else line)
-    return "\n".join(lines)
+    return lines
