@@ -493,7 +493,7 @@ def test_a_check_that_tries_nothing_says_so(tmp_path, monkeypatch, capsys):
         (["push", "s3://data/x", "--endpoint-url", "http://127.0.0.1:9"], "nothing was measured or imported yet"),
         (["import", ""], "PATH: empty: name a file or a folder"),
         (["prose", "README.md"], "README.md: not a notebook"),
-        (["prose", "docs"], "docs: Is a directory"),
+        (["prose", "docs"], "docs: a folder: name the notebooks in it, such as docs/*.ipynb"),
         (["prose", "deep.ipynb"], "deep.ipynb: not a notebook: it is nested too deeply"),
         (["export", "new/x.gz", "--url", "http://h:1", "--start", "2024", "--end", "2025"], "--start: '2024' is not a"),
         ([*EXPORT, "--url", "http://h:1", "--start", "0001-01-01T00:00:00+14:00"], "--start: 0001-01-01"),

@@ -46,5 +46,7 @@ def read(notebook: Path) -> list[Typed]:
     """`typed_numbers` of a file. Raises BenchstudyError if it is not a notebook."""
     try:
         return typed_numbers(json_of(notebook.read_text(encoding="utf-8")))
+    except IsADirectoryError as error:
+        raise BenchstudyError(f"{notebook}: a folder: name the notebooks in it, such as {notebook}/*.ipynb") from error
     except (ValueError, KeyError, TypeError) as error:
         raise BenchstudyError(f"{notebook}: not a notebook: {error}") from error
