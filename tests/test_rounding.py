@@ -193,3 +193,8 @@ def test_no_value_nor_deviation_is_rounded_away(start):
 )
 def test_a_p_value_that_just_misses_a_verdict_does_not_look_like_one_that_has_it(p, shown):
     assert human.p_value(p) == shown
+
+
+def test_a_title_within_a_sentence_keeps_the_capital_letters_of_abbreviations():
+    titles = ["P99 latency", "GC pause", "I/O wait", "QPS", "C heap", "Time of one file", "E-mail rate"]
+    assert [human.noun(title) for title in titles] == [*titles[:5], "time of one file", "e-mail rate"]

@@ -269,5 +269,7 @@ def change(relative: float, to: int = rounding.MOST) -> str:
 
 
 def noun(title: str) -> str:
-    """A metric's title for use within a sentence: "time of one file", but "QPS" and "CPU, user"."""
-    return title if title[1:2].isupper() else title[:1].lower() + title[1:]
+    """A metric's title for use within a sentence: "time of one file", but "QPS", "CPU, user", "P99 latency", "I/O"."""
+    first = title.partition(" ")[0]
+    is_a_sign = len(first) == 1 or any(c.isupper() or c.isdigit() for c in first[1:])
+    return title if is_a_sign else title[:1].lower() + title[1:]
