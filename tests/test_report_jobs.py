@@ -16,6 +16,7 @@ from nothing_lost import processes
 from waiting import until
 
 from benchstudy.hosts.controller import CONTROLLER_PID
+from benchstudy.jobs.inputs import code_of_page
 from benchstudy.jobs.notebooks import execute
 from benchstudy.model.errors import BenchstudyError
 from benchstudy.model.sources import imported_by_notebook
@@ -86,6 +87,7 @@ def test_a_cell_that_ends_the_run_fails_instead_of_leaving_half_a_page(tmp_path,
     [
         ({"nbformat": 5}, "`nbformat` is 5, but must be 4"),
         ({"metadata": None}, "with `metadata`: save the notebook"),
+        ({"metadata": []}, "with `metadata`: save the notebook"),
         ({"metadata": {"kernelspec": {"name": "ir"}}}, "no kernel 'ir' in this environment (there is python3)"),
     ],
 )
@@ -94,6 +96,8 @@ def test_a_notebook_that_cannot_run_is_named_with_the_mend(tmp_path, changed, sa
     (tmp_path / "n.ipynb").write_text(json.dumps({k: v for k, v in whole.items() if v is not None}))
     with pytest.raises(BenchstudyError, match=re.escape(said)):
         execute(tmp_path / "n.ipynb", tmp_path / "log.ipynb", tmp_path / "out.ipynb", {})
+    with pytest.raises(BenchstudyError, match=re.escape(said)):  # asked when jobs are planned, before any measurement
+        code_of_page("fio", tmp_path / "n.ipynb", ["fio"])
 
 
 def test_ctrl_c_in_a_cell_ends_the_job(tmp_path):

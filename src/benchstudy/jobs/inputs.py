@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
+from benchstudy.jobs.notebooks import kernel_of
 from benchstudy.model import paths, registry, sources
 from benchstudy.model.errors import BenchstudyError
 from benchstudy.model.files import sha256_of
@@ -32,7 +33,8 @@ def code_of_confirmation() -> list[str]:
 def code_of_page(page: str, notebook: Path, families: Iterable[str]) -> list[str]:
     """The code of make_page: what the notebook of the page imports, what executes it, and what renders it.
 
-    `families`: those whose tables the page shows. Raises BenchstudyError if there is no notebook.
+    `families`: those whose tables the page shows. Raises BenchstudyError if there is no notebook, or if it
+    cannot be executed.
     """
     if not notebook.is_file():
         raise BenchstudyError(
@@ -41,6 +43,7 @@ def code_of_page(page: str, notebook: Path, families: Iterable[str]) -> list[str
     published = _parts("page.published", of=registry.names()) if page in STUDY_PAGES else []
     made = ["benchstudy.jobs.made", "benchstudy.jobs.notebooks", "benchstudy.report.htmlpages"]
     made += sources.imported_by_notebook(notebook)
+    kernel_of(notebook)  # if it has none, nothing need be measured for it
     words = _parts("page.wording", of=[page]) if page not in STUDY_PAGES else []  # of comparisons
     return _code("make_page", [*made, *_parts("family", of=families), *words, *published, *_lints()])
 

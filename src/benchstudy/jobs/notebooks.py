@@ -46,7 +46,7 @@ def execute(notebook: Path, trace: Path, output: Path, parameters: Mapping[str, 
     logging.getLogger("papermill").setLevel(logging.ERROR)
     papermill_engines.register(_OWN_ENGINE, InProcessEngine)
     trace.parent.mkdir(parents=True, exist_ok=True)
-    kernel = _kernel_of(notebook)
+    kernel = kernel_of(notebook)
     try:
         with tempfile.TemporaryDirectory(prefix="benchstudy-kernel-") as sockets:
             papermill.execute_notebook(
@@ -71,18 +71,20 @@ def execute(notebook: Path, trace: Path, output: Path, parameters: Mapping[str, 
     output.write_text(json.dumps(_timeless(executed), ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
 
 
-def _kernel_of(notebook: Path) -> str:
+def kernel_of(notebook: Path) -> str:
     """The kernel that a notebook asks for. Raises BenchstudyError if the notebook or the kernel is unfit."""
-    from jupyter_client.kernelspec import find_kernel_specs
-
     found = json.loads(notebook.read_bytes())
-    if found.get("nbformat") != _NBFORMAT or "metadata" not in found:
+    if found.get("nbformat") != _NBFORMAT or not isinstance(found.get("metadata"), dict):
         raise BenchstudyError(
             f"{notebook}: `nbformat` is {found.get('nbformat')}, but must be {_NBFORMAT}, with `metadata`: save the "
             "notebook in that format, as JupyterLab does"
         )
-    kernel = found["metadata"].get("kernelspec", {}).get("name", _OWN_KERNEL)
-    if kernel != _OWN_KERNEL and kernel not in (known := find_kernel_specs()):
+    kernel = str((found["metadata"].get("kernelspec") or {}).get("name", _OWN_KERNEL))
+    if kernel == _OWN_KERNEL:
+        return kernel
+    from jupyter_client.kernelspec import find_kernel_specs  # slow to import, and few notebooks need it
+
+    if kernel not in (known := find_kernel_specs()):
         raise BenchstudyError(
             f"{notebook}: no kernel {kernel!r} in this environment (there is {', '.join(sorted(known))}): install it, "
             f"or choose the kernel {_OWN_KERNEL} in JupyterLab"
