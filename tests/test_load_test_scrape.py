@@ -220,13 +220,13 @@ def test_credentials_are_needed_sent_and_never_kept(
     folder, t0 = data
     web = root / "web.yml"
     web.write_text(
-        json.dumps({"basic_auth_users": {"reader": bcrypt.hashpw(PASSWORD.encode(), bcrypt.gensalt(4)).decode()}})
+        json.dumps({"basic_auth_users": {"metrics": bcrypt.hashpw(PASSWORD.encode(), bcrypt.gensalt(4)).decode()}})
     )
-    basic = "Basic " + base64.b64encode(f"reader:{PASSWORD}".encode()).decode()
+    basic = "Basic " + base64.b64encode(f"metrics:{PASSWORD}".encode()).decode()
     shutil.copytree(folder / "data", root / "guarded" / "data", ignore=shutil.ignore_patterns("lock"))
     with prometheus(root / "guarded", None, f"--web.config.file={web}", authorization=basic) as server:
         past = Past(server, t0)
-        named = {**past.source, "user": "reader", "password_env": "PROM_PASSWORD"}
+        named = {**past.source, "user": "metrics", "password_env": "PROM_PASSWORD"}
         windows = past.windows[:1]
         assert (
             "refused a question without credentials (401"
@@ -239,11 +239,13 @@ def test_credentials_are_needed_sent_and_never_kept(
         (cause,) = causes(root / "wrong", host, scraped(windows=windows, sources=[named]))
         assert "refused the user and password (401" in cause and "password_env" in cause
         words = ["x.gz", "--url", server.url, "--start", windows[0]["start"], "--end", windows[0]["end"]]
-        refused = export(root, *words, "--user", "reader", "--password-env", "PROM_PASSWORD")
+        refused = export(root, *words, "--user", "metrics", "--password-env", "PROM_PASSWORD")
         assert refused.returncode == 1 and "refused the user and password" in refused.stderr
         monkeypatch.setenv("PROM_PASSWORD", PASSWORD)
         (trial,) = hold(root / "right", scraped(windows=windows, sources=[named]), host)
         assert values_of(trial)["store_mean"] == pytest.approx(0.007, rel=1e-6)
+        (summary,) = trial.folder.glob("metrics/stdout")
+        assert '"file": "metrics.ndjson.gz"' in summary.read_text(), "the name of the user is no secret"
     (root / "said").write_text(refused.stdout + refused.stderr + cause)
     for path in (path for path in root.rglob("*") if path.is_file() and "guarded" not in path.parts):
         assert PASSWORD.encode() not in path.read_bytes(), path

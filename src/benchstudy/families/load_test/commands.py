@@ -113,7 +113,7 @@ def export_window(
             raise BenchstudyError(f"{file}: no whole export, so nothing is added to it: {error}") from error
     with _folder(file.parent), tempfile.TemporaryDirectory(dir=file.parent, prefix=".export-") as folder:
         fetched = Path(folder) / FILE
-        _fetch(spec_of(server, span), server.secret_env, Path(folder))
+        _fetch(spec_of(server, span), {**server.env, **server.secret_env}, Path(folder))
         (section,) = sections(fetched)
         if file.exists():
             whole = Path(folder) / "whole"
@@ -140,7 +140,7 @@ def _folder(folder: Path) -> Iterator[None]:
         raise
 
 
-def _fetch(spec: Mapping[str, Any], secrets: Mapping[str, str], folder: Path) -> None:
+def _fetch(spec: Mapping[str, Any], env: Mapping[str, str], folder: Path) -> None:
     from benchstudy.families.load_test.family import FAMILY
     from benchstudy.hosts.agent_files import agent_sources, write_agent
 
@@ -149,7 +149,7 @@ def _fetch(spec: Mapping[str, Any], secrets: Mapping[str, str], folder: Path) ->
         done = subprocess.run(
             [sys.executable, "-I", "-S", agent, "prometheus:fetch"],
             input=json.dumps(spec) + "\n",
-            env={**os.environ, **secrets},
+            env={**os.environ, **env},
             cwd=folder,
             capture_output=True,
             text=True,

@@ -24,12 +24,13 @@ _PARENT = "/tmp"
 
 @dataclass(frozen=True)
 class Server:
-    """A Prometheus, as the host with `role` reaches it. `credentials`: bearer or basic, with `secret_env`."""
+    """A Prometheus, as the host with `role` reaches it. `credentials`: bearer or basic, with `secret_env` and `env`."""
 
     url: str
     role: str
     credentials: str | None = None
     secret_env: Mapping[str, str] = field(default_factory=dict, repr=False)
+    env: Mapping[str, str] = field(default_factory=dict)
     ca_file: str | None = None
 
 
@@ -55,6 +56,7 @@ def ask_clock(trial: "TrialContext", server: Server) -> dict[str, Any]:
     arguments = [server.url, *([server.credentials] if server.credentials else [])]
     command = Command(
         trial.agent_argv("prometheus:clock", *arguments, role=server.role),
+        env=server.env,
         secret_env=server.secret_env,
         timeout_s=_CLOCK_TIMEOUT_S,
         label=CLOCK,
@@ -74,6 +76,7 @@ def fetch(trial: "TrialContext", server: Server, span: Span) -> dict[str, Any]:
     command = Command(
         trial.agent_argv("prometheus:fetch", role=server.role),
         stdin=json.dumps({**spec, "partial": partial}).encode() + b"\n",
+        env=server.env,
         secret_env=server.secret_env,
         timeout_s=trial.config.timeout,
         label=METRICS,
@@ -101,12 +104,13 @@ def spec_of(server: Server, span: Span) -> dict[str, Any]:
 
 def server_of(source: Source, secret: Callable[[str], str]) -> Server:
     """The server of a source. `secret` returns the value of an environment variable, and raises if it is not set."""
-    credentials, secrets = None, {}
+    credentials, secrets, env = None, {}, {}
     if source.bearer_env is not None:
         credentials, secrets = "bearer", {TOKEN: secret(source.bearer_env)}
     elif source.password_env is not None:
-        credentials, secrets = "basic", {USER: source.user or "", PASSWORD: secret(source.password_env)}
-    return Server(source.url or "", source.role, credentials, secrets, source.ca_file)
+        # The name of the user is no secret: it would be removed from all that tools write.
+        credentials, secrets, env = "basic", {PASSWORD: secret(source.password_env)}, {USER: source.user or ""}
+    return Server(source.url or "", source.role, credentials, secrets, env, source.ca_file)
 
 
 def _answer(done: "TrialExecution") -> dict[str, Any]:
