@@ -342,18 +342,29 @@ def test_a_secret_is_in_no_argument_on_the_host_and_in_no_raw_file(tmp_path: Pat
         "expect": {"stdout": "^seen by 0$"},
     }
     tells = {"name": "tells", "argv": ["echo", "{{system.secret.word}}"], "system": "server"}
+    # Of each output 16 MiB are kept: this one ends within the secret.
+    floods = {
+        "name": "floods",
+        "argv": ["sh", "-c", f"head -c {(16 << 20) - 20} /dev/zero | tr '\\0' '-' >&2; cat >&2; false"],
+        "stdin": "{{system.secret.word}}",
+        "system": "server",
+    }
     with SshdHost(tmp_path / "sshd") as sshd:
         host = sshd.described(tmp_path / "host" / "work")
         services = {"server": {**SERVER, "secret_env": {"word": "WORD"}}}
-        hold_session(tmp_path, study_of(host, reads, tells, services=services).session("machine", FAMILY))
+        hold_session(tmp_path, study_of(host, reads, tells, floods, services=services).session("machine", FAMILY))
     raw = tmp_path / "data" / "raw"
     records = {r["case"]: r for r in (json.loads(path.read_text()) for path in raw.rglob("*-*/trial.json"))}
     assert {case: record["status"] for case, record in records.items()} == {
         "command=reads": "ok",
         "command=tells": "ok",
+        "command=floods": "failed",
     }
+    flooded = max(raw.rglob("command=floods/*/**/stderr"), key=lambda path: path.stat().st_size)
+    assert flooded.read_bytes()[-20:] == "-------------------«redacted»".encode()[-20:]
+    assert records["command=floods"]["cause"].endswith("-«redacted»")
     assert records["command=tells"]["verified"]["command"] == "echo «redacted»"
-    assert [path for path in raw.rglob("*") if path.is_file() and word.encode() in path.read_bytes()] == []
+    assert [path for path in raw.rglob("*") if path.is_file() and word[:8].encode() in path.read_bytes()] == []
 
 
 def test_every_run_is_timed_prepared_and_read(measured: Measured):

@@ -111,6 +111,28 @@ def test_secrets_are_removed_from_a_file_without_reading_it_whole(tmp_path, monk
     assert sorted(path.name for path in large.parent.iterdir()) == ["clean", "empty", "large", "link"]
 
 
+@pytest.mark.parametrize(
+    ("secret", "written", "kept"),
+    [
+        ("hunter2", "key: hunter", "key: «redacted»"),
+        ("hunter2", "hunter2", "«redacted»"),
+        ("hunhuntr", "hunhunhunt", "hun«redacted»"),
+        ("one two", "key=one%2", "key=«redacted»"),
+        ("hunter2", "hun", "hun"),
+        ("hunter2", "hunter hunted\n", "hunter hunted\n"),
+        ("1234567890", "rate 12345", "rate 12345"),
+        ("1234567890", "rate 12345678", "rate «redacted»"),
+    ],
+)
+def test_an_output_that_was_cut_off_does_not_end_within_a_secret(tmp_path, monkeypatch, secret, written, kept):
+    monkeypatch.setenv("KEY", secret)
+    state = state_in(tmp_path)
+    state.secret("KEY")
+    (tmp_path / "stdout").write_text(written)
+    assert state.redact_files(tmp_path) == (["stdout"] if "«" in kept else [])
+    assert (tmp_path / "stdout").read_text() == kept == state.redact(written, may_be_cut=True)
+
+
 def state_in(folder) -> SessionState:
     return SessionState("session", parse_study(STUDY).session("here", "fio"), {}, folder, print)
 

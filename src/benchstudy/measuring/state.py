@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from secrets import token_hex
-from typing import Any, TypeVar
+from typing import Any, AnyStr, TypeVar
 
 from benchstudy.hosts.agent import HostAgent, RunningService, ServiceFailed
 from benchstudy.measuring.raw import ToolRecord
@@ -15,7 +15,7 @@ from benchstudy.model.causes import Cause
 from benchstudy.model.clients import role_of_service
 from benchstudy.model.errors import BenchstudyError, TrialFailed
 from benchstudy.model.files import whole_or_nothing
-from benchstudy.model.secret_forms import forms_of, unfit
+from benchstudy.model.secret_forms import SHORTEST, forms_of, is_common, unfit
 from benchstudy.model.services import Confinement, Service
 from benchstudy.model.study import SessionPlan
 
@@ -178,10 +178,13 @@ class SessionState:
         self._secrets.add(value)
         return value
 
-    def redact(self, text: str) -> str:
-        for form in self._secret_forms():
+    def redact(self, text: str, *, may_be_cut: bool = False) -> str:
+        """`text` without secrets. `may_be_cut`: it may end within one, as the end of an output that was cut off."""
+        forms = self._secret_forms()
+        for form in forms:
             text = text.replace(form, _REDACTED)
-        return text
+        begun = _begun(text, forms) if may_be_cut else 0
+        return text[: len(text) - begun] + _REDACTED if begun else text
 
     def redacted(self, value: Any) -> Any:
         """Plain data without secrets in any of its texts."""
@@ -194,12 +197,13 @@ class SessionState:
     def redact_files(self, folder: Path) -> list[str]:
         """Remove secrets from files, which it returns: a tool may print the key that it was given.
 
-        Files may be larger than memory.
+        Files may be larger than memory, and may end within a secret: where outputs are cut off, a copy was refused, or
+        a program was killed.
         """
         forms, changed = [form.encode() for form in self._secret_forms()], []
         for path in (p for p in folder.rglob("*") if forms and p.is_file() and p.stat().st_size):
             with path.open("rb") as file, mmap(file.fileno(), 0, access=ACCESS_READ) as content:
-                if any(content.find(form) >= 0 for form in forms):
+                if any(content.find(form) >= 0 for form in forms) or _begun_in(content, forms):
                     _write_redacted(path, content, forms)
                     changed.append(path.relative_to(folder).as_posix())
         return sorted(changed)
@@ -237,4 +241,23 @@ def _write_redacted(path: Path, content: mmap, forms: Sequence[bytes]) -> None:
             file.write(view[written : match.start()])
             file.write(_REDACTED.encode())
             written = match.end()
-        file.write(view[written:])
+        end = max(written, len(content) - _begun_in(content, forms))
+        file.write(view[written:end])
+        file.write(_REDACTED.encode() if end < len(content) else b"")
+
+
+def _begun_in(content: mmap, forms: Sequence[bytes]) -> int:
+    return _begun(content[-max(map(len, forms)) :], forms)
+
+
+def _begun(text: AnyStr, forms: Sequence[AnyStr]) -> int:
+    """How much at the end of `text` is the beginning of a secret; 0 for less than what texts contain by chance."""
+    found = 0
+    for form in forms:
+        end, begins = text[-len(form) + 1 :] if len(form) > 1 else text[:0], form[:SHORTEST]
+        at = end.find(begins)
+        while at >= 0 and not form.startswith(end[at:]):
+            at = end.find(begins, at + 1)
+        if at >= 0 and not is_common(end[at:]):
+            found = max(found, len(end) - at)
+    return found

@@ -11,7 +11,7 @@ from urllib.parse import quote, quote_plus
 
 # Encodings of shorter values occur in any file by chance.
 SHORTEST_ENCODED = 6
-_SHORTEST, _FEWEST_DIGITS = 4, 8
+SHORTEST, _FEWEST_DIGITS = 4, 8
 
 _WRITINGS: tuple[Callable[[str], str], ...] = (
     lambda text: json.dumps(text)[1:-1],
@@ -38,12 +38,17 @@ def is_utf8(value: str) -> bool:
     return True
 
 
+def is_common(value: str | bytes) -> bool:
+    """Whether outputs contain it by chance."""
+    return len(value) < SHORTEST or (value.isdigit() and len(value) < _FEWEST_DIGITS)
+
+
 def unfit(value: str) -> tuple[str, str] | None:
     """Why this cannot be a secret, and the fix: it could not be removed from outputs, or figures would be, too."""
     if not is_utf8(value):
         return "is not UTF-8", "set another value"
-    if len(value) < _SHORTEST or (value.isdigit() and len(value) < _FEWEST_DIGITS):
-        fix = f"set at least {_SHORTEST} characters, or {_FEWEST_DIGITS} if all are digits"
+    if is_common(value):
+        fix = f"set at least {SHORTEST} characters, or {_FEWEST_DIGITS} if all are digits"
         return "is too short for a secret, because outputs contain it by chance", fix
     return None
 
