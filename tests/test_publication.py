@@ -3,6 +3,7 @@
 import os
 import re
 import zipfile
+from dataclasses import replace
 from functools import partial
 from itertools import accumulate, pairwise
 
@@ -83,6 +84,9 @@ def test_a_citation_is_valid_whatever_the_title_and_the_names_hold():
     authors = [Author(name=name) for name in ("Doe, Jane", "Ada Example", "Lab{", "Van Beethoven, Ludwig")]
     cited = Citation("s", "A } brace \\{", authors, "2026-11-20", "0" * 64, "")
     text = cited.bibtex()
+    assert cited.key == "s-2026-11-20-00000000" and text.startswith("@misc{s-2026-11-20-00000000,")
+    later = replace(cited, digest="1" * 64)
+    assert later.key == "s-2026-11-20-11111111", "another edition of the same day is another entry"
     assert r"raw data 00000000\allowbreak{}00000000" in text, "a column is narrower than a digest"
     depths = list(accumulate({"{": 1, "}": -1}.get(sign, 0) for sign in text))  # BibTeX counts escaped ones, too
     assert min(depths) == 0 and depths.index(0, text.index("{")) == len(text) - 2

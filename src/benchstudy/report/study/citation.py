@@ -32,8 +32,8 @@ class Citation:
 
     @property
     def key(self) -> str:
-        """The key for `\\cite`."""
-        return re.sub(r"[^A-Za-z0-9-]", "-", f"{self.study}-{self.edition}".strip("-"))
+        """The key for `\\cite`; of two editions of one day, each has its own."""
+        return re.sub(r"[^A-Za-z0-9-]", "-", "-".join(filter(None, (self.study, self.edition, self.digest[:8]))))
 
     @property
     def named(self) -> str:
