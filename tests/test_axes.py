@@ -131,6 +131,31 @@ def test_a_figure_for_a_column_cuts_off_no_name_and_no_title(tmp_path):
     assert max(map(len, lines)) <= 29 and "…" not in read
 
 
+WORDS = "copyparty · transcode · ab · a further factor of this study · concurrency "
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        [f"{WORDS}{n}" for n in (2, 10)],
+        [f"{WORDS}{n} · and more behind it, also rather long" for n in (2, 10)],
+        [f"{'x' * 80}{n}" for n in (1, 2)],
+        ["x" * 40, "x" * 41, "x" * 42 + "y" * 40],
+        [f"a {'x' * 45}{n}" for n in (1, 2)],
+        [f"{WORDS}1 · {'z' * n}" for n in (0, 1, 40)],
+    ],
+)
+def test_rows_with_long_names_never_have_the_same_label(tmp_path, names):
+    ratios = [dict(row=name, series="a", x=1.5, low=1.4, high=1.6, decided=True) for name in names]
+    panel = forest_panel("t", pl.DataFrame(ratios), "Ratio", STYLE, 0.05)
+    Figure("limits", "Caption.", "", (panel,), STYLE).write(tmp_path)
+    drawn = re.findall(
+        r"<text[^>]*>((?:<tspan[^>]*>[^<]*</tspan>)+)</text>", (tmp_path / "limits-85mm.svg").read_text()
+    )
+    labels = {tuple(re.findall(r">([^<]+)<", text)) for text in drawn}
+    assert len(labels) == len(names) and all(len(lines) == 2 for lines in labels)
+
+
 def test_dashes_tell_series_and_widths_tell_percentiles():
     lines = trials(1.0, 2.0).join(pl.DataFrame({"line": ["p99", "p50"]}), how="cross")
     panel = time_panel("t", lines, Axis("Time", "time", log=False), Axis("Rate", "1/s"), STYLE)

@@ -14,6 +14,8 @@ from benchstudy.report import human
 
 # The room for names of rows, the width of a character, and the height of a line.
 _NAME_PX, _SIGN_PX, _LINE_PX = 190, 5.7, 12
+_SIGNS = int(_NAME_PX / _SIGN_PX)
+_WIDE_SIGNS = 24  # as many fit of wide ones, too
 
 _LABELS = {
     "B": "abs({v}) >= 1e9 ? format({v}/1e9,'~r')+' GB' : abs({v}) >= 1e6 ? format({v}/1e6,'~r')+' MB' : "
@@ -106,16 +108,42 @@ def axis_of_names(names: Sequence[str], place: str, **options: Any) -> alt.Axis:
     """
     lines: Sequence[str | list[str]] = names
     if max(map(len, names), default=0) * _SIGN_PX > _NAME_PX:
-        lines = [_two_lines(name) for name in names]
+        lines = _told_apart(names, [_two_lines(name) for name in names])
         # Vega puts the first line beside the tick.
         options |= {"labelLineHeight": _LINE_PX, "labelOffset": -_LINE_PX / 2}
     return alt.Axis(title=None, grid=False, labelLimit=_NAME_PX, labelExpr=f"{json.dumps(lines)}[{place}]", **options)
 
 
+def _told_apart(names: Sequence[str], lines: Sequence[list[str]]) -> list[list[str]]:
+    """The lines of each name. Of names that would look the same, the second line shows where they differ."""
+    alike: dict[tuple[str, ...], set[str]] = {}
+    seen = [tuple(line[:_WIDE_SIGNS] for line in of_name) for of_name in lines]
+    for name, shown in zip(names, seen, strict=True):
+        alike.setdefault(shown, set()).add(name)
+    return [
+        _around(name, max(_first_difference(name, other) for other in others)) if others else of_name
+        for name, of_name, shown in zip(names, lines, seen, strict=True)
+        for others in [alike[shown] - {name}]
+    ]
+
+
+def _first_difference(name: str, other: str) -> int:
+    places = (place for place, (sign, of_other) in enumerate(zip(name, other, strict=False)) if sign != of_other)
+    return next(places, min(len(name), len(other)))
+
+
+def _around(name: str, place: int) -> list[str]:
+    """The beginning of a long name, and below it the part around a place."""
+    room = _WIDE_SIGNS - 2
+    start = max(room, min(place - room // 2, len(name) - room))
+    end = start + room
+    return [name[:room], "…" * (start > room) + name[start:end] + "…" * (end < len(name))]
+
+
 def _two_lines(name: str) -> list[str]:
     """A name in two lines of similar length, if it has several words; a separator ends the first line."""
     together = name.replace(" · ", "\u00a0· ")
-    most = min(len(name) * 5 // 8 + 1, int(_NAME_PX / _SIGN_PX))
+    most = min(len(name) * 5 // 8 + 1, _SIGNS)
     return textwrap.wrap(
         together, most, break_long_words=False, break_on_hyphens=False, max_lines=2, placeholder="\u00a0…"
     )
