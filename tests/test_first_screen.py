@@ -183,7 +183,7 @@ def test_the_most_certain_equivalence_is_the_one_that_its_explanation_describes(
     assert said(facts, backends=alike)[0].startswith("central and local are equal")
     notes = {"findings": {"backends": {"aside": False, "found": alike}}}
     legend = " ".join(meanings([replace(facts.families[0], notes=notes)]))
-    assert "The interval of the most certain equivalence reaches least far from a ratio of 1" in legend
+    assert "equivalence is the one whose interval stays nearest to a ratio of 1" in legend
 
 
 def test_pairs_without_a_verdict_for_several_reasons_give_the_most_frequent_one_and_how_often_it_holds(facts):

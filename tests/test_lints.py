@@ -114,7 +114,7 @@ def test_8_failures_without_reason_a_sweep_full_from_its_start_and_a_command_tha
     assert sum(int(f.what.split()[0]) for f in failed) == 6
     assert any("from 5 connections on" in f.what for f in called("saturated-from-the-start", "filestash-http.csv"))
     (limits,) = called("client-limited", "filestash-http.csv")
-    assert "neither limit is what limits throughput" in limits.what
+    assert "neither limit determines the throughput" in limits.what
     assert len(called("keep-alive-none", "filestash-ab.csv")) == 4
     (declared,) = called("declared-against-used", "filestash-ab.csv")
     assert "-c 3000" in declared.what and "4000" in declared.what

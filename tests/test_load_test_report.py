@@ -156,7 +156,7 @@ def test_a_label_that_is_no_longer_called_is_no_regression_and_is_named_without_
     assert found.raw.verdict == "worse" and found.like.verdict == "equivalent"
     text = LoadSummary(load).mix.sentence(found)
     assert re.match(r"Store times: mix-driven, no regression\. The mean changed by \+1\.\d\d ms", text)
-    assert f"Without {DRIVER} (no longer called) the mean changed by −0.0" in text
+    assert f"Without {DRIVER} (no longer called), the mean changed by −0.0" in text
     assert "within one bucket" in text, "14.7 ms within a bucket of 50 ms are an interpolation"
     answers = {a["what"]: a["lines"] for a in LoadSummary(load).answers()}
     line = answers[f"Store times, {NEW} against {BASE}, like for like"][0]
@@ -189,7 +189,7 @@ def test_one_trial_an_arm_describes_the_mix_and_gives_no_verdict_over_trials(onc
     assert slower and all(", in these trials: slower like for like, +" in text for text in slower)
     text = LoadSummary(once).mix.sentence(found)
     assert text.startswith("Store times, in these trials: no verdict: ")
-    assert DRIVER in text and text.endswith("From 1 trial per arm: a description, not a verdict over trials.")
+    assert DRIVER in text and text.endswith("With 1 trial per arm, this is a description, not a verdict.")
 
 
 def test_real_servers_the_label_that_left_is_named(tmp_path):
@@ -252,7 +252,10 @@ def test_a_regression_that_the_mix_hides_is_found(tmp_path):
     assert found.shift.change < 0 and found.like.verdict == "worse"
     assert found.verdict == "regression, hidden by the mix" and found.worse and found.shift.alarm
     text = LoadSummary(load_of(tmp_path / "data/tidy/embedded/load_test")).mix.sentence(found)
-    assert "Both are true: the store methods themselves got slower, but more of the calls are to fast ones now." in text
+    assert (
+        "Both are true: the store methods themselves got slower, but a larger share of the calls now goes to fast ones."
+        in text
+    )
 
 
 def test_a_faster_version_with_a_slower_mean_says_why_they_differ(tmp_path):

@@ -348,10 +348,10 @@ def test_the_first_page_counts_the_tests_of_the_whole_study_beside_those_of_each
     for made, tests in zip(tables, own, strict=True):
         assert f"Benjamini-Hochberg over {tests} tests" in made["summary"]
         assert (
-            f"Adjusted over all {sum(own) + 1} tests of the study, " in made["summary"]
+            f"If all {sum(own) + 1} tests of the study are adjusted together, " in made["summary"]
             or "0 equivalent" not in made["summary"]
         )
-    assert any("Adjusted over all" in made["summary"] for made in tables)
+    assert any("tests of the study are adjusted together" in made["summary"] for made in tables)
 
 
 def test_blocks_that_lie_close_together_are_called_one_episode_of_the_host(bare_project):
@@ -370,11 +370,11 @@ def test_blocks_that_lie_close_together_are_called_one_episode_of_the_host(bare_
         return "; ".join(family.noted("weak")), family.comparisons[0]["summary"]
 
     for text in apart(1):
-        assert "All 6 blocks began within 5 min: one episode of the host" in text
+        assert "All 6 blocks began within 5 min, so they saw one state of the host" in text
     for text in apart(3):
         assert "episode" not in text
     _, of_two = apart(1, ("a", "b"))
-    assert of_two.endswith("On 2 of 2 targets, all blocks began within 5 min: one episode of its host each.")
+    assert of_two.endswith("On 2 of 2 targets, all blocks began within 5 min, so they saw one state of the host.")
 
 
 def test_the_first_page_has_verdicts_that_lead_to_their_table(index, bare_project):

@@ -16,8 +16,8 @@ _DECLARED_AS_MEMORY = {"read": ("cache", "warm"), "write": ("sync", "none")}
 @rule(
     "cache-speed-reads",
     "error",
-    why="A read faster than the device can deliver came out of memory. It says how fast the page cache is, which is "
-    "the same for every backend behind it, and nothing about what a first reader will see.",
+    why="A read faster than the device can deliver came from memory. It shows the speed of the page cache, which is "
+    "the same for every backend, and says nothing about a first read.",
     action="Empty the caches before each read and verify that the device was read; publish warm reads under that name.",
 )
 def cache_speed_reads(material: Material) -> Found:
@@ -27,8 +27,8 @@ def cache_speed_reads(material: Material) -> Found:
 @rule(
     "unsynced-writes",
     "error",
-    why="A write faster than the device can take ended in memory, before anything was stored: a power "
-    "failure would lose it. The rest of the work is done later and at somebody else's expense.",
+    why="A write faster than the device can take ended in memory, before anything was stored: a power failure would "
+    "lose it. The rest of the work happens later and slows down whatever runs then.",
     action="Stop the clock after fsync, and publish unsynced writes separately and under that name.",
 )
 def unsynced_writes(material: Material) -> Found:
@@ -38,8 +38,8 @@ def unsynced_writes(material: Material) -> Found:
 @rule(
     "low-ceiling",
     "note",
-    why="The storage counters say that storage gave every byte, so the cases that measured the ceiling did not reach "
-    "what it can give. Such a ceiling cannot show which other figures are impossible.",
+    why="The storage counters show that every byte came from storage, so storage is faster than the measured ceiling. "
+    "Such a ceiling cannot show which other figures are impossible.",
     action="Measure the ceiling with larger requests, with more of them in flight, or on a quiet machine; or declare "
     "the rate of its data sheet.",
 )
@@ -88,7 +88,7 @@ def _rate(group: Group, op: str) -> tuple[float, str] | None:
     seconds = next((f for name in ("p50", "duration", "mean") if (f := group.figures.get(name))), None)
     if size is None or seconds is None or not seconds.value:
         return None
-    return size / seconds.value, f"{group.levels['size']} in {_said(seconds)} are "
+    return size / seconds.value, f"{group.levels['size']} in {_said(seconds)} means "
 
 
 def _said(figure: Figure) -> str:

@@ -28,8 +28,8 @@ def plateau(sweep: Sequence[tuple[int, float]]) -> int | None:
 @rule(
     "offered-above-achieved",
     "warning",
-    why="The system does not sustain a rate that was offered and not reached: it was overloaded, refused requests, or "
-    "the generator did not start the work. Times of such a run depend on how long it lasted.",
+    why="The system did not sustain the offered rate: it was overloaded, it refused requests, or the generator did not "
+    "send them all. The times of such a run depend on how long it lasted.",
     action="Lower the offered rate until at least 99 % of it is achieved, and report the bracket of what passed and "
     "failed.",
 )
@@ -84,16 +84,16 @@ def client_limited(material: Material) -> Found:
                 yield (
                     ", ".join([*(level for _, level in levels), few, many]),
                     f"flat at {words.number(low)}/s under {few} and at {words.number(high)}/s under {many}: "
-                    "neither limit is what limits throughput",
+                    "neither limit determines the throughput",
                 )
 
 
 @rule(
     "saturated-from-the-start",
     "warning",
-    why="Where throughput no longer grows with the number of connections, additional ones only wait. The rows above "
-    "the first saturated one repeat one measurement, and the sweep does not show how the system gets there.",
-    action="Begin below saturation, or offer rates in an open loop. Above saturation read latency, not throughput.",
+    why="Once throughput no longer grows with the number of connections, additional connections only wait. All rows "
+    "from saturation on repeat one measurement, and the sweep does not show how the system reaches saturation.",
+    action="Begin below saturation, or offer rates in an open loop. Above saturation, read latency, not throughput.",
 )
 def saturated_from_the_start(material: Material) -> Found:
     for group, levels, start, values in _plateaus(material):

@@ -8,8 +8,8 @@ from benchstudy.lints.model import Found, Material, rule
     "neighbour",
     "warning",
     why="A figure measured beside other work shows what that work left over, not what the system can do.",
-    action="End all other work on the host, `benchstudy discard` the trials and measure them again, or declare "
-    "`disturbance: {then: repeat}`.",
+    action="End all other work on the host. Then discard the trials (`benchstudy discard`) and measure them again, or "
+    "declare `disturbance: {then: repeat}`.",
 )
 def neighbour(material: Material) -> Found:
     for where, (count, total) in material.disturbed.items():

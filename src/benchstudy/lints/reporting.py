@@ -20,14 +20,14 @@ _LOOSE = 10.0
 @rule(
     "n-missing",
     "note",
-    why="Without a number of repetitions nobody can tell a property of the system from an accident of one run.",
+    why="Without a number of repetitions, nobody can tell a property of the system from chance.",
     action="Print n in every cell, and publish the raw samples.",
 )
 def n_missing(material: Material) -> Found:
     if material.kind == "published" and not _tells(material, _REPETITIONS) and (count := _count(material)):
         screens = sum("window" in group.figures for group in material.groups)
         pasted = f"; {screens} of its tables are pasted terminal screens, each of one run" if screens else ""
-        yield "all figures", f"{words.plural(count, 'figure')} and no number of repetitions{pasted}"
+        yield "all figures", f"{words.plural(count, 'figure')} without a number of repetitions{pasted}"
 
 
 @rule(
@@ -62,7 +62,7 @@ def failed_without_reason(material: Material) -> Found:
     "text-against-sample",
     "error",
     why="One of the figures is wrong, and a reader who repeats the measurement cannot know which.",
-    action="Generate the text's figures from the results; print the sample of the command that is printed.",
+    action="Generate the figures in the text from the results, and print the output of the printed command.",
 )
 def text_against_sample(material: Material) -> Found:
     if material.kind != "published":
@@ -126,7 +126,7 @@ def value_against_print(material: Material) -> Found:
 @rule(
     "loose-threshold",
     "warning",
-    why="A limit far above what the page's own good system needs lets nearly every bad one pass.",
+    why="A limit far above what the page's own good system needs also lets nearly every bad system pass.",
     action="State how the limit was chosen, and give one for each operation, a small multiple of the sample.",
 )
 def loose_threshold(material: Material) -> Found:

@@ -95,7 +95,8 @@ def negative_figure(material: Material) -> Found:
     "single-outlier",
     "warning",
     why="If one value is far from the others, it decides the mean and the deviation. It is usually the first one, "
-    "with cold caches or a new connection. The two say neither what the others were nor how often this happens.",
+    "with cold caches or a new connection. Mean and deviation then show neither the other values nor how often this "
+    "happens.",
     action="Show the samples; measure the cold and the warm case separately, each several times.",
 )
 def single_outlier(material: Material) -> Found:
@@ -160,10 +161,9 @@ def _sd(values: list[float]) -> float:
 @rule(
     "two-modes",
     "warning",
-    why="A median of two groups lies in neither or in only one of them, and one more trial may move it to the other "
-    "one. The two groups share only a name.",
-    action="Find out what separates them (a cold start, a cache, a neighbour, an order), make it a factor or remove "
-    "it, and print both until then.",
+    why="The median of two groups describes at most one of them, and one more trial may move it to the other.",
+    action="Find out what separates them (a cold start, a cache, a neighbour, the order), then make it a factor or "
+    "remove it. Until then, print both.",
 )
 def two_groups(material: Material) -> Found:
     if material.kind != "measured":

@@ -185,8 +185,8 @@ def _little(result: AbResult, mean: tuple[float, float]) -> Iterator[str]:
     asked, slack = result.concurrency, LITTLE * result.concurrency
     if high < asked - slack or low > asked + slack:
         yield (
-            f"little: throughput × mean latency is {rounding.shown((low + high) / 2, trim=True)}, so on average not "
-            f"{asked} requests were in flight: the run lacked work at its start or end, or the generator was the limit"
+            f"little: throughput × mean latency is {rounding.shown((low + high) / 2, trim=True)} requests in flight on "
+            f"average, not {asked}: the run lacked work at its start or end, or the generator was the limit"
         )
 
 

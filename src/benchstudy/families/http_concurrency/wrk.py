@@ -84,9 +84,9 @@ class WrkResult:
         measured = self.concurrency_measured
         if abs(measured - self.connections) > LITTLE * self.connections:
             found.append(
-                f"little: throughput × mean latency is {rounding.shown(measured, trim=True)}, so on average not "
-                f"{self.connections} requests were in flight: connections were never answered (wrk does not count "
-                "those) or kept being opened, or the generator was the limit"
+                f"little: throughput × mean latency is {rounding.shown(measured, trim=True)} requests in flight on "
+                f"average, not {self.connections}: connections were never answered (wrk does not count those) or kept "
+                "being opened, or the generator was the limit"
             )
         return found
 

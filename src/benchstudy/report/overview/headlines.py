@@ -150,14 +150,14 @@ _CHOICE: Sequence[tuple[Sequence[Verdict], tuple[str, str], Callable[[Mapping[st
 _MEANINGS: Sequence[tuple[Sequence[Verdict], str]] = (
     (
         (Verdict.BETTER, Verdict.WORSE),
-        "Better and worse mean that the whole 95 % interval lies beyond the margin, which the study declared, even if "
-        "the comparisons of one table are judged together. The most certain difference is the largest one relative to "
-        "the smallest that its trials could have shown.",
+        "Better and worse mean that the whole 95 % interval lies beyond the margin that the study declared, and that "
+        "this holds after adjustment for the number of comparisons in the table. The most certain difference is the "
+        "largest one relative to the smallest difference that its trials could have detected.",
     ),
     (
         (Verdict.EQUIVALENT,),
-        "Equivalent means that the 90 % interval lies within the margin, which the study declared. The interval of the "
-        "most certain equivalence reaches least far from a ratio of 1, relative to its margin.",
+        "Equivalent means that the 90 % interval lies within the margin that the study declared. The most certain "
+        "equivalence is the one whose interval stays nearest to a ratio of 1, relative to its margin.",
     ),
     (
         (Verdict.INCONCLUSIVE,),
@@ -166,7 +166,7 @@ _MEANINGS: Sequence[tuple[Sequence[Verdict], str]] = (
     ),
     (
         (Verdict.NONE,),
-        "Pairs without a verdict cannot be compared fairly, or have too few trials: the page of the family says which.",
+        "A pair without a verdict cannot be compared fairly or has too few trials. The family's page gives the reason.",
     ),
 )
 

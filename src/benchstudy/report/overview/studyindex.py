@@ -190,7 +190,7 @@ class StudyIndex:
         made, stand = self._standing[family, name]
         tests = sum(map(len, self._tested.values()))
         return (
-            f" Adjusted over all {tests} tests of the study, {stand} of its {human.plural(made, 'verdict')} "
+            f" If all {tests} tests of the study are adjusted together, {stand} of {human.plural(made, 'verdict')} "
             f"{_remain(stand)}."
             if made
             else ""

@@ -21,8 +21,9 @@ class Episode:
 
     @property
     def words(self) -> str:
-        """For the reader: "All 6 blocks began within 1 min 50 s: one episode of the host"."""
-        return f"All {self.blocks} blocks began within {human.duration(self.span_s)}: one episode of the host"
+        """For the reader: "All 6 blocks began within 1 min 50 s, so they saw one state of the host"."""
+        every = "Both" if self.blocks == 2 else f"All {self.blocks}"
+        return f"{every} blocks began within {human.duration(self.span_s)}, so they saw one state of the host"
 
 
 def find(results: Results) -> list[Episode]:
@@ -47,7 +48,7 @@ def summary(results: Results) -> str:
         return "".join(f"{episode.words}." for episode in found)
     longest = human.duration(max(episode.span_s for episode in found))
     where = f"{len(found):,} of {len(results.targets):,} targets"
-    return f"On {where}, all blocks began within {longest}: one episode of its host each."
+    return f"On {where}, all blocks began within {longest}, so they saw one state of the host."
 
 
 def weaknesses(results: Results) -> Iterator[str]:
@@ -56,15 +57,15 @@ def weaknesses(results: Results) -> Iterator[str]:
     if found and results.has_many_targets:
         longest = max(found, key=lambda episode: episode.span_s)
         yield (
-            f"On {len(found):,} of {len(results.targets):,} targets, all blocks saw one episode of the host. The "
-            f"longest is on {longest.target}: {longest.blocks} blocks began within {human.duration(longest.span_s)}. "
-            "Intervals and verdicts of such a target apply to its episode only. Set `blocks_apart` in the study to "
-            "spread blocks."
+            f"On {len(found):,} of {len(results.targets):,} targets, all blocks saw one state of the host. The "
+            f"longest time is on {longest.target}: {longest.blocks} blocks began within "
+            f"{human.duration(longest.span_s)}. Intervals and verdicts of such a target apply to that state only. Set "
+            "`blocks_apart` in the study to spread blocks."
         )
         return
     for episode in found:
         where = f"{episode.target}: " if len(results.targets) > 1 else ""
         yield (
-            f"{where}{episode.words}. Intervals and verdicts apply to this episode only and do not cover variation "
+            f"{where}{episode.words}. Intervals and verdicts apply to this state only and do not cover variation "
             "between hours or days. Set `blocks_apart` in the study to spread blocks."
         )

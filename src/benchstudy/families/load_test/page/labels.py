@@ -100,12 +100,12 @@ class LoadLabels:
         title = f"{self.load.title(contrast)}: "
         if not tests:
             few = self.load.n(contrast) < FEWEST
-            why = f"{human.plural(self.load.n(contrast), 'trial')} per arm, so no verdict" if few else "no verdict"
+            why = f" With {human.plural(self.load.n(contrast), 'trial')} per arm, there" if few else " There"
             counts = {kind: sum(line.seen == kind for line in own) for kind in (WORSE, BETTER)}
             return (
-                f"{title}{human.plural(len(own), 'label')} called on both sides, {why}. By their means alone, of those "
+                f"{title}both versions called {human.plural(len(own), 'label')}.{why} is no verdict. Of the labels "
                 f"with at least {FEWEST_CALLS} calls, {counts[WORSE]} got slower and {counts[BETTER]} got faster by "
-                "more than the margin. How many of these changes arose by chance is not known."
+                "more than the margin, by their means alone. It is not known how many of these changes arose by chance."
             )
         missing = verdicts.count(Verdict.NONE)
         left = f", {missing} without a verdict" if missing else ""

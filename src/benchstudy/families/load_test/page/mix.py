@@ -205,7 +205,7 @@ class LoadMix:
             )
         own, other = ("slower", "fast") if verdict_slower else ("faster", "slow")
         seen = "Both are true" if reading.tested else "In these trials, both are true"
-        return f" {seen}: the {labels} themselves got {own}, but more of the calls are to {other} ones now."
+        return f" {seen}: the {labels} themselves got {own}, but a larger share of the calls now goes to {other} ones."
 
     def _about_quantile(self, reading: Reading) -> str:
         base, new = reading.shift.base_quantile(), reading.shift.new_quantile()
@@ -223,12 +223,12 @@ class LoadMix:
         names = " and ".join(f"{part.label} ({self._called(part)})" for part in drivers)
         base, new = rest.base_quantile(), rest.new_quantile()
         p99 = f", and the p99 {_changed(base, new)}" if base is not None and new is not None else ""
-        return f" Without {names} the mean changed by {signed(rest.change, 's')}{p99}."
+        return f" Without {names}, the mean changed by {signed(rest.change, 's')}{p99}."
 
     def _about_one_sided(self, found: Sequence[Part]) -> str:
         """Sentences about one-sided labels that are part of the change of the mean."""
         told = [f"{part.label} ({self._called(part)}) adds {signed(part.influence, 's')}" for part in found]
-        return f" To the change of the mean, {' and '.join(told)}." if told else ""
+        return f" {' and '.join(told)} to the change of the mean." if told else ""
 
     @staticmethod
     def _called(part: Part) -> str:
@@ -242,7 +242,7 @@ class LoadMix:
         n = self.load.n(reading.contrast)
         if not reading.tested:
             few = human.plural(n, "trial")
-            return f" From {few} per arm: a description, not a verdict over trials." if n < FEWEST else ""
+            return f" With {few} per arm, this is a description, not a verdict." if n < FEWEST else ""
         like, lines = reading.like, ratio_lines(reading.like)
         if not lines:
             return ""

@@ -288,8 +288,8 @@ class LoadSummary:
     def weaknesses(self) -> Iterator[str]:
         """Reasons to doubt these figures in particular."""
         yield (
-            "A p99 comes from buckets: only the edges around it are known. The interpolated figure is PromQL's; two "
-            "versions in one bucket are not distinguishable."
+            "A p99 comes from the buckets of a histogram, so only the edges of its bucket are known. The interpolated "
+            "figure is PromQL's. Two versions with their p99 in the same bucket cannot be distinguished."
         )
         if self.load.scraped:
             yield (
