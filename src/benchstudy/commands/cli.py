@@ -204,7 +204,7 @@ def _discard(arguments: argparse.Namespace) -> int:
         raise BenchstudyError("--why: give the reason; the report prints it")
     chooses = arguments.case or arguments.target or arguments.status
     if arguments.trials and chooses:
-        raise BenchstudyError("--case, --target and --status choose among all: name trials, or give these options")
+        raise BenchstudyError("--case, --target and --status exclude TRIAL: name trials, or give these options")
     chosen, cases = [], set()
     if arguments.trials:
         raw = paths.project_root() / "data" / "raw"

@@ -49,15 +49,15 @@ class Acknowledgement(Strict):
     lint: _Lint | None = Field(None, description="name of the lint, as a report shows it")
     question: _Question | None = Field(None, description="or a question of the checklist, as the overview shows it")
     where: str = Field(
-        "*", description="pattern of the places where a lint's finding stays, as a report shows them: `file_size: s3,*`"
+        "*", description="pattern of the places where a finding is accepted, as a report shows them: `file_size: s3,*`"
     )
-    reason: str = Field(description="why the finding stays, in a sentence; printed in the report")
+    reason: str = Field(description="why the finding is accepted, in a sentence; printed in the report")
 
     @field_validator("reason")
     @classmethod
     def _a_sentence(cls, value: str) -> str:
         if len(value.split()) < 3:
-            raise ValueError(f"{value!r} is not a reason: say in a sentence why the finding stays; it is printed")
+            raise ValueError(f"{value!r} is not a reason: say in a sentence why the finding is accepted; it is printed")
         return value
 
     exactly_one: ClassVar[tuple[str, ...]] = ("lint", "question")

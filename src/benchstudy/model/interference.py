@@ -18,9 +18,13 @@ MALFORMED = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError
 
 METRICS = declare(
     Metric(
-        "others_cpu", "1", "Processors used by others", "lower", "all busy ones, minus ours, controller's, kernel's"
+        "others_cpu",
+        "1",
+        "Processors used by others",
+        "lower",
+        "processors that were busy, minus our own use and that of the controller and the kernel",
     ),
-    Metric("steal", "1", "Processors stolen", "lower", "those that the hypervisor gave to other machines"),
+    Metric("steal", "1", "Processors stolen", "lower", "processors that the hypervisor gave to other machines"),
     Metric("ours_cpu", "1", "Processors used by us", None, "commands, servers, agent and SSH, even if they ended"),
     Metric("controller_cpu", "1", "Processors used by the controller", None, "0 if it runs on another machine"),
     Metric("kernel_cpu", "1", "Processors used by the kernel", None, "the kernel's threads and interrupts, for anyone"),
@@ -29,14 +33,20 @@ METRICS = declare(
     Metric("pressure_io", "1", "I/O pressure", "lower", "share of the time in which some task waited, ours too"),
     Metric("pressure_memory", "1", "Memory pressure", "lower", "share of the time in which some task waited, ours too"),
     Metric(
-        "others_disk", "1", "Disk's time for others", "lower", "busy share, times others' share of the disk's bytes"
+        "others_disk", "1", "Disk's time for others", "lower", "busy share, times the share of bytes that were not ours"
     ),
     Metric("others_disk_read", "B/s", "Disk reads of others", "lower", "what disks read, minus what we read"),
     Metric(
-        "others_disk_write", "B/s", "Disk writes of others", "lower", "at least: minus ours, pending ones, journals"
+        "others_disk_write",
+        "B/s",
+        "Disk writes of others",
+        "lower",
+        "lower bound: what disks wrote, minus our writes, writes that were already pending, and journals",
     ),
     Metric("host_network", "B/s", "Host's network traffic", None, "traffic of its network cards, ours too"),
-    Metric("others_network", "B/s", "Network traffic of others", "lower", "at least: minus traffic with other hosts"),
+    Metric(
+        "others_network", "B/s", "Network traffic of others", "lower", "lower bound: minus traffic with other hosts"
+    ),
     Metric("memory_taken", "B", "Memory taken", "lower", "how far available memory fell, ours too"),
     Metric("swapped", "B/s", "Swapped", "lower", "in and out, ours too"),
     Metric("clock_rate", "1/s", "Clock of processor 0", None, "the lowest of the readings"),

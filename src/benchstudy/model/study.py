@@ -68,7 +68,7 @@ class Thresholds(Strict):
         30.0, description="a host ends our processes when the controller has been silent for this long"
     )
     reconnect: DurationField = Field(120.0, description="how long to try to get a lost connection back")
-    margin: MarginField = Field(MARGIN, description="the smallest difference that matters; verdicts are about it")
+    margin: MarginField = Field(MARGIN, description="the smallest difference that matters, used by all verdicts")
     margins: dict[str, MarginField] = Field(
         {}, description="other margins, by family (`fio`) or by family and metric (`fio/read_iops`)"
     )
@@ -145,7 +145,7 @@ class Study(Strict):
     thresholds: Thresholds = Thresholds()
     ceilings: list[DeclaredCeiling] = Field([], description="the most that the hardware can give, for lints")
     acknowledge: list[Acknowledgement] = Field(
-        [], description="findings of lints, and questions of the checklist, that stay, each with the reason"
+        [], description="findings of lints and questions of the checklist that the study accepts, each with the reason"
     )
     authors: list[Author] = Field([], description="the people responsible for the study; recorded in its crate")
     license: LicenceField = Field(

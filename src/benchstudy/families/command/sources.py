@@ -95,7 +95,7 @@ class OwnMetric(Source):
     size_of: Inside | None = Field(
         None, description="size in bytes of a file or folder that the command writes; may contain {{factors}}"
     )
-    take: Take = Field("only", description="which figure to use if several are found; `only` refuses different ones")
+    take: Take = Field("only", description="which figure to use if several are found; `only` requires equal ones")
     unit: Unit = Field("1", description="unit of the printed figure: ms, KiB/s, Mbit/s, 1/min, % …")
     better: Better | None = Field(None, description="the better direction; without it, nothing is compared")
     signed: bool = Field(False, description="true: it may be negative, such as a score or a difference")

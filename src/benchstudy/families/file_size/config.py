@@ -37,7 +37,7 @@ class _Backend(Extended):
         None, min_length=1, description="a subset of the family's sizes, for example for A/A"
     )
     same_as: Name | None = Field(
-        None, description="the backend that this one repeats under another name (A/A); it has all its other keys"
+        None, description="the backend that this one repeats under another name (A/A), with all other keys the same"
     )
 
     added_later: ClassVar[tuple[str, ...]] = ("same_as", "sizes")

@@ -237,7 +237,10 @@ class Generator(Strict):
         1, ge=1, le=1024, description="wrk: number of threads; fewer if they do not divide the connections"
     )
     max_in_flight: int = Field(
-        200, ge=1, le=60_000, description="k6: maximum of requests in flight; further due requests are dropped, counted"
+        200,
+        ge=1,
+        le=60_000,
+        description="k6: maximum of requests in flight; requests beyond that are dropped and counted",
     )
     cpus: int | None = Field(
         None, ge=1, description="number of CPUs that it may use, separate from the server's if there are enough"

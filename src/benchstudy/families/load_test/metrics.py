@@ -3,14 +3,14 @@
 from benchstudy.model.metrics import Metric, declare
 
 _GROUPS = {"api": "API", "store": "Store"}
-_MEANS = "mean over the window; devices are open websockets"
+_MEANS = "mean over the window"
 _HOST = "share of the server's host that is in use"
 _RULE = "unbounded loads only: the rule's result, if it settled between a load that passed and one that failed"
 _BRACKET = (
     "unbounded loads that settled: `high` is the fewest users of the window at which an alert began, and `low` the "
     "most below that without one"
 )
-_CLIENT = "as seen by the users; errors are a share"
+_CLIENT = "as seen by the users"
 
 METRICS = declare(
     Metric("supported_users", "1", "Supported users", "higher", _RULE, primary=True, tells="capacity"),
@@ -86,7 +86,7 @@ METRICS = declare(
     Metric("heap", "B", "Heap", "lower", _MEANS),
     Metric("stack", "B", "Stack", "lower", _MEANS),
     Metric("goroutines", "1", "Goroutines", "lower", _MEANS),
-    Metric("devices", "1", "Devices", "higher", _MEANS),
+    Metric("devices", "1", "Devices", "higher", "open websockets, mean over the window"),
     Metric("server_error_share", "1", "Server errors", "lower", "share of the answers with status 5xx"),
     Metric("tcp_retransmits", "1", "TCP retransmits", "lower", "share of the segments that the server's host sent"),
     Metric("node_cpu", "1", "CPU use of the host", "lower", _HOST),
@@ -107,7 +107,7 @@ METRICS = declare(
     ),
     Metric("client_rate", "1/s", "Client requests per second", "higher", _CLIENT),
     Metric("client_requests", "1", "Client requests", None, _CLIENT),
-    Metric("client_errors", "1", "Client errors", "lower", _CLIENT),
+    Metric("client_errors", "1", "Client errors", "lower", "share of the requests, as seen by the users"),
     Metric(
         "generator_cpu",
         "1",

@@ -223,7 +223,7 @@ class CapacitySearch(Strict):
         0.99,
         gt=0,
         le=1,
-        description="the log must accept this share of the due leaves, and grow at that of the rate",
+        description="the log must accept this share of the due leaves, and grow at this share of the rate or faster",
     )
     max_errors: float = Field(
         0.001,

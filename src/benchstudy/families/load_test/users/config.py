@@ -127,7 +127,7 @@ class Behaviour(Strict):
     )
     workers: int = Field(1, ge=1, le=64, description="Locust processes per load host; each uses up to one processor")
     seed: int = Field(
-        1, description="seed of the users' choices, combined with the block: all cases of a block choose alike"
+        1, description="seed of the users' choices, combined with the block: in all cases of a block they choose alike"
     )
 
     @model_validator(mode="after")
