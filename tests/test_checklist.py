@@ -444,7 +444,7 @@ def test_pairs_whose_figures_the_study_set_are_counted_apart(own: Study):
     name = "http_concurrency"
     own.note(name, lambda notes: [m["verdicts"].update(none=2) for m in notes["comparisons"].values()])
     found = own.answers()["Effect with interval"]
-    assert found.status == "satisfied" and found.text.endswith("; of 2, the study itself set both figures.")
+    assert found.status == "satisfied" and found.text.endswith("; for 2, the study itself set both figures.")
 
 
 def test_no_trend_shown_is_not_called_steady(own: Study):

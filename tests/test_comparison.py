@@ -331,7 +331,7 @@ def test_a_verdict_whose_ratio_the_same_case_twice_reaches_says_so(bare_project,
     rows = Comparisons(results, [], DURATION, factor="backend", where=where).rows
     (row,) = within_noise(rows, results, [], {"backends": backends})
     assert row.outcome.verdict == "worse"
-    told = "not more than noise: the same case under two names (A/A) differs by up to 1.4"
+    told = "no more than noise: the same case under two names (A/A) differs by up to 1.4"
     assert (told in row.outcome.why) is is_noise and (told in " ".join(verdict_cell(row.outcome).lines)) is is_noise
     assert within_noise(rows, results, [], {"backends": backends[1:]}) == rows, "nothing is described twice"
 
@@ -510,9 +510,9 @@ def add_reads(tables, backend, given, cache="cold", blocks=6, **fields):
 @pytest.mark.parametrize(
     ("given", "why"),
     [
-        (0.0, "different cache states: per operation, storage gave 0 B, and 100 MB for the base"),
-        (4e7, "different cache states: per operation, storage gave 40 MB, and 100 MB for the base"),
-        (None, "different cache states: per operation, storage gave an unknown amount, and 100 MB for the base"),
+        (0.0, "different cache states: per operation, 0 B came from storage, and 100 MB for the base"),
+        (4e7, "different cache states: per operation, 40 MB came from storage, and 100 MB for the base"),
+        (None, "different cache states: per operation, an unknown amount came from storage, and 100 MB for the base"),
     ],
 )
 def test_cases_of_unlike_proof_get_no_verdict(tables, given, why):

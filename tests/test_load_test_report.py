@@ -271,7 +271,7 @@ def test_a_faster_version_with_a_slower_mean_says_why_they_differ(tmp_path):
     text = LoadSummary(load).mix.sentence(found)
     assert (
         text.startswith("Store times: improvement. The mean changed by +")
-        and "one trial with unusual times can turn it" in text
+        and "one trial with unusual times can reverse it" in text
     )
 
 

@@ -448,7 +448,7 @@ def test_loops_that_write_files_are_not_denied(bare_project):
     """The loops of fio's family write files, but no level says what a write waits for."""
     write_fio(bare_project)
     found = answers(facts_of(bare_project, {"fio": show_others}))["fsync"]
-    assert found.text == "No family has what a write waits for among its factors."
+    assert found.text == "No family has a factor for what a write waits for."
 
 
 def test_the_methods_tell_which_trials_no_figure_includes(bare_project):

@@ -116,9 +116,9 @@ def test_a_ratio_has_its_interval_and_base_and_no_verdict_when_the_sessions_are_
     ("after", "why"),
     [
         (1e6, "not the same session"),
-        (2e5, "different cache states: per operation, storage gave 200 KB, and 1 MB for the base"),
-        (0.0, "different cache states: per operation, storage gave 0 B, and 1 MB for the base"),
-        (None, "different cache states: per operation, storage gave an unknown amount, and 1 MB for the base"),
+        (2e5, "different cache states: per operation, 200 KB came from storage, and 1 MB for the base"),
+        (0.0, "different cache states: per operation, 0 B came from storage, and 1 MB for the base"),
+        (None, "different cache states: per operation, an unknown amount came from storage, and 1 MB for the base"),
     ],
 )
 def test_reads_of_unlike_proof_get_no_ratio_between_two_studies(project, capsys, after, why):

@@ -10,7 +10,7 @@ from benchstudy.model.criteria import SKEW
 @rule(
     "clients-skewed",
     "warning",
-    why="While only some clients load, the system never bears the sum of their rates.",
+    why="While only some clients send load, the system does not get the sum of their rates.",
     action="Measure for longer or by time, or find out why a client begins late or is slower: a busy host, or an "
     "unsynchronised clock.",
 )
@@ -29,7 +29,7 @@ def clients_skewed(material: Material) -> Found:
     "note",
     why="More clients make a different load, even if connections and rates add up to the same: differences between "
     "these cases are not due to the system alone.",
-    action="Compare cases with equal numbers of clients, or label the comparison as one of loads.",
+    action="Compare cases with equal numbers of clients, or say that the comparison is one between loads.",
 )
 def clients_differ(material: Material) -> Found:
     for _, groups in material.by(lambda group: (group.section, group.but(CLIENTS, "target"))):

@@ -10,8 +10,8 @@ _CHANGE = "_change"
 @rule(
     "vanished-series",
     "error",
-    why="A series that one version did not produce has no value there. Read as zero it becomes an improvement of "
-    "100 %, or more, and it shifts every mean over series.",
+    why="A series that one version did not produce has no value there. Read as zero, it becomes an improvement of "
+    "100 % or more, and it shifts every mean over series.",
     action="Show it as “not called” outside the comparison, and compare totals over the series that both have.",
 )
 def vanished_series(material: Material) -> Found:

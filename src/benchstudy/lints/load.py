@@ -29,7 +29,7 @@ def plateau(sweep: Sequence[tuple[int, float]]) -> int | None:
     "offered-above-achieved",
     "warning",
     why="The system did not sustain the offered rate: it was overloaded, it refused requests, or the generator did not "
-    "send them all. The times of such a run depend on how long it lasted.",
+    "send all that was due. The times of such a run depend on how long it lasted.",
     action="Lower the offered rate until at least 99 % of it is achieved, and report the bracket of what passed and "
     "failed.",
 )
@@ -63,7 +63,7 @@ def client_limited(material: Material) -> Found:
         if rate and wait and workers and rate * wait >= BUSY_WRITERS * workers:
             what = (
                 f"{words.number(rate)}/s × {words.time(wait)} in queue need {words.number(rate * wait)} waiting "
-                f"writers, and there were {words.number(workers)}: the writers set this rate"
+                f"writers, and there were {words.number(workers)}: their number limited the rate"
             )
             yield group.where, what
         busy = group.value("generator_cpu")

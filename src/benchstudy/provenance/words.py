@@ -112,7 +112,7 @@ files, compare each table cell by cell with the one in `reports/`, and name what
 
 ## Files
 
-- `ro-crate-metadata.json`: the same for machines (Workflow Run RO-Crate); `SHA256SUMS`: the checksum of every file
+- `ro-crate-metadata.json`: a description for machines (Workflow Run RO-Crate); `SHA256SUMS`: the checksum of every file
 - `{STUDY_FILE}`: the study as it was declared; `data/raw/`: every trial, session and discard, as stored
 - `data/provision/`: what was installed on the hosts; `data/published/`: published figures that pages compare with
 - `reports/`: pages, tables, figures, executed notebooks; all other folders: the software that made them

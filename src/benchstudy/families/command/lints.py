@@ -13,8 +13,8 @@ _FEWEST_RUNS = 3
     "start-up-dominates",
     "warning",
     why="A program that does nothing takes about as long to spawn. If this is a large part of the time, two programs "
-    "look more alike than they are, and the difference is one of loaders and libraries.",
-    action="Let the command do more in one run, or read the start-up cost beside the figure. Nothing is subtracted.",
+    "look more alike than they are, and their difference may come from loaders and libraries.",
+    action="Make the command do more in one run, or read the start-up cost beside the figure. Nothing is subtracted.",
 )
 def start_up_dominates(material: Material) -> Found:
     for group in material.groups:

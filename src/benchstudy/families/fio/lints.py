@@ -13,8 +13,8 @@ _A_PROGRAM_S = 1e-3  # a lower bound of the cost to start a program
     "warning",
     why="CPU time in the shell, in system calls or in starting programs is not a property of a disk, so a slow disk "
     "and a fast one look alike.",
-    action="Do the operations in one process that starts no other. If it is one, sync its writes and empty the cache "
-    "before its reads. Report its CPU time beside the elapsed time.",
+    action="Do the operations in one process that starts no other. If it already does, sync its writes and empty the "
+    "cache before its reads. Report its CPU time beside the elapsed time.",
 )
 def processor_bound(material: Material) -> Found:
     for group, op in [(group, op) for group in material.groups for op in ("", "read_", "write_")]:

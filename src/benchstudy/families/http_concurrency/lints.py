@@ -8,7 +8,7 @@ from benchstudy.lints.model import Found, Material, rule
     "warning",
     why="Without keep-alive, each request opens its own connection. This may cost more than the response, and uses up "
     "ports.",
-    action="Let the server send a length or use HTTP/1.1, or publish the figures as those of new connections.",
+    action="Make the server send a length or use HTTP/1.1, or publish the figures as those of new connections.",
 )
 def keep_alive_none(material: Material) -> Found:
     for group in material.groups:

@@ -27,8 +27,8 @@ def counter_reset(material: Material) -> Found:
 @rule(
     "scrape-gap",
     "warning",
-    why="Nothing is known about the time of a gap: a rate over it is a mean, and a stall within it is invisible.",
-    action="Give Prometheus its own processor time, scrape fewer series, and measure the window again.",
+    why="Nothing is known about what happened in a gap: a rate over it is a mean, and a stall within it is invisible.",
+    action="Reserve processor time for Prometheus, scrape fewer series, and measure the window again.",
 )
 def scrape_gap(material: Material) -> Found:
     yield from _counted(material, "gaps", "gap", "in the samples of the window")

@@ -82,7 +82,7 @@ def effect(facts: StudyFacts) -> Answer:
     text = f"{known} of {human.plural(total, 'comparison')} have a ratio with its 95 % interval and absolute figures"
     # Such as rates that both took as offered.
     if set_by_study := total - known - len(_without(facts, "interval")[0]):
-        text += f"; of {set_by_study}, the study itself set both figures"
+        text += f"; for {set_by_study}, the study itself set both figures"
     # A family with one case has nothing to compare.
     quiet = [f for f in facts.families if not f.comparisons and len(f.results.outcomes) > 1]
     if quiet:
@@ -219,7 +219,7 @@ def capacity(facts: StudyFacts) -> Answer:
             lacking += in_trials(family, asked, having(family, _telling(family, "capacity", "bracket")))
     if not searched:
         return does_not_apply("No capacity is claimed: rates were measured, but none was searched for.")
-    text = f"{names(searched)}: by a rule that the study declares, as a bracket of passed and failed load."
+    text = f"{names(searched)}: by a rule that the study declares, between a load that passed and one that failed."
     return unless_lacking(
         lacking, text, "An end of the bracket of passed and failed load is not known in", first_page(searched)
     )
@@ -262,7 +262,7 @@ def consistent(facts: StudyFacts) -> Answer:
         return Answer("not satisfied", f"The lints did not check {names(silent)}.")
     text = "The lints found nothing"
     if found:
-        text = f"The lints found no figure that cannot be true, and {human.plural(found, 'other open finding')}"
+        text = f"The lints found no impossible figure, and {human.plural(found, 'other open finding')}"
     if impossible:
         errors = [
             rule for family in impossible for rule in family.lints if rule["severity"] == "error" and rule["open"]

@@ -259,7 +259,7 @@ def _is_proved(claim: str, held: float | None, given: float | None) -> bool:
 def fsync(facts: StudyFacts) -> Answer:
     writing = [(f, factor) for f in facts.families if (factor := registry.get(f.name).sync_factor) in f.results.factors]
     if not writing:
-        return does_not_apply("No family has what a write waits for among its factors.")
+        return does_not_apply("No family has a factor for what a write waits for.")
     lacking, levels = [], []
     for family, factor in writing:
         others = ["target", *(name for name in family.results.factors if name != factor)]
@@ -321,7 +321,7 @@ def duration(facts: StudyFacts) -> Answer:
     shown = ", ".join(f"{name} {human.quantity(s, 's')}" for name, s in shortest.items()) or "not known"
     limit = f"{_SHORTEST_WINDOW_S:g} s"
     text = f"No rate is measured over less than {limit}. The shortest windows: {shown}."
-    problem = f"Rates are measured over less than {limit} (shortest: {shown}) in"
+    problem = f"Rates are measured over less than {limit} (shortest of each family: {shown}) in"
     return unless_lacking(short, text, problem, "#results")
 
 

@@ -207,4 +207,4 @@ def other_proof(base: Sequence[float | None], other: Sequence[float | None]) -> 
     """Why two cases with different verified cache states get no verdict."""
     known = [[given for given in side if given is not None] for side in (base, other)]
     said = [human.quantity(median(given), "B") if given else "an unknown amount" for given in known]
-    return f"different cache states: per operation, storage gave {said[1]}, and {said[0]} for the base"
+    return f"different cache states: per operation, {said[1]} came from storage, and {said[0]} for the base"

@@ -352,7 +352,7 @@ def _told_of_noise(row: Row, noise: float) -> Row:
     made = row.outcome
     if made.ratio is None or not made.verdict.is_difference or noise < _distance(made.ratio):
         return row
-    as_large = f"not more than noise: the same case under two names (A/A) differs by up to {human.times(noise)}"
+    as_large = f"no more than noise: the same case under two names (A/A) differs by up to {human.times(noise)}"
     return replace(row, outcome=replace(made, why=f"{made.why}; {as_large}"))
 
 

@@ -32,8 +32,8 @@ def facts(index: Mapping[str, Any], where: str) -> list[tuple[str, str]]:
     if stopping["verdict"]:
         lines.append(f"{stopping['verdict'][0].upper()}{stopping['verdict'][1:]}.")
     lines.append(
-        "Stopping at a narrow interval favours narrow intervals. In simulations, 95 % intervals then cover in "
-        "93.6 of 100 sessions at worst (docs/statistics.md)."
+        "Stopping at a narrow interval favours narrow intervals. In simulations, 95 % intervals then cover the median "
+        "in 93.6 of 100 sessions at worst (docs/statistics.md)."
     )
     return [(f"Blocks{where}", "\n".join(lines))]
 

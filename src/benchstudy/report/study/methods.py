@@ -182,7 +182,7 @@ def _measured(facts: StudyFacts, families: Sequence[FamilyFacts]) -> Iterator[st
         first, last = facts.sessions[0][1]["started"], max(session["finished"] for _, session in facts.sessions)
         seeds = sorted({session["seed"] for _, session in facts.sessions})
         order = f"the order was drawn with the seed {', '.join(map(str, seeds))}"
-        yield f"One trial at a time ran on a host, from {sessions.span(first, last)}; {order}."
+        yield f"Each host ran one trial at a time, from {sessions.span(first, last)}; {order}."
 
 
 def _hosts(facts: StudyFacts) -> Iterator[str]:
@@ -247,7 +247,7 @@ def _evaluated(facts: StudyFacts, families: Sequence[FamilyFacts]) -> Iterator[s
     marked = sum(len(family.results.disturbed) for family in families)
     if marked:
         yield (
-            f"During {human.plural(marked, 'trial')} other programs used more of a host than the study allows; such "
+            f"During {human.plural(marked, 'trial')}, other programs used more of a host than the study allows; such "
             "trials are marked, and verdicts that rest on them were withheld."
         )
 

@@ -200,8 +200,8 @@ class LoadMix:
             return ""
         if verdict_slower != (shift.within > 0):
             return (
-                " The verdict and the mean differ, because the verdict compares trial with trial, and the mean is over "
-                "the calls of all trials: one trial with unusual times can turn it."
+                " The verdict and the mean disagree. The verdict compares trial with trial, and the mean is over the "
+                "calls of all trials, so one trial with unusual times can reverse it."
             )
         own, other = ("slower", "fast") if verdict_slower else ("faster", "slow")
         seen = "Both are true" if reading.tested else "In these trials, both are true"

@@ -378,8 +378,8 @@ class LoadUsers:
         told = "; ".join(f"{version}: trial {trial.uuid}" for version, trial in chosen.items())
         told += "; of several trials, the one nearest to the median" if several else ""
         caption = (
-            f"{place}: active users ({told}). A mark shows where an alert begins, at the number of users before some "
-            "are taken away."
+            f"{place}: active users ({told}). A mark shows where an alert begins, at the number of users before the "
+            "load removes some."
         )
         if any(phase.series for phase in phases):
             caption += f" Bars at the top: the {next(iter(last.values())).name} phase of each trial."

@@ -22,7 +22,7 @@ from benchstudy.report.tables.tables import MISSING, Cell, Table
 FILE = "tessera.csv"
 APART = (
     "The published figures come from other machines, other storage and other days, and their number of repetitions is "
-    "not published. They stand beside ours for orientation only: neither a ratio nor a ranking of the two is valid."
+    "not published. They are shown beside ours for orientation only: neither a ratio nor a ranking of the two is valid."
 )
 _KINDS = {"gcp": "GCP", "posix": "POSIX", "mysql": "MySQL", "aws": "AWS"}
 # Dedup on the page: "no", "yes", or not stated.

@@ -131,7 +131,7 @@ class LogSummary:
             return ""
         several = " in a row" if said["windows"] > 1 else ""
         is_old = any(self.load.refused(point) > 1 - ACHIEVED for point in self.load.searches)
-        old = " These searches did not ask whether leaves were sent and accepted." if is_old else ""
+        old = " These searches did not check whether leaves were sent and accepted." if is_old else ""
         return (
             "Each trial is one search, and a figure is the median of the searches. A rate passes if it meets the "
             f"objective in {human.plural(said['windows'], 'window')} of {said['window']:g} s{several}: at least "
