@@ -89,12 +89,12 @@ def test_an_entry_point_that_clashes_or_leads_nowhere_is_told_without_a_tracebac
     ("old", "new", "told"),
     [
         ('"lower"', '"down"', "metrics.time: better is 'down': use 'higher', 'lower' or None"),
-        ('"s", "Time"', '"ms", "Time"', "metrics.time: 'ms' is no base unit: convert it, and use one of 1, percent, s"),
+        ('"s", "Time"', '"ms", "Time"', "metrics.time: 'ms' is not a base unit: convert it to one of 1, percent, s"),
         ('"lower"', '"lower", tells="cach"', "metrics.time: tells is 'cach': did you mean \"cache\"?"),
         ('"time", "s"', '"trial", "s"', "metrics.trial: its name is 'trial': use `declare`, and another name"),
         ('"runs"', '"hosts"', "series_schemas: every family has a table 'hosts': use another name"),
         ('"time_s"', '"trial"', "series_schemas.runs: every table gets the column 'trial': leave it out"),
-        ('"Float64"', '"Float"', "series_schemas.runs.time_s: 'Float' is no type: did you mean \"Float64\"?"),
+        ('"Float64"', '"Float"', "series_schemas.runs.time_s: 'Float' is not a type: did you mean \"Float64\"?"),
     ],
 )  # fmt: skip
 def test_declarations_that_nothing_can_use_are_refused(install, old, new, told):

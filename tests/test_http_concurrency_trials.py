@@ -441,7 +441,7 @@ def test_a_server_that_works_until_the_last_response_used_no_more_than_it_had(tm
 def test_a_trial_notes_what_is_wrong_with_its_load(tmp_path: Path):
     (problem,) = note_trial(trial(tmp_path, "wrk-hang", concurrency=5))["problems"]
     assert problem.startswith("little: throughput × mean latency is 0.00768 requests in flight on average, not 5:")
-    with pytest.raises(ParseError, match="'siege' is no generator that this version knows"):
+    with pytest.raises(ParseError, match="'siege' is not a generator that this version knows"):
         note_trial(trial(tmp_path, "wrk-hang", tool="siege"))
 
 

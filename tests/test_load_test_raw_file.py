@@ -176,9 +176,9 @@ def test_a_window_is_cut_from_the_first_fetch_that_holds_all_of_it(tmp_path: Pat
     ("change", "said"),
     [
         (lambda lines: lines[:-1], r"is cut off: it does not say that all was fetched"),
-        (lambda lines: [], r"is no export of Prometheus data as `prometheus-fetch` writes it"),
-        (lambda lines: lines[1:], r"is no export of Prometheus data"),
-        (lambda lines: [b"[]\n", *lines], r"is no export of Prometheus data"),
+        (lambda lines: [], r"is not an export of Prometheus data as `prometheus-fetch` writes it"),
+        (lambda lines: lines[1:], r"is not an export of Prometheus data"),
+        (lambda lines: [b"[]\n", *lines], r"is not an export of Prometheus data"),
         (lambda lines: [*lines[:3], *lines], r"another window begins where the one before is cut off"),
         (lambda lines: [*lines, *lines[:-1]], r"is cut off"),
         (lambda lines: [lines[0].replace(b'"schema":1', b'"schema":2'), *lines[1:]], r"schema 2; only 1 is known"),
@@ -247,8 +247,8 @@ def test_all_numbers_of_an_answer_of_prometheus_are_parsed_in_one_pass():
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        (answer(status=b"error", kind=b"matrix").replace(b":[", b": ["), "it is no matrix but error, matrix"),
-        (answer(kind=b"vector").replace(b":[", b": ["), "it is no matrix but success, vector"),
+        (answer(status=b"error", kind=b"matrix").replace(b":[", b": ["), "it is not a matrix but error, matrix"),
+        (answer(kind=b"vector").replace(b":[", b": ["), "it is not a matrix but success, vector"),
         (answer(OTHER).replace(b'"values"', b'"histograms"'), "native histograms, which are not read"),
         (answer(b'{"metric":{},"values":[[2,"1"],[1,"2"]]}'), "not in order of time"),
         (answer(b'{"metric":{},"values":[[2,"1"],[2,"2"]]}'), "not in order of time"),
@@ -290,7 +290,7 @@ def test_pages_have_their_metric_and_their_span(export: Path):
 @pytest.mark.parametrize(
     ("was", "now", "said"),
     [
-        (b'"matrix","result":[', b'"vector","result": [', "it is no matrix but success, vector"),
+        (b'"matrix","result":[', b'"vector","result": [', "it is not a matrix but success, vector"),
         (b"[950,", b"[930,", "samples of a series are not in order of time"),
     ],
 )

@@ -274,7 +274,7 @@ class Family(ABC, Generic[ConfigT]):
                 if column in TRIAL_COLUMNS:
                     yield f"series_schemas.{name}: every table gets the column {column!r}: leave it out"
                 if kind not in COLUMN_TYPES:
-                    yield f"series_schemas.{name}.{column}: {kind!r} is no type: {nearest(kind, COLUMN_TYPES)}"
+                    yield f"series_schemas.{name}.{column}: {kind!r} is not a type: {nearest(kind, COLUMN_TYPES)}"
         yield from self._lacks("parse", "parse_trial", type(self).read is Family.read)
 
     def unfit(self) -> Iterator[str]:

@@ -53,7 +53,7 @@ def misdeclared(metrics: Mapping[str, Metric]) -> Iterator[str]:
         if metric.name != name or name == FAILED:
             yield f"metrics.{name}: its name is {metric.name!r}: use `declare`, and another name than {FAILED!r}"
         if metric.unit not in BASE_UNITS:
-            yield f"metrics.{name}: {metric.unit!r} is no base unit: convert it, and use one of {', '.join(BASE_UNITS)}"
+            yield f"metrics.{name}: {metric.unit!r} is not a base unit: convert it to one of {', '.join(BASE_UNITS)}"
         if metric.better not in (None, *get_args(Better)):
             yield f"metrics.{name}: better is {metric.better!r}: use 'higher', 'lower' or None"
         if metric.tells not in (None, *get_args(Tells)):

@@ -19,13 +19,13 @@ def require_program(argv: list[str]) -> list[str]:
             fix = f"give it to a shell: [sh, -c, {argv[0]!r}]"
         else:
             fix = f"write each word apart: [{', '.join([*words, *argv[1:]])}]"
-        raise ValueError(f"{argv[0]!r} is a command line, and no program's name: {fix}")
+        raise ValueError(f"{argv[0]!r} is a command line, not a program's name: {fix}")
     return argv
 
 
 def _without_nul(value: str) -> str:
     if "\0" in value:
-        raise ValueError(f"{value!r}: no program can get a NUL character: leave it out")
+        raise ValueError(f"{value!r}: no program can receive a NUL character: leave it out")
     return value
 
 

@@ -129,7 +129,7 @@ class Study(Strict):
     )
     stands_out: Literal["median", "mean"] = Field(
         "median",
-        description="which estimate stands first in tables that show the published pages' mean (± deviation, p50): the "
+        description="which estimate comes first in tables that show the published pages' mean (± deviation, p50): the "
         "`median`, with its interval beside it, or that `mean`",
     )
     # Both are also switches of a command line, which gives text.

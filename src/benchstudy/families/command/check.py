@@ -21,5 +21,6 @@ def check_host(config: CommandConfig, host: HostCheck) -> None:
                         host.program(program, what)
                     elif not placed.prepare:  # which may make it there
                         host.problem(
-                            f"{what}: it starts in an empty folder", "write an absolute path, or make it by `prepare`"
+                            f"{what}: it starts in an empty folder",
+                            "write an absolute path, or create it with `prepare`",
                         )

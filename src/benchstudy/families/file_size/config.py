@@ -86,7 +86,7 @@ class S3Backend(_Backend):
     )
     addressing_style: Literal["auto", "path", "virtual"] = Field(
         "auto",
-        description="where the bucket's name stands: in the path, in the host name (virtual), or as boto3 decides",
+        description="where the bucket's name goes: in the path, in the host name (virtual), or as boto3 decides",
     )
     checksums: Literal["when_supported", "when_required"] = Field(
         "when_supported",

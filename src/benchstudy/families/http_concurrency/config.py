@@ -345,7 +345,7 @@ class HttpConcurrencyConfig(LoadedByClients):
             n = case.levels["concurrency"]
             return f"concurrency: {n} cannot be divided among them: give {clients} or more, or fewer clients"
         if generator.is_open and generator.max_in_flight < clients:
-            return f"generator {generator.name}: max_in_flight: {generator.max_in_flight} is fewer: give more of them"
+            return f"generator {generator.name}: max_in_flight: {generator.max_in_flight} is below {clients}: raise it"
         return None
 
     @property
@@ -383,8 +383,8 @@ class HttpConcurrencyConfig(LoadedByClients):
                 if server.ceiling_time is None and (lasts_s is None or lasts_s < LEAST_CEILING_S):
                     own = f"{generator.requests} requests" if lasts_s is None else f"{lasts_s:g} s"
                     yield (
-                        f"server {server.name}: ceiling_time: {own} of {generator.name} may take milliseconds there, "
-                        f"which is no ceiling: give {LEAST_CEILING_S:g}s or more"
+                        f"server {server.name}: ceiling_time: {own} of {generator.name} may take only milliseconds, "
+                        f"which is too short for a ceiling: give {LEAST_CEILING_S:g}s or more"
                     )
 
     @staticmethod

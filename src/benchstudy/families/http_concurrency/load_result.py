@@ -51,7 +51,7 @@ def parse_load(tool: str, folder: Path, *, clients: int = 1, from_sending: bool 
         summary = parse_k6_summary(read_text(folder / "files" / K6_SUMMARY))
         latency = summary.latency_sent if from_sending else summary.latency
         return _k6_result(replace(summary, rate=summary.rate / clients), latency)
-    raise ParseError(f"{FACTS}: {tool!r} is no generator that this version knows")
+    raise ParseError(f"{FACTS}: {tool!r} is not a generator that this version knows")
 
 
 def ab_load(result: AbResult, percentiles: list[tuple[float, float]] | None, requests: Path | None) -> LoadResult:

@@ -89,7 +89,10 @@ def _read(files: Path) -> _Trial:
         section = found.section
         between = f"{window.steady_start_ms / 1000:.0f} to {window.steady_end_ms / 1000:.0f} (Unix s)"
         counters = (f"{names.api}_count", f"{names.store}_count", names.requests, names.cpu)
-        few, asked = "no sample", "is the window right, does the selector match, and does Prometheus keep data so long?"
+        few, asked = (
+            "no sample",
+            "is the window right, does the selector match, and does Prometheus keep data that long?",
+        )
         if _most_samples(files / METRICS, counters, window) == 1:
             few = "fewer than two samples"
             asked = "is it shorter than two scrapes, or did the target not answer?"

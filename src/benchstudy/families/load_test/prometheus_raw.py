@@ -102,7 +102,7 @@ def raw_lines(path: Path) -> Iterator[RawLine]:
     except FileNotFoundError:
         raise ParseError(f"the file {path.name} is missing") from None
     if not known:
-        raise ParseError(f"{path.name} is no export of Prometheus data as `prometheus-fetch` writes it")
+        raise ParseError(f"{path.name} is not an export of Prometheus data as `prometheus-fetch` writes it")
     if not ended:
         raise ParseError(f"{path.name} is cut off: it does not say that all was fetched")
 

@@ -112,7 +112,7 @@ def _decoded_matrix(answer: bytes) -> list[Series]:
     content = orjson.loads(answer)
     data = content["data"]
     if content["status"] != "success" or data["resultType"] != "matrix":
-        raise ValueError(f"it is no matrix but {content['status']}, {data.get('resultType')}")
+        raise ValueError(f"it is not a matrix but {content['status']}, {data.get('resultType')}")
     return [
         Series(
             orjson.dumps(row["metric"], option=orjson.OPT_SORT_KEYS),
