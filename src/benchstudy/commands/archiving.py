@@ -20,8 +20,12 @@ _ADDRESS = "s3://BUCKET/PREFIX; credentials and region come from AWS_* or AWS_PR
 
 def add_commands(commands: Any, study_help: str) -> None:
     """Adds them to argparse's subcommands."""
-    push = commands.add_parser("push", help="send the raw files of a study that an archive in object storage lacks")
-    pull = commands.add_parser("pull", help="fetch the raw files of a study that tables need and that are missing here")
+    push = commands.add_parser(
+        "push", help="send those raw files of a study that an archive in object storage does not have"
+    )
+    pull = commands.add_parser(
+        "pull", help="fetch those raw files of a study that its tables need and this project does not have"
+    )
     pull.add_argument("--all", action="store_true", help="also fetch what no table needs: logs, files of failed trials")
     archive = commands.add_parser("archive", help="compare each object of an archive with the SHA-256 in its name")
     archive.add_argument("action", choices=["verify"])
