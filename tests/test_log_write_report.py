@@ -649,3 +649,17 @@ def test_a_window_without_two_checkpoints_has_no_rate_and_says_so(tmp_path):
     none, few = (dict(zip(rates.columns, r, strict=True))["Achieved, no dedup"] for r in rates.rows)
     assert none.lines == ("no two checkpoints in the window",) and none.kind == "failed"
     assert few.lines[-1] == "over 2 publish steps"
+
+
+def test_a_rate_over_few_publish_steps_gives_their_range_because_their_median_may_be_no_whole_number(tmp_path):
+    tables = LogTables(tmp_path)
+    for block in (1, 2):
+        tables.opened(levels_of("posix", "no", "open", "500-per-s"), block, 500.0, 2350.0)
+    blocks = {trial["trial"]: trial["block"] for trial in tables.trials}
+    offered = [row for row in tables.observations if row["metric"] == "offered"]
+    tables.observations += [
+        {**row, "metric": "publish_steps", "value": 1.0 + blocks[row["trial"]], "unit": "1"} for row in offered
+    ]
+    (rates,) = [t for t in Drawn(load_of(tables.write())).rates() if t.name.startswith("rates")]
+    (cells,) = (dict(zip(rates.columns, row, strict=True)) for row in rates.rows)
+    assert cells["Achieved, no dedup"].lines[-1] == "over 2–3 publish steps"

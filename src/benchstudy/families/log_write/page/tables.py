@@ -65,7 +65,8 @@ class LogTables:
     def rate_cell(self, point: Point) -> Cell:
         """The integrated rate with its interval, its share of the offered rate, and why trials failed."""
         estimate = self.load.estimate("qps", point)
-        steps, href = self.load.median("publish_steps", point), self.load.href(point)
+        counted, href = self.load.estimate("publish_steps", point), self.load.href(point)
+        steps = None if counted is None else counted.summary.median
         if estimate is None:
             no_pair = Cell(("no two checkpoints in the window",), href, "failed")
             return MISSING if steps is None else no_pair
@@ -77,8 +78,9 @@ class LogTables:
         asked = "the offered rate" if point.rate is None else point.level
         lines += [f"{human.percent(share)} of {asked}"] if share is not None else []
         # A checkpoint that is a tenth of a step late changes such a rate by several per cent.
-        few = steps is not None and steps < _FEW_STEPS
-        lines += [f"over {human.plural(round(steps or 0), 'publish step')}"] if few else []
+        if counted is not None and steps is not None and steps < _FEW_STEPS:
+            low = f"{min(counted.values):g}–" if min(counted.values) < max(counted.values) else ""
+            lines.append(f"over {low}{human.plural(round(max(counted.values)), 'publish step')}")
         return rate_cell(results, estimate, lines, marks, self.load.limit_texts(point)[:1])
 
     # -- every rate ------------------------------------------------------------------------------------------------
