@@ -467,6 +467,7 @@ def test_the_page_says_margin_adjustment_and_method_and_that_there_is_no_a_a(bar
         in text
     )
     assert "Adjusted by Benjamini-Hochberg over 4 tests; paired t on logarithms." in text
+    assert "band: the margin; logarithmic axis.</figcaption>" in text
     assert '<td class="text verdict worse">worse<span class="evidence">' in text
     assert "no case with backend tape was measured to compare with" in text
     assert "No case of this family is measured under two names (A/A)" in text

@@ -444,7 +444,7 @@ def test_jobs_of_your_own_answer_if_the_pages_command_was_not_run(bare_project):
     assert told == {f"{title}, {job}": [("data", "902/s")] for job in ("sequential", "mixed")}
 
 
-def test_a_synced_write_has_the_latency_of_its_sync_beside_it(bare_project, capsys):
+def test_a_synced_write_has_the_latency_of_its_sync_beside_it(bare_project, displayed):
     """The kernel takes each write in microseconds, and the storage stores it in milliseconds."""
     tables = Tables(bare_project, "embedded", "fio")
     for block in range(1, 4):
@@ -465,6 +465,7 @@ def test_a_synced_write_has_the_latency_of_its_sync_beside_it(bare_project, caps
     ]
     drawn = (bare_project / "reports/embedded/fio/figures/cdf.svg").read_text(encoding="utf-8")
     assert re.findall(r">(log: \w+)<", drawn) == ["log: sync", "log: write"]
+    assert "Latency. The axis of latencies is logarithmic.</figcaption>" in displayed[-1]
 
 
 def test_a_percentile_that_only_fast_trials_have_says_how_many_these_are(bare_project):

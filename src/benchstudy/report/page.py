@@ -137,7 +137,7 @@ class Page(PageTables, PageFigures):
         style = Style(tuple(map(found.name, levels)))
         panels = found.panels(style)
         if panels:
-            told = f"{caption}. Bars: 95 % intervals; filled: better or worse; band: the margin."
+            told = f"{caption}. Bars: 95 % intervals; filled: better or worse; band: the margin; logarithmic axis."
             self.show_figure(name, told, panels, style, found.drawn, f"Against {found.base_name}")
             with self.folded(f"{human.plural(len(found.rows), 'comparison')} as a table, with p values"):
                 self.show_table(found.table(name, caption))

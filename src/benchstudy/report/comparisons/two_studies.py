@@ -128,7 +128,8 @@ class TwoStudies(Exhibits):
             panels += ratio_panels(rows[:_MOST_DRAWN], f"Ratio to {self.base}", style)
         if panels:
             told = (
-                f"{self.other} over {self.base}. Bars: 95 % intervals of trials within the sessions; band: the margin."
+                f"{self.other} over {self.base}. Bars: 95 % intervals of trials within the sessions; band: the margin; "
+                "logarithmic axis."
             )
             left_out = max(len(rows) for rows in by_metric(pair.rows).values()) - _MOST_DRAWN
             told += f" The table has {left_out} more." if left_out > 0 else ""

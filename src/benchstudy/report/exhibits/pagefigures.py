@@ -130,6 +130,7 @@ class PageFigures(Exhibits):
         if histogram is None or histogram.is_empty():
             return self._not_measured(caption)
         steps = figuredata.cumulative_steps(self.results, histogram, series, panels)
+        caption = f"{_stopped(caption)} The axis of latencies is logarithmic."
         axis = Axis("Latency", "s", shared=steps["x"].to_list())
         found = set(steps["series"])
         in_order = figuredata.style(self.results, series, ordered=ordered).names
