@@ -299,6 +299,16 @@ def test_every_figure_of_a_table_leads_to_its_trials(texts, family):
     assert {cell[:9] for cell in cells} == {'<a href="'}
 
 
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_figure_of_an_answer_leads_to_its_trials_from_the_page_and_from_the_index(texts, family):
+    answer = r'<th scope="row">[^<]*</th><td>(?!worse|better|equivalent|inconclusive|no verdict|it depends|–)(.*?)</td>'
+    own = re.findall(answer, texts[f"embedded/{family}.html"].split('id="trials"')[0])
+    first = texts["embedded/index.html"].split('id="metrics"')[0]
+    beside = [cell for cell in re.findall(answer, first) if f"{family}.html#" in cell]
+    assert own and all(re.match('<a href="#(?:case|table)-', cell) for cell in own), own
+    assert beside and all(cell.replace(f"./{family}.html", "") in own for cell in beside), beside
+
+
 def test_a_link_to_trials_opens_them(shown):
     assert shown("embedded/file_size.html").seen["open"] == [CASE]
     assert shown("embedded/fio.html").seen is True

@@ -11,16 +11,18 @@ from benchstudy.report.scrutiny import cachestate, drift, floor
 
 
 def answer(results: Results, label: str, metric: str, where: Where, series: str) -> dict[str, Any] | None:
-    """`{what, lines: [{name, value, evidence}], note}`, the lowest median first; None if nothing was measured.
+    """`{what, lines: [{name, value, evidence, href}], note}`, the lowest median first; None if nothing was measured.
 
     `label` becomes `what`. There is a line for each level of the factor `series` among the cases that `where` selects.
     """
     estimates = results.estimates(metric, where)
     medians = [(e.summary.median, e) for e in estimates if e.summary.median is not None]
     known = [e for _, e in sorted(medians, key=itemgetter(0))]
-    lines = [line(figuredata.label(results, e.levels, series), e, *_marks(results, e, where, series)) for e in known]
+    lines = [
+        line(results, figuredata.label(results, e.levels, series), e, *_marks(results, e, where, series)) for e in known
+    ]
     lost = [e for e in estimates if e.summary.median is None]
-    lines += [line(figuredata.label(results, e.levels, series), e) for e in lost]
+    lines += [line(results, figuredata.label(results, e.levels, series), e) for e in lost]
     # Only within a target, because figures of different hosts allow no verdict in any case.
     by_target = [[e for e in known if e.target == target] for target in results.targets]
     unclear = [
@@ -34,13 +36,14 @@ def answer(results: Results, label: str, metric: str, where: Where, series: str)
     return {"what": label, "lines": lines, "note": note} if lines else None
 
 
-def line(name: str, estimate: Estimate, *marks: str) -> dict[str, str]:
-    """`{name, value, evidence}` of one case: its median and interval, `marks` and failures; or why it has none."""
-    failures = cells.failures(estimate)
+def line(results: Results, name: str, estimate: Estimate, *marks: str) -> dict[str, str]:
+    """`{name, value, evidence, href}` of a case: its median and interval, `marks` and failures; or why it has none."""
+    failures, href = cells.failures(estimate), cells.href(results, estimate.target, estimate.case)
     if estimate.summary.median is None:
-        return {"name": name, "value": "–", "evidence": "; ".join(failures)}
+        return {"name": name, "value": "–", "evidence": "; ".join(failures), "href": href}
     evidence = "; ".join([human.evidence(estimate.summary, estimate.unit), *marks, *failures])
-    return {"name": name, "value": human.median(estimate.summary, estimate.unit), "evidence": evidence}
+    value = human.median(estimate.summary, estimate.unit)
+    return {"name": name, "value": value, "evidence": evidence, "href": href}
 
 
 def _marks(results: Results, estimate: Estimate, where: Where, series: str) -> tuple[str, ...]:

@@ -74,7 +74,7 @@ class Exhibits:
         (self.output / NOTES).write_text(text + "\n", encoding="utf-8")
 
     def show_answers(self, answers: Sequence[Mapping[str, Any]]) -> None:
-        """Show answers, `{what, lines: [{name, value, evidence}], note}` of plain text, and write `answer.json`."""
+        """Show answers in the format of `evidence.answers`, and write `answer.json`."""
         self.output.mkdir(parents=True, exist_ok=True)
         (self.output / ANSWER).write_text(json.dumps(answers, ensure_ascii=False, indent=1), encoding="utf-8")
         if answers:

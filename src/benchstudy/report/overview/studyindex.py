@@ -125,7 +125,7 @@ class StudyIndex:
 
     def _detail(self, family: FamilyFacts) -> dict[str, Any]:
         """What stands beside a family's sentence: the page's answers, and how far equal cases differ."""
-        answers = [self._answer(answer) for answer in family.answers]
+        answers = [self._answer(family.page, answer) for answer in family.answers]
         most = max(_MOST_ANSWERS // len(self._facts.families), _FEWEST_ANSWERS)
         shown = answers[:most]
         return {
@@ -196,12 +196,19 @@ class StudyIndex:
             else ""
         )
 
-    def _answer(self, found: Mapping[str, Any]) -> dict[str, Any]:
-        """One card: both ends of its lines, of which the last ones may be cases that failed.
+    def _answer(self, page: str, found: Mapping[str, Any]) -> dict[str, Any]:
+        """One card: both ends of its lines, of which the last ones may be cases that failed. Links lead to `page`.
 
         Long texts are shortened: the whole log of a server that died is shown with its trial.
         """
-        lines = [line | {"evidence": self._shortened(line["evidence"])} for line in found["lines"]]
+        lines = [
+            {
+                **line,
+                "evidence": self._shortened(line["evidence"]),
+                "href": f"{page}{line['href']}" if "href" in line else "",
+            }
+            for line in found["lines"]
+        ]
         more = len(lines) - 2 * _MOST_LINES
         lines = lines if more <= 0 else lines[:_MOST_LINES] + lines[-_MOST_LINES:]
         notes = [found["note"], *([f"{human.plural(more, 'line')} in between, on its page."] if more > 0 else [])]

@@ -34,17 +34,25 @@ def badges(items: Iterable[tuple[str, str]]) -> str:
 
 
 def answers(found: Sequence[Mapping[str, Any]]) -> str:
-    """HTML of a page's answers side by side, each `{what, lines: [{name, value, evidence}], note}` of plain text."""
+    """HTML of a page's answers side by side, each `{what, lines: [{name, value, evidence}], note}` of plain text.
+
+    A line with `href` has a link from its value to the trials, or to a table that leads to them.
+    """
     cards = []
     for answer in found:
         rows = "".join(
-            f'<tr><th scope="row">{html.escape(line["name"])}</th><td>{html.escape(line["value"])}</td>'
+            f'<tr><th scope="row">{html.escape(line["name"])}</th><td>{_linked(line)}</td>'
             f'<td class="evidence">{html.escape(unbroken(line["evidence"]))}</td></tr>'
             for line in answer["lines"]
         )
         note = f"<p>{html.escape(answer['note'])}</p>" if answer["note"] else ""
         cards.append(f"<li><table><caption>{html.escape(answer['what'])}</caption>{rows}</table>{note}</li>")
     return f'<ul class="answers">{"".join(cards)}</ul>'
+
+
+def _linked(line: Mapping[str, Any]) -> str:
+    value = html.escape(line["value"])
+    return f'<a href="{html.escape(line["href"])}">{value}</a>' if line.get("href") else value
 
 
 def count_badges(counts: Mapping[str, int]) -> list[tuple[str, str]]:

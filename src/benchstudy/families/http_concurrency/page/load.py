@@ -407,7 +407,8 @@ class HttpLoad(SweepResults):
             evidence += "; client-limited, so the server may be faster"
         if failed := self.error_share(point):
             evidence += f"; errors {human.percent(failed)}"
-        return {"name": name, "value": human.median(estimate.summary, "1/s"), "evidence": evidence}
+        value = human.median(estimate.summary, "1/s")
+        return {"name": name, "value": value, "evidence": evidence, "href": self.href(point)}
 
     def _against_little(self) -> Iterator[str]:
         """How many closed loops, also of the null server, break Little's law, and what the sign of the error means."""

@@ -87,9 +87,10 @@ class LoadSummary:
             why = self.users.unsettled(single) or self.users.bounded(single)
             if why:
                 figure = self.users.figure(single, single.case) or "–"
-                return {"name": name, "value": figure, "evidence": why[single.version]}
+                href = self.load.hrefs(single)[0]
+                return {"name": name, "value": figure, "evidence": why[single.version], "href": href}
         estimate = self.load.estimate(metric, single.target, single.case)
-        return answers.line(name, estimate) if estimate is not None else None
+        return answers.line(self.load.results, name, estimate) if estimate is not None else None
 
     def _name(self, measured: Contrast | Single) -> str:
         """What is compared or measured, and what its load is."""
@@ -114,7 +115,8 @@ class LoadSummary:
         else:  # a relative change from so few trials would look like a result
             value, parts = both, [self._without(contrast, made)]
         parts += [failure] if failure else []
-        return {"name": self._name(contrast), "value": value, "evidence": "; ".join(parts)}
+        href = "#table-supported-users"
+        return {"name": self._name(contrast), "value": value, "evidence": "; ".join(parts), "href": href}
 
     def _without(self, contrast: Contrast, made: Comparison) -> str:
         """Why there is no verdict."""
@@ -147,7 +149,8 @@ class LoadSummary:
             apart = human.from_to(shift.base_mean, shift.new_mean, "s")
             said = reading.verdict.removeprefix("no verdict: ")
             parts = [self._without(reading.contrast, like), said, f"plain mean {apart}", *labels, *self._again(reading)]
-        return {"name": self._name(reading.contrast), "value": value, "evidence": "; ".join(parts)}
+        name = self._name(reading.contrast)
+        return {"name": name, "value": value, "evidence": "; ".join(parts), "href": "#table-mix"}
 
     def _again(self, reading: Reading) -> list[str]:
         """What a repeated base differs from itself by: without an interval, this alone tells how much is noise."""

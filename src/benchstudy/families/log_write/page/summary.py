@@ -71,7 +71,7 @@ class LogSummary:
             *(_OF_A_CAPACITY.get(mark, mark) for mark in self.load.marks(point)),
         ]
         value = human.median(passed.summary, "1/s")
-        return {"name": name, "value": value, "evidence": "; ".join(parts)}
+        return {"name": name, "value": value, "evidence": "; ".join(parts), "href": self.load.href(point)}
 
     def _fails(self, point: Point, passes_per_s: float) -> Iterator[str]:
         """Where the log fails, in how many trials if not in all, and whether a higher rate passed."""
@@ -99,7 +99,8 @@ class LogSummary:
             *self.load.marks(point),
             *self._lost(sweep),
         ]
-        return {"name": name, "value": human.median(estimate.summary, "1/s"), "evidence": "; ".join(parts)}
+        value = human.median(estimate.summary, "1/s")
+        return {"name": name, "value": value, "evidence": "; ".join(parts), "href": self.load.href(point)}
 
     def _name(self, sweep: Sweep) -> str:
         parts = [sweep.target] if self.load.varies("target") else []
