@@ -115,6 +115,14 @@ def test_an_answer_of_two_modes_says_so(tmp_path):
     assert "; two modes: 4 near 240/s, 2 near 2,950/s" in answer["lines"][0]["evidence"]
 
 
+def test_an_answer_of_a_server_that_always_failed_leads_to_its_trials(tmp_path):
+    tables = HttpTables(tmp_path)
+    tables.add(FILES, 1, {}, numbers={"concurrency_n": 20}, status="failed", cause="killed", tool="ab")
+    (answer,) = HttpLoad(tables.results()).answers()
+    (line,) = answer["lines"]
+    assert line["value"] == "–" and line["href"].startswith("#case-")
+
+
 def test_the_legend_of_a_distribution_has_what_is_drawn_in_the_order_of_its_numbers(bare_project: Path, capsys):
     tables = HttpTables(bare_project)
     for limits, connections in (("1-core", "20"), ("2-cores", "1"), ("2-cores", "5")):

@@ -622,6 +622,7 @@ def test_a_study_of_failures_only_makes_a_page_too(tmp_path):
     load = load_of(tables.write())
     lines = [line for answer in LogSummary(load).answers() for line in answer["lines"]]
     assert [line["evidence"] for line in lines] == ["failed: another program uses the port (2 of 2)"]
+    assert lines[0]["href"].startswith("#case-"), "to the trials that failed"
     assert not list(LogFigures(load).saturation()) and not list(LogFigures(load).over_time())
     assert not list(LogHammer(load).boxes()) and not list(LogCapacity(load).steps())
     for table in (Drawn(load).page(), Drawn(load).proofs(), LogCapacity(load).table(), *Drawn(load).details()):

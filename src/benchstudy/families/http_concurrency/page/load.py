@@ -399,7 +399,8 @@ class HttpLoad(SweepResults):
         name = self.name(sweep, "server", *(["generator"] if several else []), CLIENTS)
         best = self.best(sweep)
         if best is None:
-            return {"name": name, "value": "–", "evidence": self.why_nothing("throughput", sweep.points)}
+            why, href = self.why_nothing("throughput", sweep.points), self.href(sweep.points[0])
+            return {"name": name, "value": "–", "evidence": why, "href": href}
         point, estimate = best
         at = f"an offered rate of {point.level}" if sweep.is_open else human.plural(int(point.number), "connection")
         evidence = f"at {at}; {human.evidence(estimate.summary, '1/s')}"

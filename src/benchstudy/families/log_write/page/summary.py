@@ -60,7 +60,8 @@ class LogSummary:
         name = self._name(point.sweep)
         passed = self.load.estimate("capacity_pass", point)
         if passed is None or passed.summary.median is None:
-            return {"name": name, "value": "–", "evidence": passed.failure if passed else "nothing was measured"}
+            why = passed.failure if passed else "nothing was measured"
+            return {"name": name, "value": "–", "evidence": why, "href": self.load.href(point)}
         refused = self.load.refused(point)
         parts = [
             *self._lost(point.sweep),
@@ -90,7 +91,8 @@ class LogSummary:
         best = self.load.best(sweep)
         name = self._name(sweep)
         if best is None:
-            return {"name": name, "value": "–", "evidence": self.load.why_nothing("qps", sweep.every_point)}
+            why, href = self.load.why_nothing("qps", sweep.every_point), self.load.href(sweep.every_point[0])
+            return {"name": name, "value": "–", "evidence": why, "href": href}
         point, estimate = best
         parts = [
             f"at {point.level} offered",
