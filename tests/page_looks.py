@@ -19,7 +19,9 @@ OPENED = """
   const texts = [...document.querySelectorAll(".view svg text")].filter((text) => text.textContent.trim());
   const scale = (svg) => svg.getBoundingClientRect().width / (svg.viewBox.baseVal.width || svg.width.baseVal.value);
   const sizes = texts.map((text) => parseFloat(window.getComputedStyle(text).fontSize) * scale(text.ownerSVGElement));
-  const least = Math.min(...sizes, 99);
+  const words = [...document.querySelectorAll("main *")].filter((e) => !e.closest("svg") && e.checkVisibility());
+  const written = words.filter((e) => [...e.childNodes].some((node) => node.nodeType === 3 && node.data.trim()));
+  const least = Math.min(...sizes, ...written.map((e) => parseFloat(window.getComputedStyle(e).fontSize)), 99);
   const tables = [...document.querySelectorAll(".table-frame > table:not(.primary)")];
   const scrolled = tables.filter((table) => table.offsetWidth > table.parentElement.clientWidth + 1);
   const rows = scrolled.flatMap((table) => [...table.rows]).filter((row) => row.cells.length > 5);
@@ -95,7 +97,7 @@ class Shown:
     """A page in a browser, with its folds opened.
 
     Its widths, then its title and document after all scripts ran, and what `LOOKS` saw. `least`: pixels of the smallest
-    text in a chart on a phone; `squeezed`: cells of large tables that are narrow there, although the table scrolls;
+    text on a phone; `squeezed`: cells of large tables that are narrow there, although the table scrolls;
     `wide`: tables that scroll sideways on a wide screen. `stops`: links of figures at which
     the tab key stops. `barriers`: what axe found, folded and unfolded.
     """

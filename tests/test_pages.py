@@ -261,7 +261,7 @@ def test_a_page_is_never_wider_than_its_window(shown, page):
 
 
 @pytest.mark.parametrize("page", SHOWN)
-def test_a_wide_screen_shows_all_of_a_table_and_a_phone_legible_charts(shown, page):
+def test_a_wide_screen_shows_all_of_a_table_and_a_phone_legible_text(shown, page):
     assert shown(page).wide == []
     assert shown(page).least >= 11
 
