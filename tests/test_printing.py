@@ -17,6 +17,7 @@ from benchstudy.model.study import Study, parse_study
 from benchstudy.report import htmlpages
 from benchstudy.report.overview import printed
 from benchstudy.report.pagetemplates import page_style, template_text
+from benchstudy.report.scrutiny import evidence
 from benchstudy.report.tables import listings
 from benchstudy.report.tables.listings import Listing
 from benchstudy.report.tables.tables import Cell, Table
@@ -274,6 +275,25 @@ def test_numbers_keep_their_units_and_intervals_their_ends_in_a_line(made, page)
     path = made[0] / "reports" / "embedded" / f"{page}.html"
     assert browser.ask_paper(path, PARTED) == "0", "on paper, where no table is wider than the sheet"
     assert browser.ask(path, PARTED).rpartition(",")[0] == "", "on a phone"
+
+
+def test_the_value_of_an_answer_stays_in_one_line_on_paper_and_no_word_of_its_name_breaks(tmp_path):
+    """Two answers stand side by side, so a column of each has room for a few letters only."""
+    line = {"name": "PostgreSQL 15, unbounded (users are added until an alert)", "value": "0.242 ms → 0.227 ms"}
+    answer = {"what": "Store times", "lines": [line | {"evidence": "only 2 trials; " * 9}], "note": ""}
+    broken = """
+      const words = document.createTreeWalker(document.querySelector(".answers"), window.NodeFilter.SHOW_TEXT);
+      const found = [];
+      for (let node; (node = words.nextNode()); )
+        for (const { 0: text, index } of node.data.matchAll(/0.242.*ms|[A-Za-z]+/g)) {
+          const range = document.createRange();
+          range.setStart(node, index); range.setEnd(node, index + text.length);
+          if (range.getClientRects().length > 1) found.push(text);
+        }
+      return found.join();
+    """
+    for whole in (False, True):
+        assert browser.ask_paper(page_of(tmp_path, evidence.answers([answer] * 2), whole=whole), broken) == ""
 
 
 def test_no_number_breaks_in_a_table_of_many_columns(tmp_path):
