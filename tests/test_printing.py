@@ -290,6 +290,8 @@ def test_the_value_of_an_answer_stays_in_one_line_on_paper_and_no_word_of_its_na
           range.setStart(node, index); range.setEnd(node, index + text.length);
           if (range.getClientRects().length > 1) found.push(text);
         }
+      const [name, value] = document.querySelector(".answers tr").children;
+      if (value.getBoundingClientRect().left - name.getBoundingClientRect().right < 5) found.push("no gap");
       return found.join();
     """
     for whole in (False, True):
