@@ -794,6 +794,7 @@ def test_clients_stand_beside_the_server_action_by_action(load):
     client_s, server_s = (load.median(m, contrast.target, contrast.base_case) for m in ("client_mean", "api_mean"))
     told = f"client: {human.number(client_s / server_s)} times the server's"
     assert said(beside["Difference"]).endswith(told), "a ratio of the two, not of the difference"
+    assert "Server, API calls per second" in beside, "the graph of requests per second counts other requests, too"
     actions = next(client.actions())
     failed = row(actions, "post")
     assert said(failed["Failed"]).startswith("12 → ") and " | 0.22 %, 95 %: 0.1" in said(failed["Failed"])

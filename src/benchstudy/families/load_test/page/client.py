@@ -57,7 +57,7 @@ class LoadClient:
             body.append((Cell((self.load.case(row), *why), kind="text"), *times, mean, p99, between, *rates))
         columns = (
             "Case", *(f"Client, {name}" for name in _TIMES.values()), "Server, mean", "Server, p99", "Difference",
-            "Client, requests per second", "Server, requests per second",
+            "Client, requests per second", "Server, API calls per second",
         )  # fmt: skip
         return Table("client-server", "Client-side against server-side", columns, tuple(body))
 
