@@ -239,7 +239,7 @@ def test_only_differences_are_below_zero(tmp_path: Path, name: str, figure: tupl
     ],
 )
 def test_a_value_is_what_was_printed(tmp_path: Path, value: float, unit: str, printed: str, found: bool):
-    said = f"the value is {value:.6g}{'' if unit == '1' else ' ' + unit}, and printed is “{printed}”"
+    said = f"the value is {value:g}{'' if unit == '1' else ' ' + unit}, and printed is “{printed}”"
     assert mistyped(tmp_path, mean=(value, unit, printed)) == ([("value-against-print", said)] if found else [])
 
 

@@ -116,7 +116,7 @@ def value_against_print(material: Material) -> Found:
         for name, figure in group.figures.items():
             exact = figure.value is not None and figure.relation == "="
             if exact and contradicts(figure.value or 0.0, figure.unit, figure.printed):
-                value = f"{figure.value:.6g}{'' if figure.unit == '1' else ' ' + figure.unit}"
+                value = f"{figure.value:g}{'' if figure.unit == '1' else ' ' + figure.unit}"
                 yield (
                     f"{group.where}, {name.replace('_', ' ')}",
                     f"the value is {value}, and printed is “{figure.printed}”",

@@ -76,7 +76,7 @@ def _of_results(document: Mapping[str, Any]) -> Summary:
             f"k6's summary: inconsistent: http_req_failed is of {judged} requests and http_reqs {requests}"
         )
     checks = (results.get("checks") or {}).get("results") or ()
-    summary = _of_metrics({"metrics": metrics, "root_group": {"checks": checks}})
+    summary = _of_metrics({"metrics": metrics, "root_group": {"checks": checks}}, is_whole=False)
     return replace(
         summary,
         problems=[*summary.problems, "threshold: this format of k6 does not say which failed"],
@@ -93,7 +93,8 @@ def _of_either(values: Mapping[str, Any], took: float) -> dict[str, Any]:
     return {**named, "rate": named["count"] / took} if "count" in named else named
 
 
-def _of_metrics(document: Mapping[str, Any]) -> Summary:
+def _of_metrics(document: Mapping[str, Any], *, is_whole: bool = True) -> Summary:
+    """`is_whole`: the phases of requests cannot be missing. The newer format has them only if asked to."""
     found = document["metrics"]
     metrics = {name: metric.get("values", metric) for name, metric in found.items()}
     counts = {name: metrics[name] for name in ("http_reqs", "iterations", "data_received") if name in metrics}
@@ -104,7 +105,7 @@ def _of_metrics(document: Mapping[str, Any]) -> Summary:
     percentiles = {percent: times[key] * _MS for key, percent in shown.items() if key in times}
     failed = metrics.get("http_req_failed", {}).get("passes")
     sources = {"connect": "http_req_connecting", "waiting": "http_req_waiting"}
-    phases = {phase: metrics[name] for phase, name in sources.items() if name in metrics}
+    phases = {phase: metrics[name] for phase, name in sources.items() if is_whole or name in metrics}
     least, mean, most = (times[key] * _MS for key in ("min", "avg", "max"))
     told = {"vus": f"{metrics['vus_max']['max']:g}"} if "vus_max" in metrics else {}
     dropped = metrics.get("dropped_iterations", {}).get("count")
