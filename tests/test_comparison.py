@@ -432,6 +432,15 @@ def shown(bare_project, capsys):
     return bare_project / "reports/study/file_size"
 
 
+def test_a_page_explains_its_verdicts_once_with_the_first_of_them(bare_project, displayed):
+    page = Page("file_size", study="s", tidy=write_file_size(bare_project, study="s"), output="reports/s/file_size")
+    page.compare("none", DURATION, factor="cache", caption="Nothing to compare", where={"op": "write"})
+    assert "two one-sided tests" not in "".join(displayed)
+    for name in ("first", "second"):
+        page.compare(name, DURATION, factor="backend", caption="Backends", where={"op": "write"})
+    assert "".join(displayed).count("that 80 % of such studies would find") == 1
+
+
 def test_a_comparison_is_a_table_in_all_formats_and_a_figure(shown):
     rows = list(csv.reader((shown / "tables/backends.csv").open()))
     assert rows[0] == [

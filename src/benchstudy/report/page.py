@@ -42,6 +42,7 @@ class Page(PageTables, PageFigures):
     def __init__(self, family: str, *, study: str, tidy: str | Path, output: str | Path):
         super().__init__(study=study, output=output, page=family)
         self.family = family
+        self._has_explained = False  # how verdicts are made, once, with the first of them
         # `measured` is everything that was measured, `results` what the page shows. With few targets they are the same.
         folder = self.root / (tidy or f"data/tidy/{self.study}/{family}")
         self.measured = Results(folder, study=self.study, family=family)
@@ -132,6 +133,10 @@ class Page(PageTables, PageFigures):
             return self.nothing(found.nothing(caption))
         self.note("comparisons", name, verdicts.summarised(found, caption))
         self.note("findings", name, findings.of(found, wording.of(self.family), aside=aside))
+        if not self._has_explained:
+            self._has_explained = True
+            with self.folded("How ratios and verdicts are made"):
+                show(verdicts.EXPLAINED)
         show(f"<p>{html.escape(found.summary())}</p>")
         levels = self.results.levels(factor, choice.get("where"))
         style = Style(tuple(map(found.name, levels)))

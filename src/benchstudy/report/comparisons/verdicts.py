@@ -7,7 +7,17 @@ from typing import Any
 from benchstudy.model.grouping import grouped
 from benchstudy.report import human
 from benchstudy.report.comparisons.comparison import Comparisons, Row
-from benchstudy.statistics.comparisons import Refusal, Verdict, tested
+from benchstudy.statistics.comparisons import POWER, Refusal, Verdict, tested
+
+EXPLAINED = (
+    "<p>Each ratio is estimated from trials, paired by block if the cases share blocks, with a 95 % interval. It can "
+    "therefore differ from the ratio of the two medians. <em>better</em> and <em>worse</em> mean that the whole "
+    "interval lies beyond the margin. <em>equivalent</em> means that two one-sided tests place the ratio within the "
+    "margin. These verdicts must also hold after adjustment for the number of comparisons in the table. "
+    "<em>inconclusive</em> means that neither was shown. “detectable” is the difference beyond the margin that "
+    f"{human.percent(POWER)} of such studies would find with this number and spread of trials. docs/statistics.md "
+    "explains the method.</p>"
+)
 
 
 def summarised(found: Comparisons, caption: str) -> dict[str, Any]:

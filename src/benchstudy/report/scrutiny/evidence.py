@@ -197,7 +197,8 @@ def weak_points(results: Results, indexes: Indexes) -> list[str]:
 def weakness_list(found: Iterable[str]) -> str:
     """Sentences that come from data, as an HTML list."""
     items = "".join(f"<li>{as_html(text)}</li>" for text in found)
-    return f'<ul class="weak">{items}</ul>' if items else "<p>The data show no weakness.</p>"
+    said = "The page finds these weaknesses in the data."
+    return f'<p>{said}</p><ul class="weak">{items}</ul>' if items else "<p>The data show no weakness.</p>"
 
 
 def _weak_numbers(results: Results) -> list[str]:

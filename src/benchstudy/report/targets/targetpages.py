@@ -23,7 +23,7 @@ from benchstudy.report.results.trialplaces import target_page
 from benchstudy.report.scrutiny import evidence, lint_list, many_targets
 from benchstudy.report.tables.tables import MISSING, Cell, Table, definition_list
 from benchstudy.report.targets.spread import Figure, figures_of
-from benchstudy.report.trials.triallist import TrialList, TrialPage, commands_of
+from benchstudy.report.trials.triallist import KEPT, TrialList, TrialPage, commands_of
 
 _ENDS = 5  # targets named at either end, lowest and highest, of a case
 
@@ -142,7 +142,7 @@ class TargetPages:
             for target in results.measured.targets
         )
         every = f'<details class="case" id="every-target"><summary>All {count}</summary><p>{ways}</p></details>'
-        return f"<p>{html.escape(said)}</p>{cases}{every}"
+        return f"<p>{html.escape(said)} {KEPT}</p>{cases}{every}"
 
     def _case(self, case: str, rows: pl.DataFrame | None) -> str:
         anchor, name = self._results.anchors[ALL, case], html.escape(human.level(case))

@@ -31,6 +31,7 @@ from benchstudy.report.texts import fold, unbroken
 _OWN_NAMES = re.compile(
     r"[0-9a-f](?:[0-9a-f]{7,}(?:-[0-9a-f]{4,}){0,4}|(?:(?<=[\w\]]:[0-9])|(?<=port=[0-9]))[0-9]{3,4}\b)"
 )
+KEPT = "Raw files are never changed. You can check them with the <code>SHA256SUMS</code> beside them."  # HTML
 # More commands than these would not be read; `trial.json` has each trial's own.
 _MOST_COMMANDS = 8
 # The list of more cases is folded as a whole: a link to a trial opens it, and nobody reads it from top to bottom.
@@ -100,7 +101,8 @@ class TrialList:
         If there is no room for them, it has links to the pages that `pages` makes.
         """
         apart = self.results.places.detail == "apart"
-        said = f"<p>{html.escape(self._apart())}</p>" if apart else ""
+        said = self._apart() if apart else "The trials are listed by case, each with its command and its raw files."
+        said = f"<p>{html.escape(said)} {KEPT}</p>"
         listed = "".join(self._case(key, rows, apart) for key, rows in self._cases.items())
         cases = f'<div class="cases">{listed}</div>'
         if len(self._cases) <= _MOST_CASES:
