@@ -70,7 +70,15 @@ def found(**changes):
 
 def said(facts, **calls):
     """The sentence about the first family of a study whose page noted these comparisons, by its function."""
-    notes = {name: {"aside": name == "aside", "found": list(listed)} for name, listed in calls.items()}
+    shown = facts.families[0].shown
+    cases = dict(reversed(shown.anchors))  # the first one of each target
+    on = {"here": shown.targets[0]}
+
+    def measured(one):
+        target = on.get(one["target"], one["target"])
+        return one | {"target": target, "case": cases[target]}
+
+    notes = {name: {"aside": name == "aside", "found": [*map(measured, listed)]} for name, listed in calls.items()}
     made = headline(replace(facts.families[0], notes={"findings": notes, "comparisons": {name: {} for name in calls}}))
     return f"{made.before}{made.number}{made.after}{f': {made.verdict}' if made.verdict else ''}.", made
 
@@ -164,6 +172,8 @@ def test_the_range_of_all_ratios_follows_the_sentence_by_what_is_compared_with_w
     assert made.ratios[2].lowest[1] == "another tool"
     assert made.ratios[0].highest[1] == "to write 100 MB; 95 %: 4.1–6.2×, n = 6 pairs", "where, how sure, how many"
     assert made.ratios[1].lowest[1] == "to write 100 MB; 95 %: 0.914–1.17×, n = 6 pairs"
+    page, _, trials = made.ratios[0].lowest[2].partition("#")
+    assert page.endswith("/file_size.html") and trials in facts.families[0].shown.anchors.values()
     assert not said(facts, backends=[found()])[1].ratios, "the sentence has told it"
     rate = found(metric="qps", title="QPS", unit="1/s", ratio=0.2, strength=1.0)
     assert said(facts, backends=[*judged, rate])[1].ratios[1].compared == "sshfs against local, QPS"
@@ -192,8 +202,8 @@ def test_pairs_without_a_verdict_for_several_reasons_give_the_most_frequent_one_
         for why in ("both achieved the offered rate", "n too small: 1 against 1; 3 trials are needed")
     )
     several, one = (said(facts, backends=listed)[1].ratios[0] for listed in ([set_by_study, few, few], [few, few]))
-    assert several.lowest == ("–", f"{few['why']} (2 of 3)")
-    assert one.lowest == ("–", few["why"]), "it holds for all of them"
+    assert several.lowest[:2] == ("–", f"{few['why']} (2 of 3)")
+    assert one.lowest[:2] == ("–", few["why"]), "it holds for all of them"
     refused = {"verdict": "none", "ratio": None, "low": None, "high": None, "strength": 0.0}
     disturbed = [found(why=f"disturbed in trial {n}", refusal=Refusal.DISTURBED, **refused) for n in range(2)]
     (mixed,) = said(facts, backends=[*disturbed, found(why="another tool", refusal=None, **refused)])[1].ratios
@@ -507,7 +517,8 @@ def test_one_study_is_the_first_page_and_several_are_listed_with_what_each_found
     ]  # fmt: skip
     of_first = page[page.index('id="study-embedded"') :]
     assert "measured 2026-11-20" in of_first and re.search(r"\d+ trials, \d+ failed; \d+ of 30 checks", of_first)
-    assert re.search(r'href="\./embedded/file_size\.html#table-backends">.*?<strong>[\d.,]+×</strong>', of_first, re.S)
+    table = r'href="\./embedded/file_size\.html#table-backends">'
+    assert re.search(rf"<strong><a {table}[\d.,]+×</a></strong>", of_first)
     assert "<h1>Title of embedded</h1>" in (reports / "embedded" / "index.html").read_text(encoding="utf-8")
 
 

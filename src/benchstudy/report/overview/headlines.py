@@ -16,6 +16,7 @@ from typing import Any
 
 from benchstudy.model.grouping import grouped
 from benchstudy.report import human
+from benchstudy.report.exhibits import cells
 from benchstudy.report.study.studyfacts import FamilyFacts
 from benchstudy.report.tables.tables import anchor
 from benchstudy.statistics.comparisons import Refusal, Verdict
@@ -34,12 +35,13 @@ _AS_PERCENT = 0.1  # a smaller ratio is told in per cent
 class Pair:
     """All comparisons about one pair of levels by one metric, as text.
 
-    `lowest` and `highest` are a ratio and its evidence; the highest is empty if only one ratio is known.
+    `lowest` and `highest` are a ratio, its evidence and the link to its trials; the highest is empty if only one ratio
+    is known.
     """
 
     compared: str
-    lowest: tuple[str, str]
-    highest: tuple[str, str]
+    lowest: tuple[str, str, str]
+    highest: tuple[str, str, str]
     verdicts: str
 
 
@@ -97,10 +99,10 @@ def _with_ratios(family: FamilyFacts, made: Headline, judged: Sequence[Mapping[s
     for pair in shown[:_MOST_PAIRS]:
         level, against, basis, metric = pair
         ends = [_ratio(family, found) for found in sorted(known[pair], key=itemgetter("ratio"))]
-        ends = ends or [(_NO_FIGURE, _most_frequent_why(of_pair[pair]))]
+        ends = ends or [(_NO_FIGURE, _most_frequent_why(of_pair[pair]), "")]
         name = ", ".join([f"{level} against {against}", *filter(None, [basis, metric if several else ""])])
         verdicts = _tally(found["verdict"] for found in of_pair[pair])
-        lines.append(Pair(name, ends[0], ends[-1] if len(ends) > 1 else ("", ""), verdicts))
+        lines.append(Pair(name, ends[0], ends[-1] if len(ends) > 1 else ("", "", ""), verdicts))
     return replace(made, ratios=lines, more_ratios=len(shown) - len(lines))
 
 
@@ -116,10 +118,11 @@ def _most_frequent_why(found: Sequence[Mapping[str, Any]]) -> str:
     return human.shortened(why, _LONGEST_WHY) + (f" ({count} of {len(found)})" if others else "")
 
 
-def _ratio(family: FamilyFacts, found: Mapping[str, Any]) -> tuple[str, str]:
-    """A ratio, and where it was found, with its interval and the number of trials."""
+def _ratio(family: FamilyFacts, found: Mapping[str, Any]) -> tuple[str, str, str]:
+    """A ratio; where it was found, with its interval and the number of trials; and the link to its trials."""
+    href = f"{family.page}{cells.href(family.shown, found['target'], found['case'])}"
     number, *interval = human.ratio(found["ratio"], found["low"], found["high"])
-    return number, "; ".join(filter(None, [_where(family, found), ", ".join([*interval, numbers(found)])]))
+    return number, "; ".join(filter(None, [_where(family, found), ", ".join([*interval, numbers(found)])])), href
 
 
 def _where(family: FamilyFacts, found: Mapping[str, Any]) -> str:
