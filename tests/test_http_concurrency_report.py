@@ -229,10 +229,23 @@ def test_a_page_without_an_answer_says_whether_trials_gave_results(bare_project:
     tables = HttpTables(bare_project)
     tables.closed(FILES, 1, 6000.0, **fields)
     page = tables.page()
-    page.verdicts({"Which server?": {"factor": "server"}}, ["throughput"])
+    page.verdicts({"Which server?": {"name": "servers", "factor": "server"}}, ["throughput"])
     assert not displayed, "a single server is compared with none"
     page.show_answers([])
     assert said in "".join(displayed)
+
+
+def test_a_verdict_among_the_answers_leads_to_its_comparison(bare_project: Path, displayed):
+    tables = HttpTables(bare_project)
+    for server, rate in (("fast", 6000.0), ("slow", 3000.0)):
+        for block in range(1, 7):
+            tables.closed({**FILES, "server": server}, block, tables.noisy(rate))
+    servers = {"name": "servers", "factor": "server"}
+    page = tables.page()
+    page.verdicts({"Which server?": servers}, ["throughput"])
+    assert '<a href="#table-servers">worse</a>' in "".join(displayed)
+    page.compare(metrics=["throughput"], caption="Servers", **servers)
+    assert 'id="table-servers"' in "".join(displayed)
 
 
 def test_the_table_of_littles_law_says_that_rounding_is_left_out(tmp_path):

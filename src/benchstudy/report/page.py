@@ -25,7 +25,7 @@ from benchstudy.report.results import estimatefiles, over_targets, sessions
 from benchstudy.report.results.over_targets import OverTargets
 from benchstudy.report.results.results import Results, Titled, Where
 from benchstudy.report.scrutiny import disturbed, evidence, lint_list, scrutiny
-from benchstudy.report.tables.tables import slug
+from benchstudy.report.tables.tables import anchor, slug
 from benchstudy.report.targets import section, spread
 from benchstudy.report.targets.targetpages import TargetPages
 from benchstudy.report.trials import trialpages
@@ -161,10 +161,14 @@ class Page(PageTables, PageFigures):
     def verdicts(self, questions: Mapping[str, Mapping[str, Any]], metrics: Titled) -> None:
         """Show short answers from comparisons: `{question: arguments of `compare`}`.
 
-        The overview gets them from `compare`, so nothing is recorded here.
+        Each leads to the table that `compare` shows under the same `name`. The overview gets them from
+        `compare`, so nothing is recorded here.
         """
-        made = {question: self._compared(metrics, **asked) for question, asked in questions.items()}
-        found = [verdicts.answer(compared, question) for question, compared in made.items() if compared.rows]
+        found = []
+        for question, asked in questions.items():
+            compared = self._compared(metrics, **{key: value for key, value in asked.items() if key != "name"})
+            if compared.rows:
+                found.append(verdicts.answer(compared, question, f"#{anchor('table', asked['name'])}"))
         if found:
             show(evidence.answers(found))
 

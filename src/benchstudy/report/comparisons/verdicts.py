@@ -70,10 +70,11 @@ def lines(found: Comparisons) -> list[dict[str, Any]]:
     ]
 
 
-def answer(found: Comparisons, question: str) -> dict[str, Any]:
-    """The comparisons of one call as a short answer for `Page.show_answers`."""
+def answer(found: Comparisons, question: str, href: str) -> dict[str, Any]:
+    """The comparisons of one call as a short answer for `Page.show_answers`. `href` leads to their table."""
     told = [
-        {"name": line["name"], "value": _in_short(line["said"]), "evidence": _evidence(line)} for line in lines(found)
+        {"name": line["name"], "value": _in_short(line["said"]), "evidence": _evidence(line), "href": href}
+        for line in lines(found)
     ]
     return {"what": question, "lines": told, "note": ""}
 
