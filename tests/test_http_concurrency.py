@@ -162,7 +162,7 @@ def test_a_load_without_a_warm_up_and_a_ceiling_of_milliseconds_are_read_and_nev
         f"families.{FAMILY}: generator k6: warm_up",
     ]
     assert said[2].startswith(
-        f"families.{FAMILY}: server null: ceiling_time: 1500 requests of ab may take milliseconds"
+        f"families.{FAMILY}: server null: ceiling_time: 1500 requests of ab may take only milliseconds"
     )
     assert len(said) == 4 and "measure=false" in said[3]
     http_study.study_of(SOUND).require_fit()
@@ -565,7 +565,7 @@ def _remove(name: str) -> Callable[[Path], None]:
 DAMAGES = {
     "another concurrency": (_facts(lambda f: f.update(concurrency=20)), "measured at 20 at once according to http"),
     "another generator": (_facts(lambda f: f.update(tool="wrk")), "wrk"),
-    "an unknown generator": (_facts(lambda f: f.update(tool="hey")), "'hey' is no generator"),
+    "an unknown generator": (_facts(lambda f: f.update(tool="hey")), "'hey' is not a generator"),
     "another schema": (_facts(lambda f: f.update(schema=2)), "schema 2, but only 1 is known"),
     "no usage": (_facts(lambda f: f.pop("usage")), "http.json lacks usage"),
     "a usage of another kind": (_facts(lambda f: f.update(usage=[])), "lacks what was found around the load"),

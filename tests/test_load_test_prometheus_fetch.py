@@ -487,7 +487,7 @@ def test_a_file_that_is_cut_off_or_another_is_refused(whole, tmp_path):
     file = tmp_path / FILE
     for length in (0, 1, 100, len(content) // 2, len(content) - 20, len(content) - 1):
         file.write_bytes(content[:length])
-        with pytest.raises(ParseError, match=r"truncated|cut off|no export"):
+        with pytest.raises(ParseError, match=r"truncated|cut off|is not an export"):
             list(raw_lines(file))
     damaged = bytearray(content)
     damaged[len(content) // 3] ^= 0x55
