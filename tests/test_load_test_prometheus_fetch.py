@@ -495,7 +495,7 @@ def test_a_file_that_is_cut_off_or_another_is_refused(whole, tmp_path):
     with pytest.raises(ParseError, match="truncated or damaged"):
         list(raw_lines(file))
     file.write_bytes(gzip.compress(b'{"some": "JSON"}\n'))
-    with pytest.raises(ParseError, match="no export of Prometheus data"):
+    with pytest.raises(ParseError, match="is not an export of Prometheus data"):
         list(raw_lines(file))
     with pytest.raises(ParseError, match="is missing"):
         sections(tmp_path / "nothing")
