@@ -80,8 +80,8 @@ def test_every_figure_of_it_is_marked_in_tables_and_files(bare_project, results,
 
 def test_the_table_of_the_first_page_marks_it_beside_its_modes(facts):
     (local, s3), _ = primarytable.rows(facts.families)
-    assert local.failed == ""
-    assert s3.failed.startswith("two modes: 4 near ") and s3.failed.endswith("; disturbed 2 of 6")
+    assert (local.modes, local.marks) == ("", ())
+    assert s3.modes.startswith("two modes: 4 near ") and s3.marks == ("disturbed 2 of 6",)
 
 
 def test_a_cell_does_not_repeat_the_numbers_of_its_mark(results):

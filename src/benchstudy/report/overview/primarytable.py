@@ -19,8 +19,8 @@ MOST_ROWS = 400  # of all families together: a row takes half a kilobyte, and th
 class Row:
     """One metric of one case. The table can be sorted by `value` and `ratio`; `href` leads to the trials.
 
-    `failed` has what weakens it: failures, two modes, and marks. `compared` has one entry per comparison:
-    ratio, interval and n, verdict, and the verdict as a value, each as text.
+    `modes` tells of two modes, `marks` are reservations in one or two words each. `compared` has one entry per
+    comparison: ratio, interval and n, verdict, and the verdict as a value, each as text.
     """
 
     family: str
@@ -29,6 +29,8 @@ class Row:
     text: str
     value: float | None
     interval: str
+    modes: str
+    marks: Sequence[str]
     n: int
     failed: str
     href: str
@@ -81,19 +83,14 @@ def _row(family: FamilyFacts, metric: str, found: Estimate, compared: Sequence[M
         human.median(summary, unit) if summary.median is not None else "–",
         summary.median,
         human.interval(summary, unit).removeprefix("95 %: ") if summary.interval_low is not None else "",
+        human.two_modes(summary.modes, unit) if summary.modes is not None else "",
+        cells.marks(family.shown, found.metric, found.target, found.case),
         summary.n,
-        "; ".join(_remarks(family, found)),
+        "; ".join([*cells.failures(found), *cells.unbracketed(family.shown, found)]),
         f"{family.page}{cells.href(family.shown, found.target, found.case)}",
         known[0]["ratio"] if known else None,
         [_against(one) for one in compared],
     )
-
-
-def _remarks(family: FamilyFacts, found: Estimate) -> list[str]:
-    """What a reader of the figure must know: two modes, drift, disturbed and failed trials."""
-    modes = [human.two_modes(found.summary.modes, found.unit)] if found.summary.modes is not None else []
-    marks = cells.marks(family.shown, found.metric, found.target, found.case)
-    return [*modes, *marks, *cells.failures(found), *cells.unbracketed(family.shown, found)]
 
 
 def _against(found: Mapping[str, Any]) -> dict[str, str]:
