@@ -33,6 +33,7 @@ class Broken(Family):
 
 FAMILY = Broken()
 """
+RUN = "from os import getcwd as run_trial"
 STUDY = {
     "study": "s",
     "hosts": {"h": {"loopback": True}},
@@ -47,10 +48,10 @@ def install(tmp_path, monkeypatch):
 
     def installed(old: str = "", new: str = "", point: str = "broken = broken_bench", **parts: str) -> None:
         files = {
-            **{f"broken_bench/{name}.py": text for name, text in parts.items()},
             "broken_bench/__init__.py": "",
             "broken_bench/family.py": FAMILY.replace(old, new),
-            "broken_bench/parse.py": "",
+            "broken_bench/parse.py": "def parse_trial(levels, files): ...",
+            **{f"broken_bench/{name}.py": text for name, text in parts.items()},
             "broken-1.dist-info/METADATA": "Metadata-Version: 2.1\nName: broken\nVersion: 1\n",
             "broken-1.dist-info/entry_points.txt": f"[benchstudy.families]\n{point}\n",
         }
@@ -129,12 +130,22 @@ def test_a_family_without_what_its_trials_need_is_refused_before_it_measures(ins
         assert main(command) == 1
         assert f"families.broken: {there_is_no.format('run')}" in "".join(capsys.readouterr())
     assert parse_study(STUDY), "without measuring, tables can still be made"
+    for part, told in {
+        "run": "broken_bench.run has no `run_trial`: write it, or install the whole package",
+        "parse": "broken_bench.parse has no `parse_trial`: write it, or install the whole package",
+    }.items():
+        install(**{"run": RUN, part: "def other():\n    run_trial, parse_trial = 1, 2\n"})
+        assert main(["plan", str(study)]) == 1
+        assert told in capsys.readouterr().err
+        install(**{"run": RUN, part: "1 +"})
+        assert main(["plan", str(study)]) == 1
+        assert f"broken_bench.{part}: SyntaxError: invalid syntax ({part}.py, line 1)" in capsys.readouterr().err
     for file, told in {
         "parse.py": there_is_no.format("parse"),
         "family.py": "ModuleNotFoundError: No module named 'broken_bench.family'; correct it, or install the whole "
         "package again",
     }.items():
-        install(run="")
+        install(run=RUN)
         (package / file).unlink()
         assert main(["check", "--no-hosts", str(study)]) == 1
         assert capsys.readouterr().err == f"benchstudy: {study}: broken_bench.family: {told}\n"
@@ -144,7 +155,7 @@ def test_a_family_without_what_its_trials_need_is_refused_before_it_measures(ins
 
 
 def test_a_check_that_fails_is_a_finding_beside_those_of_other_families(install, tmp_path, capsys):
-    install(run="", check="def check_host(config, host):\n    raise ValueError('one\\ntwo')\n")
+    install(run=RUN, check="def check_host(config, host):\n    raise ValueError('one\\ntwo')\n")
     with SshdHost(tmp_path / "sshd") as sshd:
         command = {"commands": [{"name": "nothing", "argv": ["no-such-program"]}]}
         hosts, families = {"h": sshd.described(tmp_path / "work")}, {"broken": {}, "command": command}

@@ -28,6 +28,7 @@ from collections.abc import Callable, Collection, Container, Iterable, Iterator,
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
+from importlib.abc import InspectLoader
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Generic, Literal
 
@@ -36,6 +37,7 @@ from typing_extensions import TypeVar
 
 from benchstudy.model.causes import Failure
 from benchstudy.model.disturbance import DisturbancePolicy
+from benchstudy.model.errors import as_line
 from benchstudy.model.metrics import Metric, measured_for, misdeclared
 from benchstudy.model.names import COLUMNS, TABLES, TRIAL_COLUMNS, Name, nearest, require_each_once
 from benchstudy.model.parsing import COLUMN_TYPES, check_figure, check_table, damaged
@@ -282,9 +284,17 @@ class Family(ABC, Generic[ConfigT]):
         yield from self._lacks("run", "run_trial", type(self).run is Family.run)
 
     def _lacks(self, module: str, function: str, is_needed: bool) -> Iterator[str]:
-        if is_needed and not self._has(module):
-            name = f"{self._package}.{module}"
-            yield f"there is no module {name}: write it, with `{function}`, or install the whole package"
+        """Whether the module has the function is read from its compiled code, because running it would take longer."""
+        if not is_needed:
+            return
+        name = f"{self._package}.{module}"
+        try:
+            if not self._has(module):
+                yield f"there is no module {name}: write it, with `{function}`, or install the whole package"
+            elif not _may_define(name, function):
+                yield f"{name} has no `{function}`: write it, or install the whole package"
+        except SyntaxError as error:
+            yield f"{name}: {as_line(error, Path())}; correct it, or install the whole package again"
 
     @property
     def reading(self) -> str:
@@ -416,6 +426,13 @@ class Family(ABC, Generic[ConfigT]):
     @property
     def _package(self) -> str:
         return type(self).__module__.rpartition(".")[0]
+
+
+def _may_define(module: str, name: str) -> bool:
+    """Whether running a module may give it this name. Raises SyntaxError."""
+    spec = importlib.util.find_spec(module)
+    code = spec.loader.get_code(module) if spec and isinstance(spec.loader, InspectLoader) else None
+    return code is None or bool({name, "__getattr__"} & {*code.co_names}) or ("*",) in code.co_consts
 
 
 # Keys in definitions for the duration of a trial's phases, in seconds.
