@@ -154,6 +154,39 @@ def test_a_family_without_what_its_trials_need_is_refused_before_it_measures(ins
     assert "broken_bench.family: ZeroDivisionError: division by zero, line 14 of family.py; " in capsys.readouterr().err
 
 
+CONFIG = """
+from benchstudy.model.family import FamilyConfig
+from pydantic import model_validator
+
+class Config(FamilyConfig):
+    def unfit(self):
+        return ()
+"""
+FAILS = "raise TypeError('one\\ntwo')"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        ('return [Case({"size": "1"})]', FAILS, "`cases` fails: TypeError: one two, line 20 of family.py"),
+        ('Case({"size": "1"})', "None", "`cases` fails: AttributeError: 'NoneType' object has no attribute 'id'"),
+        ("    def cases", f"    def of(self, config): {FAILS}\n    def cases", "`of` fails: TypeError: one two"),
+        ("    def cases", f"    def order(self, *_): {FAILS}\n    def cases", "`order` fails: TypeError: one two"),
+        ("    def cases", f"    def declared_s(self, _): {FAILS}\n    def cases", "`declared_s` fails: TypeError: one"),
+        ("return ()", FAILS, "`unfit` fails: TypeError: one two, line 7 of family.py"),
+        ("def unfit", f"@model_validator(mode='after')\n    def valid(self): {FAILS}\n    def unfit",
+         "a validator of its Config fails: TypeError: one two, line 7 of family.py"),
+    ],
+)  # fmt: skip
+def test_code_of_a_family_that_fails_is_named(install, tmp_path, capsys, old, new, told):
+    whole = CONFIG + FAMILY.replace("    runs_on", "    Config = Config\n    runs_on")
+    install(run=RUN, family=whole.replace(old, new))
+    (tmp_path / "study.yaml").write_text(json.dumps(STUDY))
+    assert main(["plan", "--no-hosts", str(tmp_path / "study.yaml")]) == 1
+    said = "".join(capsys.readouterr())
+    assert f"families.broken: {told}" in said and f"; correct the code of the family, {tmp_path}" in said
+
+
 def test_a_check_that_fails_is_a_finding_beside_those_of_other_families(install, tmp_path, capsys):
     install(run=RUN, check="def check_host(config, host):\n    raise ValueError('one\\ntwo')\n")
     with SshdHost(tmp_path / "sshd") as sshd:

@@ -8,6 +8,7 @@ from statistics import median
 
 from benchstudy.measuring.raw import RESULTS, StoredTrial, TrialStore
 from benchstudy.measuring.schedule import adopt, missing_trials
+from benchstudy.model import registry
 from benchstudy.model.grouping import grouped
 from benchstudy.model.study import SessionPlan
 
@@ -40,7 +41,8 @@ def expected(plan: SessionPlan, store: TrialStore) -> Expected:
     of_others_s = median(map(median, seen.values())) if seen else None
     for scheduled in missing:
         case = scheduled.case
-        declared_s = plan.family.declared_s(case)
+        with registry.blamed(plan.family_name, "`declared_s`"):
+            declared_s = plan.family.declared_s(case)
         takes_s = median(seen[case.id]) if case.id in seen else of_others_s if declared_s is None else declared_s
         if takes_s is None:
             untold += 1

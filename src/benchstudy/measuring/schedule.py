@@ -9,7 +9,7 @@ from datetime import datetime
 from benchstudy.measuring import disturbances, looks
 from benchstudy.measuring.giving_up import given_up
 from benchstudy.measuring.raw import RESULTS, StoredTrial, TrialStore
-from benchstudy.model import hints
+from benchstudy.model import hints, registry
 from benchstudy.model.errors import SessionFailed
 from benchstudy.model.family import Case
 from benchstudy.model.study import SessionPlan
@@ -33,7 +33,9 @@ def schedule(plan: SessionPlan, blocks: int | None = None) -> list[Scheduled]:
     for block in range(1, (plan.blocks if blocks is None else blocks) + 1):
         # A block's order must not depend on the number of blocks, so that adding a block changes no other.
         rng = random.Random(f"{plan.study.seed}/{plan.target}/{plan.family_name}/{block}")
-        cases = plan.family.order([case for case in plan.cases if case.is_in(block)], block, rng)
+        cases = [case for case in plan.cases if case.is_in(block)]
+        with registry.blamed(plan.family_name, "`order`"):
+            cases = plan.family.order(cases, block, rng)
         order += [Scheduled(case.in_block(block), block, position) for position, case in enumerate(cases, start=1)]
     return order
 

@@ -11,14 +11,15 @@ import importlib
 import importlib.metadata
 import importlib.util
 import pkgutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import cache
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
 
 from benchstudy.model import paths
-from benchstudy.model.errors import StudyError, as_line
+from benchstudy.model.errors import BenchstudyError, StudyError, as_line
 from benchstudy.model.family import Family
 
 ENTRY_POINTS = "benchstudy.families"
@@ -91,6 +92,22 @@ def folder(name: str) -> Path:
     spec = importlib.util.find_spec(packages()[name])
     assert spec is not None and spec.origin is not None, f"{packages()[name]} is not a package with an __init__.py"
     return Path(spec.origin).parent
+
+
+@contextmanager
+def blamed(name: str, what: str) -> Iterator[None]:
+    """Raise what the code of another package's family raises as a StudyError. A defect of a shipped one stays one."""
+    try:
+        yield
+    except BenchstudyError:
+        raise
+    except Exception as error:
+        if packages()[name].startswith(f"{_SHIPPED}."):
+            raise
+        said = as_line(error, folder(name))
+        raise StudyError(
+            f"families.{name}: {what} fails: {said}; correct the code of the family, {folder(name)}"
+        ) from error
 
 
 def notebook(page: str, root: Path) -> Path:

@@ -178,10 +178,11 @@ class Study(Strict):
             if isinstance(block, config):
                 typed[name] = block
                 continue
-            try:
-                typed[name] = config.model_validate({} if block is None else block, context=told.context)
-            except ValidationError as error:
-                raise StudyError("\n".join(explained(error, config, ("families", name)))) from error
+            with registry.blamed(name, "a validator of its Config"):
+                try:
+                    typed[name] = config.model_validate({} if block is None else block, context=told.context)
+                except ValidationError as error:
+                    raise StudyError("\n".join(explained(error, config, ("families", name)))) from error
         return typed
 
     @model_validator(mode="after")
@@ -197,7 +198,7 @@ class Study(Strict):
             name, slash, metric = key.partition("/")
             if slash:
                 config = self.families.get(name)
-                family = registry.get(name) if config is None else registry.get(name).of(config)
+                family = registry.get(name) if config is None else _family(name, config)
                 require_known(metric, family.metrics, f"thresholds.margins: {key!r}: {name} has no such metric")
         for family_name, config in self.families.items():
             for target_name in config.targets or ():
@@ -238,11 +239,7 @@ class Study(Strict):
 
     def unfit(self) -> list[str]:
         """What cannot be measured, or must not be because its figures would be wrong, with the field and the fix."""
-        found = [
-            f"families.{name}: {text}"
-            for name, config in self.families.items()
-            for text in (*config.unfit(), *(() if config.import_only else registry.get(name).unfit()))
-        ]
+        found = [f"families.{name}: {text}" for name, config in self.families.items() for text in _unfit(name, config)]
         found += [
             f"families.{name}.{field}: the environment variable {variable} {': '.join(wrong)}"
             for name, config in self.families.items()
@@ -286,6 +283,17 @@ class Study(Strict):
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
+def _family(name: str, config: FamilyConfig) -> Family:
+    """The family as one study has it."""
+    with registry.blamed(name, "`of`"):
+        return registry.get(name).of(config)
+
+
+def _unfit(name: str, config: FamilyConfig) -> list[str]:
+    with registry.blamed(name, "`unfit`"):
+        return [*config.unfit(), *(() if config.import_only else registry.get(name).unfit())]
+
+
 class SessionPlan:
     """The work of one measuring job: all blocks of one family on one target."""
 
@@ -294,7 +302,7 @@ class SessionPlan:
     def __init__(self, study: Study, target: str, family: str):
         self.study, self.target, self.family_name = study, target, family
         self.config = study.families[family]
-        self.family: Family = registry.get(family).of(self.config)
+        self.family = _family(family, self.config)
         self.roles = study.targets[target].roles
         self.disturbance = self.config.disturbance or study.disturbance or DisturbancePolicy()
         # With nothing to measure there is nothing to decide.
@@ -404,10 +412,12 @@ def parse_study(data: Mapping[str, Any], beside: Path | None = None, *, stored: 
         if nowhere:
             raise StudyError("\n".join(nowhere))
     for plan in {(plan.family_name, plan.clients): plan for plan in study.sessions()}.values():
-        ids = [case.id for case in plan.cases]
+        with registry.blamed(plan.family_name, "`cases`"):
+            ids = [case.id for case in plan.cases]
+            wrong = next((wrong for case in plan.cases for wrong in case.misdescribed()), None)
         if not ids and not plan.config.import_only:
             raise StudyError(_no_case(f"families.{plan.family_name}", plan.config))
-        for wrong in (wrong for case in plan.cases for wrong in case.misdescribed()):
+        if wrong is not None:
             raise StudyError(f"families.{plan.family_name}: {wrong}")
         if len(set(ids)) < len(ids):
             twice = next(i for i in ids if ids.count(i) > 1)
