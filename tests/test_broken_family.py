@@ -70,7 +70,7 @@ def install(tmp_path, monkeypatch):
 def forget(monkeypatch) -> None:
     registry.packages.cache_clear()
     registry.get.cache_clear()
-    for module in ("broken_bench", "broken_bench.family", "broken_bench.check"):
+    for module in [name for name in sys.modules if name.partition(".")[0] == "broken_bench"]:
         monkeypatch.delitem(sys.modules, module, raising=False)
 
 
@@ -84,6 +84,30 @@ def test_an_entry_point_that_clashes_or_leads_nowhere_is_told_without_a_tracebac
         install(point=point)
         assert main(["systems"]) == 1
         assert capsys.readouterr().err == f"benchstudy: {told}\n"
+
+
+def test_commands_of_a_family_that_fail_leave_the_other_commands(install, capsys):
+    missing = "benchstudy: the commands of broken_bench are missing: families.broken: its commands.py fails: "
+    for commands, told in {
+        "1 / 0": "ZeroDivisionError: division by zero, line 1 of commands.py; ",
+        "1 +": "SyntaxError: invalid syntax (commands.py, line 1); ",
+        "": "AttributeError: module 'broken_bench.commands' has no attribute 'add_commands'; ",
+        "def add_commands(them): them.add_parser('plan')": "ArgumentError: argument COMMAND: conflicting",
+    }.items():
+        install(commands=commands)
+        assert main(["systems"]) == 0
+        said = capsys.readouterr()
+        assert said.err.startswith(missing + told) and said.err.count("\n") == 1
+        assert "sshfs" in said.out
+
+
+def test_a_package_around_a_family_that_cannot_be_imported_is_named(install, capsys):
+    install(point="broken = broken_bench.inner", __init__="1 / 0")
+    assert main(["systems"]) == 1
+    assert capsys.readouterr().err == (
+        "benchstudy: broken provides a family 'broken', but broken_bench.inner cannot be imported: ZeroDivisionError: "
+        "division by zero; correct it and install it again, or uninstall broken\n"
+    )
 
 
 @pytest.mark.parametrize(
@@ -139,7 +163,10 @@ def test_a_family_without_what_its_trials_need_is_refused_before_it_measures(ins
         assert told in capsys.readouterr().err
         install(**{"run": RUN, part: "1 +"})
         assert main(["plan", str(study)]) == 1
-        assert f"broken_bench.{part}: SyntaxError: invalid syntax ({part}.py, line 1)" in capsys.readouterr().err
+        assert (
+            f"broken_bench.{part}: SyntaxError: invalid syntax ({part}.py, line 1); correct it"
+            in capsys.readouterr().err
+        )
     for file, told in {
         "parse.py": there_is_no.format("parse"),
         "family.py": "ModuleNotFoundError: No module named 'broken_bench.family'; correct it, or install the whole "

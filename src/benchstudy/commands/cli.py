@@ -147,9 +147,6 @@ def command_parser() -> argparse.ArgumentParser:
     )
     prose.set_defaults(command=_prose)
 
-    for family in registry.names():
-        if own := registry.part(family, "commands"):
-            own.add_commands(commands)
     add_compare_command(commands)
     add_systems_command(commands)
     add_schema_command(commands)
@@ -164,8 +161,20 @@ def command_parser() -> argparse.ArgumentParser:
     add_provenance_commands(commands, _STUDY_HELP)
     add_pdf_command(commands, _STUDY_HELP)
     add_archive_commands(commands, _STUDY_HELP)
+    _add_those_of_families(commands)
     add_completion_command(commands, parser)
     return parser
+
+
+def _add_those_of_families(commands: Any) -> None:
+    """Last, so that a family's command of a taken name is its own defect. One that fails leaves the others."""
+    for family in registry.names():
+        try:
+            with registry.blamed(family, "its commands.py"):
+                if own := registry.part(family, "commands"):
+                    own.add_commands(commands)
+        except BenchstudyError as error:
+            print(f"benchstudy: the commands of {registry.packages()[family]} are missing: {error}", file=sys.stderr)
 
 
 def _check(arguments: argparse.Namespace) -> int:

@@ -37,7 +37,7 @@ from typing_extensions import TypeVar
 
 from benchstudy.model.causes import Failure
 from benchstudy.model.disturbance import DisturbancePolicy
-from benchstudy.model.errors import as_line
+from benchstudy.model.errors import plain_line
 from benchstudy.model.metrics import Metric, measured_for, misdeclared
 from benchstudy.model.names import COLUMNS, TABLES, TRIAL_COLUMNS, Name, nearest, require_each_once
 from benchstudy.model.parsing import COLUMN_TYPES, check_figure, check_table, damaged
@@ -294,7 +294,7 @@ class Family(ABC, Generic[ConfigT]):
             elif not _may_define(name, function):
                 yield f"{name} has no `{function}`: write it, or install the whole package"
         except SyntaxError as error:
-            yield f"{name}: {as_line(error, Path())}; correct it, or install the whole package again"
+            yield f"{name}: {plain_line(f'SyntaxError: {error}')}; correct it, or install the whole package again"
 
     @property
     def reading(self) -> str:

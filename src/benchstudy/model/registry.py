@@ -19,7 +19,7 @@ from pathlib import Path
 from types import ModuleType
 
 from benchstudy.model import paths
-from benchstudy.model.errors import BenchstudyError, StudyError, as_line
+from benchstudy.model.errors import BenchstudyError, StudyError, as_line, plain_line
 from benchstudy.model.family import Family
 
 ENTRY_POINTS = "benchstudy.families"
@@ -45,7 +45,14 @@ def packages() -> Mapping[str, str]:
                 f"two packages provide a family {point.name!r}: {found[point.name]} and {point.value}; uninstall "
                 f"{package}, or rename its entry point and its family"
             )
-        spec = _spec(point.value)
+        try:
+            spec = _spec(point.value)
+        except Exception as error:
+            said = plain_line(f"{type(error).__name__}: {error}")
+            raise StudyError(
+                f"{package} provides a family {point.name!r}, but {point.value} cannot be imported: {said}; correct it "
+                f"and install it again, or uninstall {package}"
+            ) from error
         if spec is None or spec.origin is None:
             raise StudyError(
                 f"{package} provides a family {point.name!r}, but {point.value} is not a package with an __init__.py; "
