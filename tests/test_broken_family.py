@@ -181,6 +181,25 @@ def test_a_family_without_what_its_trials_need_is_refused_before_it_measures(ins
     assert "broken_bench.family: ZeroDivisionError: division by zero, line 14 of family.py; " in capsys.readouterr().err
 
 
+def test_a_plan_names_notebooks_that_cannot_be_executed(install, tmp_path, capsys):
+    study, notebook = tmp_path / "study.yaml", tmp_path / "site" / "broken_bench" / "notebook.ipynb"
+    study.write_text(json.dumps(STUDY))
+    install(run=RUN)
+    for content, told in {
+        None: "broken.ipynb: no such notebook; write it",
+        "<<<<<<< HEAD": "notebook.ipynb: not a notebook",
+        json.dumps({"cells": [], "nbformat": 5}): "notebook.ipynb: `nbformat` is 5",
+        json.dumps({"cells": [], "nbformat": 4, "metadata": {}}): "",
+    }.items():
+        if content is not None:
+            notebook.write_text(content)
+        assert main(["plan", "--no-hosts", str(study)]) == (1 if told else 0)
+        lines = capsys.readouterr().out.splitlines()
+        assert [line for line in lines if line.startswith("  no page can be made of ") and told in line] == (
+            lines[-1:] if told else []
+        )
+
+
 CONFIG = """
 from benchstudy.model.family import FamilyConfig
 from pydantic import model_validator

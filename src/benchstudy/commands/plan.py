@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from benchstudy.measuring.progress import clock
-from benchstudy.model import hints, paths
+from benchstudy.model import hints, paths, registry
 from benchstudy.model.clients import StorageOfClients, client_roles
 from benchstudy.model.errors import BenchstudyError
 from benchstudy.model.family import Case
@@ -40,7 +40,7 @@ def _plan(arguments: argparse.Namespace) -> int:
         print(f"{arguments.study}: study {study.study}, {plural(len(found['sessions']), 'session')}")
         for line in _lines(found):
             print(f"  {line}")
-    return 1 if any(session["problem"] for session in found["sessions"]) else 0
+    return 1 if found["unfit"] or any(session["problem"] for session in found["sessions"]) else 0
 
 
 def planned(study: Study, root: Path, *, look: bool) -> dict[str, Any]:
@@ -58,7 +58,20 @@ def planned(study: Study, root: Path, *, look: bool) -> dict[str, Any]:
         "hosts": hosts,
         "seconds": builds_s + sum(session["seconds"] for session in sessions),
         "writes": _writes(study, plans),
+        "unfit": list(_unfit_notebooks(study, root)),
     }
+
+
+def _unfit_notebooks(study: Study, root: Path) -> Iterator[str]:
+    """Why `report` would refuse notebooks of the study's pages."""
+    from benchstudy.jobs.inputs import require_notebook
+    from benchstudy.report.study.studypages import STUDY_PAGES
+
+    for page in (*study.families, *STUDY_PAGES):
+        try:
+            require_notebook(registry.notebook(page, root))
+        except BenchstudyError as error:
+            yield f"no page can be made of {error}"
 
 
 def _writes(study: Study, plans: list[SessionPlan]) -> dict[str, list[str]]:
@@ -123,6 +136,7 @@ def _lines(found: Mapping[str, Any]) -> Iterator[str]:
     else:
         total = "not known before the first trials"
     yield f"in total {total}, plus a few seconds per page"
+    yield from found["unfit"]
 
 
 def _measured(session: Mapping[str, Any]) -> str:

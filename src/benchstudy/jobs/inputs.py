@@ -36,16 +36,23 @@ def code_of_page(page: str, notebook: Path, families: Iterable[str]) -> list[str
     `families`: those whose tables the page shows. Raises BenchstudyError if there is no notebook, or if it
     cannot be executed.
     """
+    imported = require_notebook(notebook)
+    published = _parts("page.published", of=registry.names()) if page in STUDY_PAGES else []
+    made = ["benchstudy.jobs.made", "benchstudy.jobs.notebooks", "benchstudy.report.htmlpages"]
+    made += imported
+    words = _parts("page.wording", of=[page]) if page not in STUDY_PAGES else []  # of comparisons
+    return _code("make_page", [*made, *_parts("family", of=families), *words, *published, *_lints()])
+
+
+def require_notebook(notebook: Path) -> list[str]:
+    """Names that the notebook of a page imports. Raises BenchstudyError if there is none or it cannot be executed."""
     if not notebook.is_file():
         raise BenchstudyError(
             f"{notebook}: no such notebook; write it, or `notebook.ipynb` in the package of the family"
         )
-    published = _parts("page.published", of=registry.names()) if page in STUDY_PAGES else []
-    made = ["benchstudy.jobs.made", "benchstudy.jobs.notebooks", "benchstudy.report.htmlpages"]
-    made += sources.imported_by_notebook(notebook)
+    imported = sources.imported_by_notebook(notebook)
     kernel_of(notebook)  # if it has none, nothing need be measured for it
-    words = _parts("page.wording", of=[page]) if page not in STUDY_PAGES else []  # of comparisons
-    return _code("make_page", [*made, *_parts("family", of=families), *words, *published, *_lints()])
+    return imported
 
 
 def content_of(files: Iterable[str | Path]) -> str:
