@@ -20,6 +20,7 @@ from benchstudy.measuring.execution import said_in
 from benchstudy.measuring.hostcheck import HostCheck
 from benchstudy.measuring.sessionrecord import SessionRecord, keep_interrupted
 from benchstudy.measuring.state import SessionState
+from benchstudy.measuring.trial import TrialContext
 from benchstudy.model import paths
 from benchstudy.model.errors import TrialFailed
 from benchstudy.model.services import Ready, Service
@@ -165,6 +166,10 @@ def test_what_figures_contain_by_chance_is_no_secret(tmp_path, monkeypatch, valu
     with pytest.raises(TrialFailed, match=r"the environment variable KEY is (too short|not UTF-8)") as failed:
         state_in(tmp_path).secret("KEY")
     assert value not in str(failed.value).partition(":")[0].split()
+    state = state_in(tmp_path)
+    with pytest.raises(TrialFailed, match=r"^a: a password is (too short|not UTF-8).*: set ") as failed:
+        TrialContext(state, "uuid", tmp_path, 1).keep_secret(value, "a: a password")
+    assert value not in str(failed.value).partition(":")[0].split() and state.redact(f"x {value}") == f"x {value}"
     look = HostCheck(SimpleNamespace(remote=SimpleNamespace(name="alpha")), ())
     assert not look.variable("KEY", "server web") and look.findings[0][1].startswith("server web: KEY is ")
 

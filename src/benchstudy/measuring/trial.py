@@ -20,7 +20,7 @@ from benchstudy.measuring.together import execute_together
 from benchstudy.model.causes import ran_out_of_memory
 from benchstudy.model.errors import BenchstudyError, TrialFailed
 from benchstudy.model.family import ConfigT_co
-from benchstudy.model.secret_forms import is_utf8
+from benchstudy.model.secret_forms import unfit
 from benchstudy.model.services import Confinement, Limits, Service
 
 T = TypeVar("T")
@@ -204,10 +204,13 @@ class TrialContext(Generic[ConfigT_co]):
         """A secret from the controller's environment. It is kept out of every file."""
         return self._state.secret(env_name)
 
-    def keep_secret(self, value: str) -> None:
-        """Keep a value that became known during the trial, such as a login token, out of every file."""
-        if not is_utf8(value):  # a server may answer anything
-            raise TrialFailed("a token or password is not UTF-8, so it could not be kept out of files")
+    def keep_secret(self, value: str, what: str = "a secret of this trial") -> None:
+        """Keep a value that became known during the trial, such as a login token, out of every file.
+
+        Raises TrialFailed, which says `what`, for one that would be removed from figures, too.
+        """
+        if wrong := unfit(value):  # a server may answer anything
+            raise TrialFailed(f"{what} {': '.join(wrong)}")
         self._state._secrets.add(value)
 
     def event(self, text: str) -> None:

@@ -181,7 +181,7 @@ class _Trial:
         if answer["problem"]:
             raise TrialFailed(answer["problem"])
         if answer["token"]:
-            self.trial.keep_secret(answer["token"])
+            self.trial.keep_secret(answer["token"], f"servers.{self.server.name}.login: the token")
         (found,) = answer["answers"]
         problem = problem_of(found, self.endpoint.expect)
         if problem:

@@ -97,7 +97,7 @@ def _accounts(trial: "TrialContext[LoadTestConfig]", server: RunningService, dat
         raise TrialFailed(f"system.accounts: {given}: the data set has no users")
     passwords = {content.get("password"), *(user.get("password") for user in users)} - {None, ""}
     for password in passwords:
-        trial.keep_secret(password)
+        trial.keep_secret(password, f"system.accounts: {given}: a password")
     return Accounts(
         answer["text"].encode(),
         content.get("import_sha256") or answer["sha256"],
