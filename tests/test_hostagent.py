@@ -34,7 +34,7 @@ from benchstudy.measuring.progress import log_to
 from benchstudy.measuring.state import SessionState
 from benchstudy.model.errors import TrialFailed
 from benchstudy.model.host import Host
-from benchstudy.model.services import Limits, Service
+from benchstudy.model.services import Limits, Ready, Service
 from benchstudy.model.study import parse_study
 
 SESSION = "session-a"
@@ -992,6 +992,22 @@ def test_the_log_of_a_service_that_fails_holds_no_end_of_a_secret_that_begins_li
     )  # fmt: skip
     with pytest.raises(ServiceFailed, match=r"refused «redacted»$"):
         held.start_service("web", service, secrets={"user": "bench", "password": "bench-hunter2"})
+
+
+def test_the_log_of_a_service_does_not_end_within_a_secret(held, tmp_path):
+    says = "echo waiting >&2; printf 'key: hunter'; until [ -e end ]; do sleep 0.05; done; exit 6"
+    service = Service.model_validate(
+        {"secret_env": {"key": "KEY"}, "argv": ["sh", "-c", says], "ready": {"file": "up"}}
+    )
+    hung = service.model_copy(update={"ready": Ready(file="up", timeout=0.5)})
+    with pytest.raises(ServiceFailed, match=r"key: «redacted»\nwaiting$"):
+        held.start_service("web", hung, secrets={"key": "hunter2"})
+    up = service.model_copy(update={"ready": Ready(mount="/proc")})
+    running = held.start_service("web", up, secrets={"key": "hunter2"})
+    Path(running.dir, "end").touch()
+    until(lambda: running.status()["state"] == "exited")
+    with pytest.raises(ServiceFailed, match=r"key: «redacted»\nwaiting$"):
+        running.check()
 
 
 def test_a_service_that_dies_later_is_seen_to_be_dead(held, tmp_path):

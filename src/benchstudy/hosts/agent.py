@@ -14,7 +14,16 @@ from benchstudy.hosts.errors import HostRefused, ServiceFailed, understood
 from benchstudy.hosts.line import AgentLine
 from benchstudy.hosts.lock import HostLock
 from benchstudy.hosts.remote import TransferFailed
-from benchstudy.hosts.services import STOP_S, RunningService, check_addresses, fetch_logs, not_ready, with_log
+from benchstudy.hosts.services import (
+    STOP_S,
+    RunningService,
+    check_addresses,
+    fetch_logs,
+    not_ready,
+    secrets_of,
+    with_log,
+)
+from benchstudy.model.secret_forms import without
 from benchstudy.model.services import Confinement, Service
 
 _SETUP_S = 1200.0
@@ -140,9 +149,10 @@ class HostAgent(AgentLine):
             if not answer["ready"]:
                 fetch_logs(self, folder, answer["logs"], into)
                 self.call("remove", uuid, folder)
-                failure = not_ready(answer["record"], name, answer["log"])
+                log = without(answer["log"], secrets_of(secrets, needed))
+                failure = not_ready(answer["record"], name, log)
                 told = answer["record"]["state"] == "setup-failed"  # then the cause ends with the step's output
-                cause = answer["cause"] if told else with_log(answer["cause"], answer["log"])
+                cause = answer["cause"] if told else with_log(answer["cause"], log)
                 raise ServiceFailed(cause, answer["record"], failure)
             return RunningService(
                 name,

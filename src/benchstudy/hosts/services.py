@@ -9,6 +9,7 @@ from typing import Any
 from benchstudy.hosts.errors import HostRefused, ServiceFailed, understood
 from benchstudy.hosts.line import AgentLine
 from benchstudy.model.causes import Cause, Failure, failure_of, ran_out_of_memory
+from benchstudy.model.secret_forms import without
 from benchstudy.model.services import PLACEHOLDER, Service
 
 STOP_S = 120.0  # for an agent that ends a service
@@ -79,10 +80,7 @@ class RunningService:
 
     def redacted(self, text: str) -> str:
         """`text` without the secrets of this service and of the services it needs."""
-        secrets = {secret for service in (self, *self.needed.values()) for secret in service.secrets.values()}
-        for secret in sorted(secrets, key=len, reverse=True):  # one may contain another
-            text = text.replace(secret, "«redacted»")
-        return text
+        return without(text, secrets_of(self.secrets, self.needed))
 
     def fill(self, text: str) -> str:
         """`text` with this service's placeholders, and its needs', filled. Raises ServiceFailed for an unknown one."""
@@ -120,6 +118,11 @@ class RunningService:
             **{f"{prefix}port.{name}": str(port) for name, port in self.ports.items()},
             **{f"{prefix}secret.{name}": text for name, text in self.secrets.items()},
         }
+
+
+def secrets_of(own: Mapping[str, str], needed: Mapping[str, RunningService]) -> set[str]:
+    """The secrets of a service and of the services it needs."""
+    return {*own.values(), *(secret for other in needed.values() for secret in other.secrets.values())}
 
 
 def no_address(host: str) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from secrets import token_hex
-from typing import Any, AnyStr, TypeVar
+from typing import Any, TypeVar
 
 from benchstudy.hosts.agent import HostAgent, RunningService, ServiceFailed
 from benchstudy.measuring.raw import ToolRecord
@@ -15,12 +15,11 @@ from benchstudy.model.causes import Cause
 from benchstudy.model.clients import role_of_service
 from benchstudy.model.errors import BenchstudyError, TrialFailed
 from benchstudy.model.files import whole_or_nothing
-from benchstudy.model.secret_forms import SHORTEST, forms_of, is_common, unfit
+from benchstudy.model.secret_forms import REDACTED, begun, forms_of, unfit
 from benchstudy.model.services import Confinement, Service
 from benchstudy.model.study import SessionPlan
 
 T = TypeVar("T")
-_REDACTED = "«redacted»"
 _LOOPBACK = "127.0.0.1"
 # Servers are not on the PATH of an ordinary user.
 _FIND_PROGRAM = 'PATH="$PATH:/usr/local/sbin:/usr/sbin:/sbin"; command -v -- "$1"'
@@ -182,9 +181,9 @@ class SessionState:
         """`text` without secrets. `may_be_cut`: it may end within one, as the end of an output that was cut off."""
         forms = self._secret_forms()
         for form in forms:
-            text = text.replace(form, _REDACTED)
-        begun = _begun(text, forms) if may_be_cut else 0
-        return text[: len(text) - begun] + _REDACTED if begun else text
+            text = text.replace(form, REDACTED)
+        cut = begun(text, forms) if may_be_cut else 0
+        return text[: len(text) - cut] + REDACTED if cut else text
 
     def redacted(self, value: Any) -> Any:
         """Plain data without secrets in any of its texts."""
@@ -239,25 +238,12 @@ def _write_redacted(path: Path, content: mmap, forms: Sequence[bytes]) -> None:
         written = 0
         for match in re.finditer(b"|".join(map(re.escape, forms)), content):
             file.write(view[written : match.start()])
-            file.write(_REDACTED.encode())
+            file.write(REDACTED.encode())
             written = match.end()
         end = max(written, len(content) - _begun_in(content, forms))
         file.write(view[written:end])
-        file.write(_REDACTED.encode() if end < len(content) else b"")
+        file.write(REDACTED.encode() if end < len(content) else b"")
 
 
 def _begun_in(content: mmap, forms: Sequence[bytes]) -> int:
-    return _begun(content[-max(map(len, forms)) :], forms)
-
-
-def _begun(text: AnyStr, forms: Sequence[AnyStr]) -> int:
-    """How much at the end of `text` is the beginning of a secret; 0 for less than what texts contain by chance."""
-    found = 0
-    for form in forms:
-        end, begins = text[-len(form) + 1 :] if len(form) > 1 else text[:0], form[:SHORTEST]
-        at = end.find(begins)
-        while at >= 0 and not form.startswith(end[at:]):
-            at = end.find(begins, at + 1)
-        if at >= 0 and not is_common(end[at:]):
-            found = max(found, len(end) - at)
-    return found
+    return begun(content[-max(map(len, forms)) :], forms)

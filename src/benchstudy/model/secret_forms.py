@@ -5,13 +5,15 @@ import html
 import json
 import re
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import lru_cache
+from typing import AnyStr
 from urllib.parse import quote, quote_plus
 
 # Encodings of shorter values occur in any file by chance.
 SHORTEST_ENCODED = 6
 SHORTEST, _FEWEST_DIGITS = 4, 8
+REDACTED = "«redacted»"
 
 _WRITINGS: tuple[Callable[[str], str], ...] = (
     lambda text: json.dumps(text)[1:-1],
@@ -61,6 +63,30 @@ def forms_of(secret: str) -> tuple[str, ...]:
         texts |= {written(text) for text in texts for written in _WRITINGS}
     encoded = _in_base64(secret.encode()) if len(secret) >= SHORTEST_ENCODED else ()
     return (*sorted(texts), *encoded)
+
+
+def begun(text: AnyStr, forms: Sequence[AnyStr]) -> int:
+    """How much at the end of `text` is the beginning of a secret; 0 for less than what texts contain by chance."""
+    found = 0
+    for form in forms:
+        end, begins = text[-len(form) + 1 :] if len(form) > 1 else text[:0], form[:SHORTEST]
+        at = end.find(begins)
+        while at >= 0 and not form.startswith(end[at:]):
+            at = end.find(begins, at + 1)
+        if at >= 0 and not is_common(end[at:]):
+            found = max(found, len(end) - at)
+    return found
+
+
+def without(text: str, secrets: Collection[str]) -> str:
+    """Ends of logs without secrets. A line may end within one: logs of programs that run or were killed do."""
+    longest_first = sorted(secrets, key=len, reverse=True)  # one may contain another
+    for secret in longest_first:
+        text = text.replace(secret, REDACTED)
+    for end in reversed([match.start() for match in re.finditer(r"$", text, re.MULTILINE)]):
+        cut = begun(text[:end], longest_first)
+        text = text[: end - cut] + REDACTED + text[end:] if cut else text
+    return text
 
 
 def _in_base64(secret: bytes) -> Iterator[str]:
