@@ -84,6 +84,25 @@ def test_which_machine_is_left_to_chance_is_refused(project: Project):
     assert not (project.root / "said-on-node").exists()
 
 
+def test_a_job_that_never_runs_fails_by_the_status_command_and_without_one_is_warned_of(project: Project):
+    study = {
+        "study": "lost",
+        "blocks": 1,
+        "hosts": {"far": {"address": "127.0.0.1"}},
+        "targets": {"one": {"roles": {"sut": "far"}}},
+        "families": {"command": {"commands": [{"name": "x", "argv": ["true"]}]}},
+    }
+    lost = ["--executor", "cluster-generic", "--jobs", "4", "--seconds-between-status-checks", "1"]
+    lost += ["--configfile", project.write_study(study), "--cluster-generic-submit-cmd"]
+    warning = "No --cluster-generic-status-cmd: if a job's node dies or lacks this folder, this command waits for it"
+    status = ["--cluster-generic-status-cmd", "echo failed #"]
+    done = project.snakemake("provision", *lost, "echo 17 #", *status, check=False)
+    assert done.returncode == 1 and "Error in rule provision_target" in done.stdout + done.stderr
+    assert warning not in done.stdout + done.stderr
+    refused = project.snakemake("provision", *lost, "exit 1 #", check=False)
+    assert warning in refused.stdout + refused.stderr
+
+
 def test_what_another_machine_is_writing_stays(tmp_path: Path):
     with subprocess.Popen(["true"]) as ended:
         pass

@@ -412,6 +412,16 @@ def runs_elsewhere(workflow: Any) -> bool:
     return not workflow.local_exec
 
 
+def warn_of_lost_jobs(workflow: Any) -> None:
+    """Called by `onstart`: alone, cluster-generic sees how a job ended only by a file that the job's node writes."""
+    settings = workflow.executor_settings
+    if hasattr(settings, "status_cmd") and not settings.status_cmd:
+        say(
+            "No --cluster-generic-status-cmd: if a job's node dies or lacks this folder, this command waits for it "
+            "without end. Set it (docs/scale.md#other-clusters)."
+        )
+
+
 def start_jobs_at_once(workflow: Any) -> None:
     """Called by `onstart`: no limit of starts per second, which only the scheduler of a cluster may need.
 
