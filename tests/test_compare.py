@@ -417,7 +417,13 @@ def test_the_method_follows_from_the_numbers_of_trials_alone(base_blocks, other_
     made = compare(*sides, margin=MARGIN, better="lower")
     assert (made.method, made.pairs) == (method, pairs)
     unpaired = [side for side in sides if 0 < pairs < side.n]
-    assert len([w for w in made.warnings if "no counterpart in their block" in w]) == len(unpaired)
+    told = [
+        f"{n} of {side.n} trials of {side.name} {'has' if n == 1 else 'have'} no counterpart in {whose} block"
+        for side in unpaired
+        for n in (side.n - pairs,)
+        for whose in ("its" if n == 1 else "their",)
+    ]
+    assert [w for w in made.warnings if "no counterpart in " in w] == told
     given_up = not pairs and {*base_blocks} & {*other_blocks} and len({*base_blocks}) == len(base_blocks)
     assert ("compared as independent samples" in str(made.warnings)) is bool(given_up)
 

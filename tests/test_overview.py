@@ -352,6 +352,10 @@ def test_the_first_page_counts_the_tests_of_the_whole_study_beside_those_of_each
             or "0 equivalent" not in made["summary"]
         )
     assert any("tests of the study are adjusted together" in made["summary"] for made in tables)
+    index = StudyIndex(facts)
+    for stand, said in ((0, "0 of 1 verdict of better, worse or equivalent remains."), (2, " equivalent remain.")):
+        index._standing = dict.fromkeys(index._standing, (0, 0)) | {next(iter(index._standing)): (stand or 1, stand)}
+        assert index.context()["multiplicity"].endswith(said)
 
 
 def test_blocks_that_lie_close_together_are_called_one_episode_of_the_host(bare_project):

@@ -198,3 +198,10 @@ def test_a_p_value_that_just_misses_a_verdict_does_not_look_like_one_that_has_it
 def test_a_title_within_a_sentence_keeps_the_capital_letters_of_abbreviations():
     titles = ["P99 latency", "GC pause", "I/O wait", "QPS", "C heap", "Time of one file", "E-mail rate"]
     assert [human.noun(title) for title in titles] == [*titles[:5], "time of one file", "e-mail rate"]
+
+
+@pytest.mark.parametrize(
+    ("count", "total", "verb"), [(0, 1, "is"), (1, 1, "is"), (1, 6, "is"), (0, 6, "are"), (2, 6, "are")]
+)
+def test_a_verb_after_a_part_of_a_total_fits_both(count, total, verb):
+    assert rounding.verb(count, total, "is", "are") == verb

@@ -76,6 +76,11 @@ def plural(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
+def verb(count: int, total: int, singular: str, plural: str) -> str:
+    """The verb after "1 of 6 trials" or "0 of 1 trial", which is singular, or after "2 of 6 trials"."""
+    return singular if 1 in (count, total) else plural
+
+
 def listed(names: Sequence[str], most: int, separator: str = ", ") -> str:
     """The first `most` of them, and the number of others: "a, b and 3 more"; "a; b; and 3 more" between semicolons."""
     more = len(names) - most

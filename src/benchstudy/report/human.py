@@ -212,7 +212,7 @@ def tool(name: str, version: str | None) -> str:
     return said if said.lower().startswith(name.lower()) else f"{name} {said}"
 
 
-plural, listed = rounding.plural, rounding.listed
+plural, listed, verb = rounding.plural, rounding.listed, rounding.verb
 
 
 def shortened(text: str, characters: int) -> str:

@@ -382,8 +382,9 @@ def _warnings(made: Comparison) -> tuple[str, ...]:
     for arm, counterpart in ((made.base, made.other), (made.other, made.base)):
         # If a counterpart failed, the failures are reported instead.
         if made.pairs and made.pairs + counterpart.failed < arm.n:
-            trials = f"{arm.n - made.pairs} of {rounding.plural(arm.n, 'trial')} of {arm.name}"
-            found.append(f"{trials} have no counterpart in their block")
+            alone = arm.n - made.pairs
+            rest = rounding.verb(alone, arm.n, "has no counterpart in its block", "have no counterpart in their block")
+            found.append(f"{alone} of {rounding.plural(arm.n, 'trial')} of {arm.name} {rest}")
         if arm.failures is not None:
             found.append(
                 f"{arm.failed} of {rounding.plural(arm.failures.n, 'trial')} of {arm.name} failed "

@@ -79,7 +79,8 @@ def effect(facts: StudyFacts) -> Answer:
     known = sum(m["intervals"] for m in made)
     if not total:
         return _nothing_compared(facts, "#results")
-    text = f"{known} of {human.plural(total, 'comparison')} have a ratio with its 95 % interval and absolute figures"
+    have = human.verb(known, total, "has", "have")
+    text = f"{known} of {human.plural(total, 'comparison')} {have} a ratio with its 95 % interval and absolute figures"
     # Such as rates that both took as offered.
     if set_by_study := total - known - len(_without(facts, "interval")[0]):
         text += f"; for {set_by_study}, the study itself set both figures"
@@ -190,7 +191,9 @@ def same_session(facts: StudyFacts) -> Answer:
         return does_not_apply(_NO_COMPARISON)
     total = sum(sum(m["verdicts"].values()) for m in made)
     other, _ = _without(facts, "session")
-    text = f"{total - len(other)} of {human.plural(total, 'comparison')} use trials of one session; verdicts need that"
+    same = total - len(other)
+    use = human.verb(same, total, "uses", "use")
+    text = f"{same} of {human.plural(total, 'comparison')} {use} trials of one session; verdicts need that"
     return _answered(facts, "session", text, "The others cross sessions and get no verdict")
 
 

@@ -37,7 +37,7 @@ def environment(facts: StudyFacts) -> Answer:
     return unless_lacking(disturbed, text, f"{text} Other work disturbed trials of", "#hosts")
 
 
-def _programs_known(facts: StudyFacts, fine: str, fragment: str, *columns: str) -> Answer:
+def _programs_known(facts: StudyFacts, fine: tuple[str, str], fragment: str, *columns: str) -> Answer:
     """The answer about trials that gave figures, and those that failed after they had started a program."""
     lacking, total = [], 0
     for family in facts.families:
@@ -47,20 +47,22 @@ def _programs_known(facts: StudyFacts, fine: str, fragment: str, *columns: str) 
     if not total:
         return Answer("not satisfied", "No trial ran a program.")
     lost = sum(lack.trials for lack in lacking)
-    known = f"{total - lost} of {human.plural(total, 'trial')} {fine}."
+    known = f"{total - lost} of {human.plural(total, 'trial')} {human.verb(total - lost, total, *fine)}."
     page = first_page(facts.families, fragment)
     return unless_lacking(lacking, known, f"{known} Those without are in", page, fragment)
 
 
 @question("Tool and system versions, SHA-256 of binaries")
 def versions(facts: StudyFacts) -> Answer:
-    fine = "name the version of their tool and the SHA-256 of its file; kernel and system are listed with the hosts"
+    rest = "tool and the SHA-256 of its file; kernel and system are listed with the hosts"
+    fine = f"names the version of its {rest}", f"name the version of their {rest}"
     return _programs_known(facts, fine, _HOW, "tool_version", "tool_sha256")
 
 
 @question("Exact argv")
 def argv(facts: StudyFacts) -> Answer:
-    fine = "have the exact command lines of all programs that they ran"
+    rest = "the exact command lines of all programs that"
+    fine = f"has {rest} it ran", f"have {rest} they ran"
     return _programs_known(facts, fine, "#trials", "argv")
 
 

@@ -43,8 +43,8 @@ def silent(facts: StudyFacts, kind: str) -> list[FamilyFacts]:
     return [family for family in facts.families if family.noted(kind) is None]
 
 
-def _have(number: int) -> str:
-    return "has" if number == 1 else "have"
+def _have(number: int, total: int = 0) -> str:
+    return human.verb(number, total, "has", "have")
 
 
 @question("Raw samples")
@@ -98,7 +98,9 @@ def intervals(facts: StudyFacts) -> Answer:
             if succeeded and n < least:
                 few.append(Lack(family, key, what=f"n = {n}"))
     with_interval = cases - len(few) - lost
-    text = f"{with_interval} of {human.plural(cases, 'case')} {_have(with_interval)} a 95 % interval of the median"
+    text = (
+        f"{with_interval} of {human.plural(cases, 'case')} {_have(with_interval, cases)} a 95 % interval of the median"
+    )
     text += f"; {lost} gave no figure" if lost else ""
     text += f"; {len(few)} {_have(len(few))} fewer than {least} successful trials, and the page says so" if few else ""
     if not cases:
@@ -130,7 +132,8 @@ def outliers(facts: StudyFacts) -> Answer:
     noted = [(family, family.noted("outliers")) for family in facts.families]
     flagged, explained, trials = (sum(f[key] for _, f in noted) for key in ("flagged", "explained", "trials"))
     most = max(noted, key=lambda pair: pair[1]["flagged"])[0]
-    text = f"{flagged} of {human.plural(trials, 'trial')} are outliers within their case; all are kept"
+    are = human.verb(flagged, trials, "is an outlier within its case", "are outliers within their case")
+    text = f"{flagged} of {human.plural(trials, 'trial')} {are}; all are kept"
     text += f"; for {explained} of them the host recorded an event" if flagged else ""
     unseen = [lack for family, found in noted for lack in in_cases(family, map(tuple, found["unseen"]))]
     return unless_lacking(

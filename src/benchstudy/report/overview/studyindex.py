@@ -180,7 +180,7 @@ class StudyIndex:
         return (
             f"This study makes {human.plural(tests, 'test')} in {human.plural(len(self._tested), 'group')}, and each "
             "group is adjusted separately (Benjamini-Hochberg). If all tests are adjusted together, "
-            f"{stand} of {human.plural(made, 'verdict')} of better, worse or equivalent {_remain(stand)}."
+            f"{stand} of {human.plural(made, 'verdict')} of better, worse or equivalent {_remain(stand, made)}."
         )
 
     def _over_the_study(self, family: str, name: str) -> str:
@@ -191,7 +191,7 @@ class StudyIndex:
         tests = sum(map(len, self._tested.values()))
         return (
             f" If all {tests} tests of the study are adjusted together, {stand} of {human.plural(made, 'verdict')} "
-            f"{_remain(stand)}."
+            f"{_remain(stand, made)}."
             if made
             else ""
         )
@@ -399,8 +399,8 @@ class StudyIndex:
         return lines
 
 
-def _remain(verdicts: int) -> str:
-    return "remains" if verdicts == 1 else "remain"
+def _remain(verdicts: int, made: int) -> str:
+    return human.verb(verdicts, made, "remains", "remain")
 
 
 def _why_aside(row: Mapping[str, Any]) -> str:

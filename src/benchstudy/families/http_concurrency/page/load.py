@@ -413,16 +413,18 @@ class HttpLoad(SweepResults):
 
     def _against_little(self) -> Iterator[str]:
         """How many closed loops, also of the null server, break Little's law, and what the sign of the error means."""
-        counts, broken = [], []
+        counts, broken, total = [], [], 0
         for sweeps, whose in ((self.sweeps(), ""), (self.ceilings(), " of the null server")):
             points = [p for s in sweeps for p in s.points if self.median("little_error", p) is not None]
+            total += len(points)
             broken += (beyond := [p for p in points if self.breaks_little(p)])
             counts += [f"{len(beyond)} of {human.plural(len(points), 'closed-loop point')}{whose}"] if points else []
         if not broken:
             return
         above = sum((self.median("concurrency_measured", p) or 0.0) > p.number for p in broken)
         below = len(broken) - above
-        said = f"{' and '.join(counts)} break Little's law by more than {human.percent(LITTLE)}."
+        break_it = "break" if len(counts) > 1 else human.verb(len(broken), total, "breaks", "break")
+        said = f"{' and '.join(counts)} {break_it} Little's law by more than {human.percent(LITTLE)}."
         if below:
             said += (
                 f" In {below}, λW is below L: fewer requests were in flight than there are connections, the run was "

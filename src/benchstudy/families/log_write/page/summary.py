@@ -157,7 +157,8 @@ class LogSummary:
         limited = [p for p in points if load.client_limited(p) or load.writers_bound(p)]
         if limited:
             yield (
-                f"{len(limited)} of {human.plural(len(points), 'case')} are client-limited or writers-bound: the "
+                f"{len(limited)} of {human.plural(len(points), 'case')} "
+                f"{human.verb(len(limited), len(points), 'is', 'are')} client-limited or writers-bound: the "
                 "generator limited the rate, and the log may be faster."
             )
         busy = [p for p in points if load.others_busy(p)]
@@ -200,9 +201,10 @@ class LogSummary:
         trials = [values for p in points for values in load.trials(p).values() if "qps" in values]
         short = sum("qps_low" not in values for values in trials)
         if short:
+            have = human.verb(short, len(trials), "has", "have")
             yield (
-                f"{short} of {human.plural(len(trials), 'trial')} have fewer than ten publish steps in the window, so "
-                "their rate has no interval within the trial."
+                f"{short} of {human.plural(len(trials), 'trial')} {have} fewer than ten publish steps in the "
+                "window, so the rate has no interval within the trial."
             )
         shared = [p for p in points if any(map(shares_cpus, load.notes(p)))]
         if shared:
