@@ -164,7 +164,7 @@ PACKAGE = {
         "        return [Case({'what': 'only'})]\n"
         "FAMILY = Brought()\n"
     ),
-    "other_benches/brought/parse.py": "",
+    "other_benches/brought/parse.py": "def parse_trial(levels, files): ...\n",
     "other_benches/brought/deploy.py": (
         "import pathlib\n"
         "from pyinfra import host\n"
