@@ -228,6 +228,10 @@ def test_levels_are_said_by_a_person_and_by_the_path_and_contradict_nothing(tmp_
     assert "rw=read was given, but the output itself has rw=randrw" in refusal[1]
     (refusal,) = imported(tmp_path, DATA / "tessera" / "page-posix.txt", said={"front_ends": "two"}).refused
     assert "front_ends=two" in refusal[1]
+    again = tmp_path / "fio-3.33-two-jobs.txt"
+    again.write_bytes((FIO_DATA / again.name).read_bytes())
+    (refusal,) = imported(tmp_path, again, said={"host": "h"}, pattern="{host}/*.txt").refused
+    assert refusal[1] == f"--level host=h contradicts --case: the path has {tmp_path.name!r}"
     (refusal,) = imported(tmp_path, FIO_DATA / "fio-3.33-page.txt", pattern="{host}/*.json").refused
     assert "does not match the end of this path" in refusal[1]
 

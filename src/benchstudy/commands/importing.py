@@ -112,7 +112,7 @@ def import_outputs(
         stores: dict[str, _Store] = {}
         for number, path in enumerate(files, start=1):
             try:
-                levels = {**(said or {}), **(_of_path(of_path, path) if of_path else {})}
+                levels = _given(said or {}, _of_path(of_path, path) if of_path else {})
                 family, runs, sha256 = _recognise(study, path)
                 if family.name not in stores:
                     stores[family.name] = stack.enter_context(_Store(root, study, target, family, outcome))
@@ -416,6 +416,14 @@ def _of_path(pattern: re.Pattern[str], path: Path) -> dict[str, str]:
     for name, level in match.groupdict().items():
         _check_level("--case", name, level)
     return match.groupdict()
+
+
+def _given(said: Mapping[str, str], of_path: Mapping[str, str]) -> dict[str, str]:
+    """What `--level` and the path give together. Raises BenchstudyError if they contradict."""
+    for name in said.keys() & of_path.keys():
+        if said[name] != of_path[name]:
+            raise BenchstudyError(f"--level {name}={said[name]} contradicts --case: the path has {of_path[name]!r}")
+    return {**said, **of_path}
 
 
 def _levels(family: Family, run: Imported, said: Mapping[str, str]) -> dict[str, str]:
