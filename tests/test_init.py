@@ -146,7 +146,7 @@ UNREADABLE = {
     "nope.yaml": (None, "there is no such study file; known: config/config.yaml"),
     "confg.yaml": (None, 'there is no such study file; did you mean "config/config.yaml"?'),
     "deep.yaml": ("a: " + "[" * 5000 + "]" * 5000, "it is nested too deeply: more than 100 levels"),
-    "bytes.yaml": (b"\xff\xfe\x00", "not UTF-8 text: invalid start byte at byte 0"),
+    "bytes.yaml": (b"\xff\xfe\x00", "not UTF-8 text: invalid start byte at byte 0: save it as UTF-8"),
     "list.yaml": (
         "- a\n",
         "a study is a mapping of names to values: begin it with `study: NAME`, with a space after the colon; see "
@@ -156,7 +156,7 @@ UNREADABLE = {
         "study: x\n\tblocks: 6\n",
         "not valid YAML: line 2, column 1: found a tab character that violates indentation: indent with spaces",
     ),
-    "notebooks": (None, "cannot be read as a study: Is a directory"),
+    "notebooks": (None, "cannot be read as a study: Is a directory: name the study's file in it"),
 }
 
 

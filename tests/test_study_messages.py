@@ -207,6 +207,7 @@ _BEGIN = "study: x\nhosts: {h: {}}\ntargets: {t: {roles: {sut: h}}}\nfamilies:\n
         ("study: x\nargv: [gzip, -{{level}}]\n", 2, 'and close it; write a placeholder in quotes, "{{…}}"'),
         ("study: x\nhosts: {a: {}\ntargets: 1\n", 2, "a { or [ begins here: separate its items with commas, and close"),
         ("study: x\nquestion: @me\n", 2, "put a text that begins with @, % or ` in quotes"),
+        ("study: x\nhosts:\n\th: {}\n", 3, "and indent with spaces, not tabs"),
         ("study: x\nblocks: *six\n", 2, "put a text that begins with * in quotes"),
         ('study: x\nquestion: "a" b\n', 2, "write nothing after a closing quote"),
         (_BEGIN + "      - name: x\n      argv: [x]\n", 8, "indent the keys of a list's item alike, behind its dash"),
@@ -484,6 +485,7 @@ def test_a_check_that_tries_nothing_says_so(tmp_path, monkeypatch, capsys):
     ("arguments", "told"),
     [
         (["discard", "*", "--why", "x"], "'*' is not the id of a trial"),
+        (["discard", "3f2a91bc", "--why", "x"], "3f2a91bc: no trial has this id: reports show the ids"),
         (["discard", "3f2a91bc", "--status", "failed", "--why", "x"], "name trials, or give these options"),
         (["discard", "3f2a91bc", "--case", "nope", "--why", "x"], "name trials, or give these options"),
         (["discard", "--case", "nope", "--why", "x"], "--case: embedded has no trial of 'nope'"),

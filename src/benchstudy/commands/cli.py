@@ -224,8 +224,8 @@ def _discard(arguments: argparse.Namespace) -> int:
                 )
             found = find_trials(raw, prefix)
             if len(found) != 1:
-                many = "several trials begin with this: give more of the id" if found else "no trial has this id"
-                raise BenchstudyError(f"{prefix}: {many}")
+                several = "several trials begin with this: give more of the id"
+                raise BenchstudyError(f"{prefix}: {several if found else 'no trial has this id: reports show the ids'}")
             chosen += found
     elif chooses:
         study = load_study(arguments.study)

@@ -464,9 +464,10 @@ def read_study(path: Path) -> Mapping[str, Any]:
     except FileNotFoundError as error:
         raise StudyError(f"{path}: there is no such study file; {_elsewhere(path)}") from error
     except OSError as error:
-        raise StudyError(f"{path}: cannot be read as a study: {error.strerror}") from error
+        name_a_file = ": name the study's file in it" if isinstance(error, IsADirectoryError) else ""
+        raise StudyError(f"{path}: cannot be read as a study: {error.strerror}{name_a_file}") from error
     except UnicodeDecodeError as error:
-        raise StudyError(f"{path}: not UTF-8 text: {error.reason} at byte {error.start}") from error
+        raise StudyError(f"{path}: not UTF-8 text: {error.reason} at byte {error.start}: save it as UTF-8") from error
     except yaml.MarkedYAMLError as error:
         raise StudyError(f"{path}: not valid YAML: {yaml_problem(error)}") from error
     except (yaml.YAMLError, ValueError) as error:  # ValueError: a number or date that YAML's own reader cannot convert

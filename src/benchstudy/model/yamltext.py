@@ -133,7 +133,11 @@ _ADVICE = (
         "indent the keys of one mapping alike, and write nothing after a closing quote",
         False,
     ),
-    ("cannot start any token", "put a text that begins with @, % or ` in quotes", False),
+    (
+        "cannot start any token",
+        "put a text that begins with @, % or ` in quotes, and indent with spaces, not tabs",
+        False,
+    ),
     ("found another document", "keep one study or system per file, without a line ---", False),
     ("found undefined alias", "put a text that begins with * in quotes", False),
 )
