@@ -235,6 +235,10 @@ def test_a_plan_of_a_new_project_says_what_it_writes_and_that_its_time_is_not_kn
     # The host of every template is called `here`, too.
     assert "writes here: data/raw/mine, data/provision/mine, data/tidy/mine, reports/mine, ~/.benchstudy\n" in said
     assert said.endswith("in total not known before the first trials, plus a few seconds per page\n")
+    study = Path("config", "config.yaml")
+    study.write_text(study.read_text().replace("{loopback: true}", "{address: db1}"))
+    assert cli.main(["plan", "--no-hosts"]) == 0
+    assert "tidy/mine, reports/mine\n  writes on host here: ~/.benchstudy\n" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("place", ["nowhere/schema.json", "folder"])

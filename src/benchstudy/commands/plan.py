@@ -75,10 +75,11 @@ def _unfit_notebooks(study: Study, root: Path) -> Iterator[str]:
 
 
 def _writes(study: Study, plans: list[SessionPlan]) -> dict[str, list[str]]:
-    """Folders by host, and those of this project as `here`, which a host may be called, too."""
+    """Folders by host, and those of this project as `here`, which this machine may be called as a host, too."""
     writes = {"here": [f"{folder}/{study.study}" for folder in _BELOW]}
     for name in dict.fromkeys(host for plan in plans for host in plan.hosts):
-        writes.setdefault(name, []).extend([study.hosts[name].work_dir, *_places(plans, name)])
+        place = "host here" if name == "here" and not study.hosts[name].loopback else name
+        writes.setdefault(place, []).extend([study.hosts[name].work_dir, *_places(plans, name)])
     return writes
 
 
