@@ -183,7 +183,8 @@ class TestConnecting:
 
     def test_nothing_listens(self, tmp_path):
         server = SshdHost(tmp_path)
-        with pytest.raises(Unreachable, match=f"box: nothing answers at 127.0.0.1 port {server.port}"):
+        told = rf"box: nothing answers at 127\.0\.0\.1 port {server.port}: .*; check that it is up, and its address and"
+        with pytest.raises(Unreachable, match=told):
             Remote("box", server.host).connect()
 
     def test_a_name_without_an_address_says_what_to_mend(self, tmp_path):

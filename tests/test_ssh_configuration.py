@@ -297,6 +297,9 @@ def test_a_configuration_that_never_ends_is_named(server, home, monkeypatch):
 def test_an_unknown_key_is_never_to_be_pinned_in_a_file_that_keeps_nothing(server, home):
     """As with `UserKnownHostsFile /dev/null`, which many have for hosts in a laboratory."""
     (home / "config").write_text("Host *\n  UserKnownHostsFile /dev/null\n  StrictHostKeyChecking no\n")
+    nowhere = Remote("box", server.host.model_copy(update={"known_hosts": "/dev/null"}))
+    with pytest.raises(HostKeyUnknown, match=r">> ~/\.ssh/known_hosts\nand remove `known_hosts`: /dev/null holds no"):
+        nowhere.connect()
     with pytest.raises(HostKeyUnknown, match=r">> /etc/ssh/ssh_known_hosts$"):
         Remote("box", server.host.model_copy(update={"known_hosts": None})).connect()
 

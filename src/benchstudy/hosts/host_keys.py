@@ -105,12 +105,13 @@ def check_host_key(where: str, endpoint: Endpoint, key: paramiko.PKey, pinned: l
     of_authority = f"\nAn authority is trusted to vouch for it (@cert-authority), and {wrong}." if wrong else ""
     valid = [line.key for line in pinned if not line.marker and line.own]
     if not valid:
-        file = next((file for file in files if file != os.devnull), "~/.ssh/known_hosts")
+        file = next((shlex.quote(file) for file in files if file != os.devnull), "~/.ssh/known_hosts")
+        nowhere = "" if {*files} - {os.devnull} else f"\nand remove `known_hosts`: {os.devnull} holds no key"
         raise HostKeyUnknown(
             f"{where}: the key of {endpoint.key_name} is not pinned; nothing was sent to it. Its fingerprint is\n"
             f"  {key.fingerprint} ({name}){of_authority}\n"
             "If that is what `ssh-keygen -lf /etc/ssh/ssh_host_*_key.pub` says on the host itself, pin it with\n"
-            f"  echo {shlex.quote(line)} >> {shlex.quote(file)}"
+            f"  echo {shlex.quote(line)} >> {file}{nowhere}"
         )
     expected = ", ".join(f"{other.fingerprint} ({other.get_name()})" for other in valid)
     raise HostKeyChanged(

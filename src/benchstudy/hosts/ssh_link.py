@@ -114,7 +114,8 @@ class Link:
         except OSError as error:
             bound = f", from BindAddress {hop.bind_address}" if hop.bind_address else ""
             raise Unreachable(
-                f"{where}: nothing answers at {hop.hostname} port {hop.port}{bound}: {why(error)}"
+                f"{where}: nothing answers at {hop.hostname} port {hop.port}{bound}: {why(error)}; check that it is "
+                "up, and its address and port"
             ) from error
         # Without this, every command waits about 45 ms for a delayed acknowledgement.
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
