@@ -499,6 +499,8 @@ def test_a_check_that_tries_nothing_says_so(tmp_path, monkeypatch, capsys):
         (["prose", "deep.ipynb"], "deep.ipynb: not a notebook: it is nested too deeply"),
         (["export", "new/x.gz", "--url", "http://h:1", "--start", "2024", "--end", "2025"], "--start: '2024' is not a"),
         ([*EXPORT, "--url", "http://h:1", "--start", "0001-01-01T00:00:00+14:00"], "--start: 0001-01-01"),
+        ([*EXPORT, "--url", "nowhere"], "benchstudy: --url: 'nowhere' is not an address such as http"),
+        ([*EXPORT, "--url", "http://h:1", "--end", "2024-09-10T09:00:00Z"], "benchstudy: --start, --end: it ends"),
         ([*EXPORT, "--url", "http://h:1", "--append"], "README.md: no whole export, so nothing is added to it"),
     ],
 )

@@ -161,7 +161,7 @@ def _fetch(spec: Mapping[str, Any], env: Mapping[str, str], folder: Path) -> Non
 def _secret(variable: str) -> str:
     found = os.environ.get(variable, "")
     if not found:
-        raise BenchstudyError(f"the environment variable {variable} is not set")
+        raise BenchstudyError(f"the environment variable {variable} is not set: set it to the token or the password")
     return found
 
 
@@ -172,4 +172,7 @@ def _first_message(error: ValueError) -> str:
         return str(error)
     first = problems()[0]
     where = "".join(f"--{str(part).replace('_', '-')}: " for part in first["loc"])
-    return where + str(first.get("ctx", {}).get("error") or first["msg"])
+    if not where and getattr(error, "title", "") == "Window":
+        where = "--start, --end: "
+    said = str(first.get("ctx", {}).get("error") or first["msg"]).removeprefix("source exported: ")
+    return where + (f"--{said}" if said.startswith("url: ") else said)
