@@ -414,6 +414,9 @@ def test_snakemake_refuses_a_study_as_a_target_too(tmp_path):
     command = [sys.executable, "-m", "snakemake", "-n", "report", "config/config.yaml"]
     done = subprocess.run(command, cwd=tmp_path / "mine", capture_output=True, text=True, timeout=60)
     assert done.returncode == 1 and "config/config.yaml: a study is not a target: write" in done.stdout
+    done = subprocess.run([*command[:-2], "reprot"], cwd=tmp_path / "mine", capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1
+    assert 'Error: reprot: no rule makes this target: did you mean "report"?' in done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("loaded", ["", "psutil"])

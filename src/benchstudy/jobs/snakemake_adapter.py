@@ -25,9 +25,11 @@ from benchstudy.hosts.controller import end_jobs_elsewhere
 from benchstudy.model import hints
 from benchstudy.model.errors import BenchstudyError
 from benchstudy.model.files import disk_trouble
+from benchstudy.model.names import nearest
 from benchstudy.model.study import read_study
 
 _STUDIES = (".yaml", ".yml")
+_TARGETS = ("report", "measure", "provision", "crate")
 
 
 def check_place(workflow: Any) -> None:
@@ -222,6 +224,9 @@ def _format_in_words() -> None:
     def in_words(error: Exception, linemaps: Any = None) -> str:
         if isinstance(error, BenchstudyError):
             return f"Error: {error}"
+        if isinstance(error, exceptions.MissingRuleException):
+            target = str(error).removeprefix("No rule to produce ").partition(" (if you use")[0]
+            return f"Error: {target}: no rule makes this target: {nearest(target, _TARGETS)}"
         # Snakemake raises an error of its own where it cannot write its metadata.
         cause = error.__context__ if isinstance(error, exceptions.WorkflowError) else error
         trouble = disk_trouble(cause) if isinstance(cause, OSError) else None
