@@ -115,7 +115,7 @@ def changed(*path, to):
         (changed("families", to={"fio": {**FIO, "runtime": "0s"}}), "families.fio.runtime: give a time above zero"),
         (
             changed("targets", "one", "roles", to={"sot": "local"}),
-            "file_size needs the role 'sut': did you mean \"sot\"?",
+            "file_size needs the role 'sut': is it misspelt as \"sot\"?",
         ),
         (
             changed("families", to={"command": {"commands": [{"name": "true", "argv": ["true"], "role": "lod"}]}}),
@@ -123,7 +123,11 @@ def changed(*path, to):
         ),
         (
             changed("families", to={"command": {"commands": [{"name": "a", "argv": ["a"], "matrix": {"n": [1, 1]}}]}}),
-            "families.command.commands.0.matrix.n: levels: the name '1' is given twice",
+            "families.command.commands.0.matrix.n: levels: the name '1' is given twice: keep one, or rename one",
+        ),
+        (
+            changed("families", to={"fio": {**FIO, "jobs": [{"name": "a", "rw": "read", "bs": "4KiB"}] * 2}}),
+            "job=a is described twice: keep one, or rename one",
         ),
         (
             changed("families", to={"load_test": scraped(sources=[{**SOURCE, "role": "sud"}])}),

@@ -64,6 +64,7 @@ def changed(path: str, value: object) -> dict:
         ("families.fio.jobs", [{"name": "x", "rw": "read", "iodepth": 4.0}], "jobs.0.iodepth: 4.0: write a whole"),
         ("families.file_size.operations", True, "families.file_size.operations: true: write a whole number"),
         ("families.http_concurrency.concurrency", [1, "2"], "http_concurrency.concurrency.1: '2': write a whole"),
+        ("families.log_write.rates", [500], "families.log_write.rates.0: '500' is not a rate: write it as \"200/s\""),
         ("families.log_write.search", {"factor": True}, "families.log_write.search.factor: true: write a number"),
         ("families.load_test.behaviour.workers", "2", "families.load_test.behaviour.workers: '2': write a whole"),
         (

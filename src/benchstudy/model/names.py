@@ -55,7 +55,7 @@ def require_each_once(**names: Iterable[str]) -> None:
     for field, given in names.items():
         twice = next((name for name, count in Counter(given).items() if count > 1), None)
         if twice is not None:
-            raise ValueError(f"{field}: the name {twice!r} is given twice")
+            raise ValueError(f"{field}: the name {twice!r} is given twice: keep one, or rename one")
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,10 @@ def dangling(
         for role, entry in wanted.items():
             if role not in roles:
                 who = f"families.{family}{entry}"
-                found.append(f"targets.{target}.roles: {who} needs the role {role!r}: {nearest(role, roles)}")
+                hint = nearest(role, roles)
+                if role == "sut":  # nobody asks for another one, so the target is wrong
+                    hint = hint.replace("did you mean", "is it misspelt as")
+                found.append(f"targets.{target}.roles: {who} needs the role {role!r}: {hint}")
     return found
 
 

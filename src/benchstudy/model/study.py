@@ -421,7 +421,9 @@ def parse_study(data: Mapping[str, Any], beside: Path | None = None, *, stored: 
             raise StudyError(f"families.{plan.family_name}: {wrong}")
         if len(set(ids)) < len(ids):
             twice = next(i for i in ids if ids.count(i) > 1)
-            raise StudyError(f"families.{plan.family_name}: the case {twice} is described twice")
+            raise StudyError(
+                f"families.{plan.family_name}: the case {twice} is described twice: keep one, or rename one"
+            )
     return study
 
 

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import AfterValidator, Field, WithJsonSchema, field_validator, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, field_validator, model_validator
 
 from benchstudy.families.shared.levels import (
     RATE_PATTERN,
@@ -14,6 +14,7 @@ from benchstudy.families.shared.levels import (
     RateField,
     check_chosen,
     misplaced_option,
+    no_number,
 )
 from benchstudy.model.clients import LoadedByClients
 from benchstudy.model.family import Case, TakesSystem
@@ -58,6 +59,7 @@ DuplicateShare = Annotated[
 ]
 RateOrSearch = Annotated[
     str,
+    BeforeValidator(no_number),
     AfterValidator(lambda text: text if text == SEARCH else Rate(text)),
     WithJsonSchema({"anyOf": [{"const": SEARCH}, {"type": "string", "pattern": RATE_PATTERN}]}),
 ]

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, Field, WithJsonSchema, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, model_validator
 
 from benchstudy.model.names import Name, require_known
 from benchstudy.model.services import Limits
@@ -70,8 +70,18 @@ class Rate(str):
 
 
 RATE_PATTERN = rf"^{_RATE.pattern}$"  # for JSON Schema
+
+
+def no_number(value: object) -> object:
+    """Raises ValueError for a rate without a unit, before it is refused as something that is no text."""
+    return Rate(str(value)) if isinstance(value, int | float) and not isinstance(value, bool) else value
+
+
 RateField = Annotated[
-    str, AfterValidator(Rate), WithJsonSchema({"type": "string", "pattern": RATE_PATTERN, "examples": ["200/s"]})
+    str,
+    BeforeValidator(no_number),
+    AfterValidator(Rate),
+    WithJsonSchema({"type": "string", "pattern": RATE_PATTERN, "examples": ["200/s"]}),
 ]
 
 
