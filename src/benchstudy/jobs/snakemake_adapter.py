@@ -41,8 +41,9 @@ def check_place(workflow: Any) -> None:
         )
     if workflow.is_main_process and "--no-hooks" in sys.argv:
         raise BenchstudyError("--no-hooks disables the check for conflicting commands: run snakemake without it")
-    if workflow.is_main_process and workflow.resource_settings.cores == 0:
-        raise BenchstudyError("--cores 0: without a core, Snakemake waits forever: give 1 or more")
+    cores = workflow.resource_settings.cores
+    if workflow.is_main_process and cores is not None and cores < 1:
+        raise BenchstudyError(f"--cores {cores}: without a core, Snakemake waits forever: give 1 or more")
     if workflow.is_main_process and (refusal := study_as_target(sys.argv[1:])):
         raise BenchstudyError(refusal)
 
