@@ -259,6 +259,7 @@ def test_what_cannot_be_is_told(block, told):
         (("gives:", "offers: {command: {comands: {}}}\ngives:"), "offers.command.comands: the family has no such key"),
         (("  stock:\n", "  store:\n"), "services: none has the system's own name 'stock'"),
         (("    argv:", "    argc:"), "services.stock.argc: unknown key: did you mean \"argv\"?"),
+        (("title: Stock", "title: \udcff"), "not UTF-8 text: invalid start byte at byte 7: save it as UTF-8"),
         (("title: Stock", "title: ["), "system.yaml: not valid YAML: line 1, column 8: "),
         (("    argv:", "    like: stock\n    argv:"), "services.stock.like: it is like itself: stock → stock"),
         (("    argv:", "    like: [stock]\n    argv:"), "services.stock.like: write the name of a service"),
@@ -280,7 +281,7 @@ def test_what_is_wrong_with_a_system_is_told_with_its_file(edit, told, tmp_path)
     shutil.copytree(DATA / "systems", tmp_path / "systems")
     file = tmp_path / "systems" / "stock" / "system.yaml"
     assert edit[0] in file.read_text()
-    file.write_text(file.read_text().replace(*edit))
+    file.write_text(file.read_text().replace(*edit), errors="surrogateescape")
     block = {"commands": [{"name": "x", "argv": ["x"], "system": "stock"}]}
     with pytest.raises(StudyError) as error:
         with_systems(study(command=block), tmp_path)

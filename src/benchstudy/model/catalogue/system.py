@@ -137,6 +137,9 @@ class Found:
             raise StudyError("\n".join(f"system {self.name}: {path}: {text}" for text in problems)) from error
         except yaml.MarkedYAMLError as error:
             raise StudyError(f"system {self.name}: {path}: not valid YAML: {yaml_problem(error)}") from error
+        except UnicodeDecodeError as error:
+            where = f"{error.reason} at byte {error.start}"
+            raise StudyError(f"system {self.name}: {path}: not UTF-8 text: {where}: save it as UTF-8") from error
         except (OSError, ValueError, yaml.YAMLError, StudyError) as error:
             raise StudyError(f"system {self.name}: {path}: {error}") from error
         self._require_used(system)
