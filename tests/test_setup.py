@@ -12,7 +12,7 @@ import yaml
 from benchstudy.commands import cli, init
 from benchstudy.commands.completion import parsers
 from benchstudy.commands.reference import written_into
-from benchstudy.model.study import load_study, parse_study
+from benchstudy.model.study import load_study, parse_study, with_systems
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 # The distribution's own, which takes less processor time than many others.
@@ -149,6 +149,43 @@ def _document(name: str) -> str:
 
 def _yaml_blocks(document: str) -> list[str]:
     return re.findall(r"```yaml\n(.*?)```", _document(document), re.DOTALL)
+
+
+# What a study needs besides the example in a document.
+_AROUND = {
+    "study": "example",
+    "hosts": {name: {"address": name, "service_address": "192.0.2.1"} for name in ("sut", "server", "l1", "l2", "l3")},
+    "targets": {"one": {"roles": {"sut": "sut", "load": ["l1", "l2", "l3"]}}},
+}
+_STORAGE = {
+    "file_size": {"backends": [{"name": "local", "kind": "path", "path": "/srv"}], "sizes": ["1MB"]},
+    "fio": {
+        "directories": [{"name": "local", "path": "/srv"}],
+        "jobs": [{"name": "sequential-read", "rw": "read", "bs": "1MiB"}],
+    },
+}
+
+
+def test_examples_in_the_documents_are_parts_of_valid_studies():
+    http, fio, sizes = (
+        yaml.safe_load(_yaml_blocks(f"families/{name}.md")[0]) for name in ("http_concurrency", "fio", "file_size")
+    )
+    command = yaml.safe_load(_yaml_blocks("families/command.md")[0].replace("…", "{system: postgresql}"))
+    several, mounted = map(yaml.safe_load, _yaml_blocks("scale.md"))
+    by_clients = http["families"]["http_concurrency"] | several["families"]["http_concurrency"] | {"concurrency": [6]}
+    declared, measured, acknowledged = map(yaml.safe_load, _yaml_blocks("lints.md"))
+    one = {"targets": {"one": {"roles": {"sut": "sut"}}}}
+    for example in (
+        {**one, **http},
+        fio,
+        command,
+        mounted,
+        {**several, "families": {"http_concurrency": by_clients}},
+        {"families": {"file_size": {"backends": sizes, "sizes": ["1MB"]}}},
+        *({**lints, "families": _STORAGE} for lints in (declared, measured, acknowledged)),
+        *map(yaml.safe_load, _yaml_blocks("importing.md")),
+    ):
+        assert parse_study(with_systems(_AROUND | example)).sessions(), example
 
 
 def test_every_study_that_is_shipped_is_a_valid_one():
