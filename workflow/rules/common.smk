@@ -29,7 +29,7 @@ from benchstudy.provisioning.target import (
 )
 from benchstudy.report.study.studypages import STUDY_PAGES
 
-snakemake_adapter.end_in_words_on_errors()
+snakemake_adapter.end_in_words_on_errors(workflow)
 snakemake_adapter.check_place(workflow)
 snakemake_adapter.end_on_sigterm()
 snakemake_adapter.end_with_ctrl_c(workflow)

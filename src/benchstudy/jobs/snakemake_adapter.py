@@ -29,7 +29,6 @@ from benchstudy.model.names import nearest
 from benchstudy.model.study import read_study
 
 _STUDIES = (".yaml", ".yml")
-_TARGETS = ("report", "measure", "provision", "crate")
 
 
 def check_place(workflow: Any) -> None:
@@ -189,7 +188,7 @@ def end_on_sigterm() -> None:
     JobScheduler.exit_gracefully = begin_no_more
 
 
-def end_in_words_on_errors() -> None:
+def end_in_words_on_errors(workflow: Any) -> None:
     """Let our errors and those of the disk end the command in words, and so a function that finds a rule's inputs.
 
     Snakemake would print the first two with a traceback, wherever it meets them. Of the third it says nothing where the
@@ -213,11 +212,11 @@ def end_in_words_on_errors() -> None:
             refuse_to_plan(f"rule {rule.name}: {disk_trouble(cause) or cause}")
 
     Rule.apply_input_function = applied
-    _format_in_words()
+    _format_in_words(workflow)
     _lose_lines_of_the_log()
 
 
-def _format_in_words() -> None:
+def _format_in_words(workflow: Any = None) -> None:
     from snakemake import exceptions
 
     formatted = exceptions.format_exception_to_string
@@ -225,9 +224,10 @@ def _format_in_words() -> None:
     def in_words(error: Exception, linemaps: Any = None) -> str:
         if isinstance(error, BenchstudyError):
             return f"Error: {error}"
-        if isinstance(error, exceptions.MissingRuleException):
+        if workflow and isinstance(error, exceptions.MissingRuleException):
             target = str(error).removeprefix("No rule to produce ").partition(" (if you use")[0]
-            return f"Error: {target}: no rule makes this target: {nearest(target, _TARGETS)}"
+            targets = [rule.name for rule in workflow.rules if not rule.has_wildcards()]
+            return f"Error: {target}: no rule makes this target: {nearest(target, targets)}"
         # Snakemake raises an error of its own where it cannot write its metadata.
         cause = error.__context__ if isinstance(error, exceptions.WorkflowError) else error
         trouble = disk_trouble(cause) if isinstance(cause, OSError) else None
