@@ -17,7 +17,7 @@ from conftest import as_project
 from one_host import study_on
 
 from benchstudy import lints
-from benchstudy.commands import cli
+from benchstudy.commands import cli, importing
 from benchstudy.commands.importing import Outcome, import_outputs, levels_said
 from benchstudy.families.fio.family import FAMILY as FIO
 from benchstudy.families.fio.fio_json import parse_fio_json
@@ -649,6 +649,14 @@ def test_a_copy_in_another_encoding_or_with_other_line_ends_counts_once(tmp_path
     assert first.imported and not first.refused and not again.imported
     assert len(again.refused) == len(first.imported) * (len(copies) - 1)
     assert all("already holds the same content" in cause for _, cause in again.refused)
+
+
+def test_only_copies_that_have_the_size_of_a_trial_are_hashed(tmp_path: Path, monkeypatch):
+    text, hashed, contents = (FIO_DATA / "fio-3.33-page.json").read_text(), [], importing._contents
+    monkeypatch.setattr(importing, "_contents", lambda files: hashed.append(files) or contents(files))
+    for number in range(3):
+        (tmp_path / f"{number}.json").write_text(text + " " * number)
+    assert len(imported(tmp_path, *(tmp_path / f"{number}.json" for number in range(3))).imported) == len(hashed) == 3
 
 
 def test_a_dry_run_tells_what_an_import_then_does_and_writes_nothing(tmp_path: Path, monkeypatch, capsys):

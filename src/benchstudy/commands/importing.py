@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
+from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -38,6 +39,7 @@ _ENCODINGS = (
 )
 _TOGETHER = 500  # trials that reach the disk at once
 Contents = frozenset[tuple[str, str]]  # names of files, with their SHA-256
+Sizes = frozenset[tuple[str, int]]
 
 
 def readable(path: str | Path) -> str:
@@ -212,15 +214,25 @@ def _contents(files: Mapping[str, bytes]) -> Contents:
     return frozenset((name, hashlib.sha256(content).hexdigest()) for name, content in files.items())
 
 
-def _copies(files: Mapping[str, bytes], whole: str) -> Iterator[Contents]:
-    """The contents of these files, then of copies with other line ends and, of the file `whole`, in other encodings."""
-    yield _contents(files)
+def _copies(files: Mapping[str, bytes], whole: str, sizes: Collection[Sizes]) -> Iterator[Contents]:
+    """The contents of copies with other line ends and, of the file `whole`, in other encodings.
+
+    Only copies that have one of the `sizes` are made: hashing all eight would take most of an import's time.
+    """
     texts = {name: text_of(content).replace("\r\n", "\n") for name, content in files.items()}
     for end in ("\n", "\r\n"):
         ended = {name: text.replace("\n", end) for name, text in texts.items()}
-        parts = {name: text.encode() for name, text in ended.items()}
+        lengths = {name: _length(text, "utf-8") for name, text in ended.items()}
         for mark, encoding in _ENCODINGS:
-            yield _contents({**parts, whole: mark + ended[whole].encode(encoding)})
+            length = len(mark) + _length(ended[whole], encoding)
+            if frozenset({**lengths, whole: length}.items()) in sizes:
+                parts = {name: text.encode() for name, text in ended.items() if name != whole}
+                yield _contents({**parts, whole: mark + ended[whole].encode(encoding)})
+
+
+def _length(text: str, encoding: str) -> int:
+    """The number of bytes of a text in UTF-8 or UTF-16."""
+    return len(text) * (1 if encoding == "utf-8" else 2) if text.isascii() else len(text.encode(encoding))
 
 
 class _Store:
@@ -242,14 +254,15 @@ class _Store:
             discarded = self._store.discards()
             self._stack = stack.pop_all()
         self._held: dict[Contents, str] = {}
+        self._sizes: set[Sizes] = set()  # of what is held
         self._blocks: dict[str, int] = {}
         for trial in self._trials:
             record = trial.record
             self._blocks[record.case] = max(self._blocks.get(record.case, 0), record.block)
             if record.imported_from is not None and record.uuid not in discarded:
-                self._held[frozenset((f.name, f.sha256) for f in trial.files if f.name != RECORD)] = (
-                    f"trial {trial.short}"
-                )
+                own = [file for file in trial.files if file.name != RECORD]
+                self._held[frozenset((file.name, file.sha256) for file in own)] = f"trial {trial.short}"
+                self._sizes.add(frozenset((file.name, file.size) for file in own))
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -298,7 +311,9 @@ class _Store:
         Raises BenchstudyError if the study already has the run, or if a level contradicts it.
         """
         files = {run.file_name: whole, **run.files}
-        held = next((self._held[copy] for copy in _copies(files, run.file_name) if copy in self._held), None)
+        contents = _contents(files)
+        copies = chain([contents], _copies(files, run.file_name, self._sizes))
+        held = next((self._held[copy] for copy in copies if copy in self._held), None)
         if held is not None:
             raise BenchstudyError(f"{held} already holds the same content")
         levels = _levels(self._family, run, said)
@@ -318,7 +333,8 @@ class _Store:
         self._filled.append((path, partial, record))
         self._blocks[case] = block
         held_by = readable(path) if self._outcome.dry_run else f"trial {partial.uuid[:8]}"
-        self._held[_contents(files)] = held_by
+        self._held[contents] = held_by
+        self._sizes.add(frozenset((name, len(content)) for name, content in files.items()))
 
     def _record(
         self,
