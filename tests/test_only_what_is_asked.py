@@ -427,6 +427,17 @@ def test_a_plan_names_the_folders_of_the_hosts_that_write_there(tmp_path, client
     assert [host for host, folders in writes.items() if "/disk" in folders] == written
 
 
+def test_a_plan_looks_at_each_case_once_however_many_hosts_there_are(tmp_path, monkeypatch):
+    hosts = {f"h{number}": {"address": "192.0.2.1"} for number in range(9)}
+    targets = {name: {"roles": {"sut": name}} for name in hosts}
+    families = {"command": {"commands": [{"name": "true", "argv": ["true"]}]}}
+    study = parse_study({"study": "fleet", "hosts": hosts, "targets": targets, "families": families})
+    asked, hosts_of = [], plans._hosts_of
+    monkeypatch.setattr(plans, "_hosts_of", lambda plan, case: asked.append(plan.target) or hosts_of(plan, case))
+    assert set(plans.planned(study, tmp_path, look=False)["writes"]) == {"here", *hosts}
+    assert asked == list(hosts)
+
+
 def plan(project: Project, *words: str) -> str:
     with pytest.MonkeyPatch.context() as patch, redirect_stdout(io.StringIO()) as said:
         patch.chdir(project.root)

@@ -11,6 +11,7 @@ from benchstudy.model import hints, paths, registry
 from benchstudy.model.clients import StorageOfClients, client_roles
 from benchstudy.model.errors import BenchstudyError
 from benchstudy.model.family import Case
+from benchstudy.model.grouping import grouped
 from benchstudy.model.output import add_json, print_json
 from benchstudy.model.rounding import plural
 from benchstudy.model.study import SessionPlan, Study, in_file, load_study
@@ -77,9 +78,9 @@ def _unfit_notebooks(study: Study, root: Path) -> Iterator[str]:
 def _writes(study: Study, plans: list[SessionPlan]) -> dict[str, list[str]]:
     """Folders by host, and those of this project as `here`, which this machine may be called as a host, too."""
     writes = {"here": [f"{folder}/{study.study}" for folder in _BELOW]}
-    for name in dict.fromkeys(host for plan in plans for host in plan.hosts):
+    for name, of_host in grouped((host, plan) for plan in plans for host in plan.hosts).items():
         place = "host here" if name == "here" and not study.hosts[name].loopback else name
-        writes.setdefault(place, []).extend([study.hosts[name].work_dir, *_places(plans, name)])
+        writes.setdefault(place, []).extend([study.hosts[name].work_dir, *_places(of_host, name)])
     return writes
 
 
