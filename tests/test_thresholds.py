@@ -1,6 +1,7 @@
 """Thresholds of the method (`model/criteria.py`) hold where the documents say: one figure on each side."""
 
 import math
+import time
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -46,6 +47,12 @@ def test_chance_makes_more_outliers_than_a_known_deviation_would(n, times):
     """The normal distribution has 0.000465 beyond 3.5, but the deviation of few values is itself uncertain."""
     expected = float(outliers.by_chance([n] * 100).split()[4])
     assert expected == pytest.approx(100 * n * 0.000465 * times, rel=0.1)
+
+
+def test_cases_of_many_different_numbers_of_trials_cost_a_page_no_time():
+    began = time.process_time()
+    outliers.by_chance(range(6, 1000))
+    assert time.process_time() - began < 1  # 20 s if each number was simulated
 
 
 @pytest.mark.parametrize(("last_s", "count"), [(599, 1), (600, 0)])
