@@ -17,7 +17,7 @@ from benchstudy.report.scrutiny import disturbed
 from benchstudy.statistics import stats
 
 _SD_OF_MAD = 1.4826
-# By the number of values, from 40 million simulated ones each. A page that simulated them would take 20 ms per number.
+# For FAR, by the number of values, from 40 million simulated ones each. To simulate them takes a page 20 ms per number.
 _FEW = (  # from 6 to 30
     *(0.03076, 0.03374, 0.02222, 0.02342, 0.01682, 0.01735, 0.01319, 0.01351, 0.01069, 0.01093, 0.00894, 0.00905),
     *(0.00762, 0.00768, 0.00657, 0.00661, 0.00579, 0.00583, 0.00513, 0.00517, 0.00463, 0.00462, 0.00420, 0.00421),
