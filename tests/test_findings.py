@@ -132,7 +132,7 @@ def test_a_line_of_one_withheld_comparison_names_its_trials(tmp_path):
     (line,) = verdicts.lines(compared)
     assert (line["verdict"], line["ratio"]) == ("without a verdict", "no ratio")
     assert line["why"].startswith("disturbed in 0 of 6 trials of local and 6 of 6 trials of other")
-    (answer,) = verdicts.answer(compared, "Which?")["lines"]
+    (answer,) = verdicts.answer(compared, "Which?", "#table-which")["lines"]
     assert (answer["value"], answer["evidence"]) == ("no verdict", f"no ratio; {line['why']}")
 
 
@@ -145,7 +145,7 @@ def test_a_line_of_several_counts_their_verdicts_and_has_their_range(tmp_path):
     assert (mixed["verdict"], mixed["kind"], mixed["why"]) == ("worse in 1, equivalent in 1 of 2", "mixed", "")
     assert (slow["verdict"], slow["kind"], slow["why"]) == ("worse in 2 of 2", Verdict.WORSE, ""), "two reasons"
     assert slow["ratio"].startswith("from 2.0") and " to 3.0" in slow["ratio"]
-    said = {line["name"]: line["value"] for line in verdicts.answer(compared, "Which?")["lines"]}
+    said = {line["name"]: line["value"] for line in verdicts.answer(compared, "Which?", "#table-which")["lines"]}
     assert said == {
         "like against local": "equivalent", "mixed against local": "it depends", "slow against local": "worse",
     }  # fmt: skip
@@ -155,7 +155,7 @@ def test_an_answer_is_a_verdict_if_nothing_that_was_decided_contradicts_it(tmp_p
     compared = found(
         tmp_path, slow={"1MB": 2.0, "2MB": None}, mixed={"1MB": 2.0, "2MB": 0.5}, near={"1MB": 1.05, "2MB": None}
     )
-    assert {line["name"]: line["value"] for line in verdicts.answer(compared, "Which?")["lines"]} == {
+    assert {line["name"]: line["value"] for line in verdicts.answer(compared, "Which?", "#table-which")["lines"]} == {
         "slow against local": "worse where decided", "mixed against local": "it depends",
         "near against local": "undecided",
     }  # fmt: skip

@@ -399,7 +399,7 @@ def test_sigterm_while_a_job_ends_ends_the_command(tmp_path):
 
 FAILING = """
 from benchstudy.jobs import snakemake_adapter
-snakemake_adapter.end_in_words_on_errors()
+snakemake_adapter.end_in_words_on_errors(workflow)
 def pins(wildcards):
     raise OSError(5, "Input/output error", "envs/pins.txt")
 rule all:
@@ -433,7 +433,7 @@ def test_a_plan_that_cannot_be_made_is_no_plan_without_the_measurement(tmp_path)
 FAULTY = """
 import os
 from benchstudy.jobs import snakemake_adapter
-snakemake_adapter.end_in_words_on_errors()
+snakemake_adapter.end_in_words_on_errors(workflow)
 real = os.{call}
 def fails(path=".", *args, **options):
     if str(path) == "{path}":
@@ -473,7 +473,7 @@ def test_an_error_of_the_disk_in_snakemake_itself_is_told_in_words(tmp_path, cal
 TAKES_NO_MORE = """
 import resource
 from benchstudy.jobs import snakemake_adapter
-snakemake_adapter.end_in_words_on_errors()
+snakemake_adapter.end_in_words_on_errors(workflow)
 onstart:
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
 rule all:
