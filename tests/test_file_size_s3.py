@@ -217,12 +217,14 @@ def test_check_finds_what_backends_of_the_session_lack(tmp_path: Path) -> None:
     old = tmp_path / "python"
     old.write_text('#!/bin/sh\ncase "$*" in *"print(*sys.version"*) echo 3 9 ;; *) exec python3 "$@" ;; esac\n')
     old.chmod(0o755)
-    config = file_size_study(["rclone-s3"])
+    config = file_size_study(["local", "rclone-s3"], tmp_path)
     lost = {"argv": ["no-such-mount", "{{dir}}"], "ready": {"mount": "{{dir}}"}}
     config["services"] = {**config["services"], "lost": lost}
     with SshdHost(tmp_path / "sshd") as sshd:
         host = sshd.described(tmp_path / "work", python=str(old))
         study = study_on(host, {"file_size": config}, name="server")
-        problems = [text for fine, text, _ in check_host(study, "server", study.sessions()) if fine is False]
+        findings = check_host(study, "server", study.sessions())
+    problems = [text for fine, text, _ in findings if fine is False]
+    assert any(re.search(r"backend local: .* writable, with space for [\d.,]+ [MG]B$", text) for _, text, _ in findings)
     assert any(re.match(r"file_size: backend rclone-s3: server: boto3 needs Python 3\.\d+", text) for text in problems)
     assert "file_size: service lost: no-such-mount is missing" in problems

@@ -394,8 +394,9 @@ def _warnings(made: Comparison) -> tuple[str, ...]:
             found.append(f"all values of {arm.name} are equal: the clock or the tool may round")
     shared = len(_pairs(made.base, made.other)[0])
     if shared and not made.pairs:
-        counterparts = f"{shared} of {min(made.base.n, made.other.n)} trials have a counterpart in their block"
-        found.append(f"only {counterparts}: compared as independent samples")
+        few = min(made.base.n, made.other.n)
+        rest = rounding.verb(shared, few, "has a counterpart in its block", "have a counterpart in their block")
+        found.append(f"only {shared} of {few} trials {rest}: compared as independent samples")
     if _is_coarse(made):
         found.append("values that are not equal differ by more than the margin: the clock or the tool may round")
     return tuple(found)

@@ -7,6 +7,7 @@ from secrets import token_hex
 from benchstudy.families.file_size.config import FileSizeConfig, PathBackend, S3Backend
 from benchstudy.families.file_size.run import KEYS_ON_HOST, as_argument, s3_request
 from benchstudy.measuring.hostcheck import HostCheck
+from benchstudy.model import rounding
 from benchstudy.model.errors import BenchstudyError
 
 _SLACK = 1.05  # a file takes a little more than its size
@@ -46,10 +47,16 @@ def _check_path(config: FileSizeConfig, backend: PathBackend, host: HostCheck) -
     needed = int(_SLACK * (sum(sizes) * ("read" in config.ops) + max(sizes) * ("write" in config.ops)))
     if found["free_bytes"] < needed:
         host.problem(
-            f"{where} has {found['free_bytes']} bytes free, but {needed} are needed", "free some space, or remove sizes"
+            f"{where} has {_shown(found['free_bytes'])} free, but needs {_shown(needed)}",
+            "free some space, or remove sizes",
         )
         return
-    host.ok(f"{where} is on {found['fs_type']}, writable, with space for {needed} bytes")
+    host.ok(f"{where} is on {found['fs_type']}, writable, with space for {_shown(needed)}")
+
+
+def _shown(size_bytes: int) -> str:
+    unit, one = ("GB", 1e9) if size_bytes >= 1e9 else ("MB", 1e6)
+    return f"{rounding.shown(size_bytes / one, trim=True)} {unit}"
 
 
 def _check_s3(backend: S3Backend, host: HostCheck) -> None:
