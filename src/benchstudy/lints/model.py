@@ -2,11 +2,11 @@
 
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 from benchstudy.lints.printed import last_digit
 from benchstudy.model.grouping import grouped
-from benchstudy.model.rules import Found, Rule, Severity, define
+from benchstudy.model.rules import Found, Kind, Rule, Severity, define
 
 K = TypeVar("K", bound=Hashable)
 # What readers see, most severe first.
@@ -105,7 +105,7 @@ class Material:
     """
 
     name: str
-    kind: Literal["published", "measured"]
+    kind: Kind
     groups: tuple[Group, ...]
     samples: tuple[Group, ...] = ()
     ceilings: tuple[Ceiling, ...] = ()
@@ -122,6 +122,8 @@ class Material:
         yield from grouped((key(group), group) for group in self.groups).items()
 
 
-def rule(name: str, severity: Severity, *, why: str, action: str) -> Callable[[Callable[[Material], Found]], Rule]:
-    """Turns a function that takes a material and yields (where, what) into a rule."""
-    return lambda find: define(Rule(name, severity, why, action, find))
+def rule(
+    name: str, severity: Severity, *, why: str, action: str, of: Kind | None = None
+) -> Callable[[Callable[[Material], Found]], Rule]:
+    """Turns a function that takes a material and yields (where, what) into a rule. `of`: the only kind it is for."""
+    return lambda find: define(Rule(name, severity, why, action, find, of))

@@ -22,9 +22,10 @@ _LOOSE = 10.0
     "note",
     why="Without a number of repetitions, nobody can tell a property of the system from chance.",
     action="Print n in every cell, and publish the raw samples.",
+    of="published",
 )
 def n_missing(material: Material) -> Found:
-    if material.kind == "published" and not _tells(material, _REPETITIONS) and (count := _count(material)):
+    if not _tells(material, _REPETITIONS) and (count := _count(material)):
         screens = sum("window" in group.figures for group in material.groups)
         pasted = f"; {screens} of its tables are pasted terminal screens, each of one run" if screens else ""
         yield "all figures", f"{words.plural(count, 'figure')} without a number of repetitions{pasted}"
@@ -35,9 +36,10 @@ def n_missing(material: Material) -> Found:
     "note",
     why="A figure without an interval cannot be compared: nobody can tell which differences are noise.",
     action="Print an interval for every figure, or say why there is none.",
+    of="published",
 )
 def interval_missing(material: Material) -> Found:
-    if material.kind == "published" and not _tells(material, _INTERVAL) and (count := _count(material)):
+    if not _tells(material, _INTERVAL) and (count := _count(material)):
         yield "all figures", f"{words.plural(count, 'figure')} and no interval"
 
 
@@ -63,10 +65,9 @@ def failed_without_reason(material: Material) -> Found:
     "error",
     why="One of the figures is wrong, and a reader who repeats the measurement cannot know which.",
     action="Generate the figures in the text from the results, and print the output of the printed command.",
+    of="published",
 )
 def text_against_sample(material: Material) -> Found:
-    if material.kind != "published":
-        return
     said: dict[tuple, list[tuple[Group, Figure]]] = {}
     for group in material.groups:
         for name, figure in group.figures.items():
@@ -108,10 +109,9 @@ def _contradict(first: tuple[Group, Figure], second: tuple[Group, Figure]) -> bo
     "error",
     why="The table has another figure than the page. Everything that is drawn or computed from it is wrong.",
     action="Look at the page, and correct the value or the printed text.",
+    of="published",
 )
 def value_against_print(material: Material) -> Found:
-    if material.kind != "published":
-        return
     for group in material.groups:
         for name, figure in group.figures.items():
             exact = figure.value is not None and figure.relation == "="

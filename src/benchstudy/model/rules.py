@@ -9,6 +9,7 @@ from benchstudy.model import registry
 from benchstudy.model.errors import BenchstudyError
 
 Severity = Literal["error", "warning", "note"]
+Kind = Literal["published", "measured"]  # a published table, or a family of a study
 Found = Iterable[tuple[str, str]]  # where, what
 
 _defined: dict[str, "Rule"] = {}
@@ -16,16 +17,22 @@ _defined: dict[str, "Rule"] = {}
 
 @dataclass(frozen=True)
 class Rule:
-    """`find` takes a Material and yields where and what; `why` and `action` are the same for all its findings."""
+    """`find` takes a Material and yields where and what; `why` and `action` are the same for all its findings.
+
+    `of`: the only kind of material that it examines; None for every kind.
+    """
 
     name: str
     severity: Severity
     why: str
     action: str
     find: Callable[[Any], Found]
+    of: Kind | None = None
 
     def examine(self, material: Any) -> list[tuple[str, str]]:
         """What it finds. Raises BenchstudyError that names the rule and its module if it fails."""
+        if self.of not in (None, material.kind):
+            return []
         try:
             return list(self.find(material))
         except Exception as error:
