@@ -62,7 +62,7 @@ def test_what_we_use_is_ours_also_of_what_ended(lab):
 @needs_root
 def test_a_control_group_also_counts_what_nobody_waited_for(lab):
     lab.hold({"nobody_waits": True, "confined": True})
-    assert ours_s(lab) > 0.05 > used_s(lab)
+    assert ours_s(lab) > used_s(lab) + 0.05, "the child works for 0.075 s at least, however slowly Python starts"
 
 
 @pytest.mark.fault(31)
