@@ -61,24 +61,25 @@ def found(**changes):
     whole = {
         "metric": "duration", "title": "Time of one file", "unit": "s", "better": "lower", "level": "sshfs",
         "against": "local", "base_level": "local", "where": "to write 100 MB", "target": "here", "case": "a",
-        "base_case": "b", "verdict": "worse", "why": "", "refusal": None, "ratio": 5.0, "low": 4.1, "high": 6.2,
-        "median": 0.5, "base_median": 0.1, "n": 6, "base_n": 6, "paired": True, "margin": 0.05, "strength": 3.0,
-        "basis": "", "warnings": [],
+        "base_target": "here", "base_case": "b", "verdict": "worse", "why": "", "refusal": None, "ratio": 5.0,
+        "low": 4.1, "high": 6.2, "median": 0.5, "base_median": 0.1, "n": 6, "base_n": 6, "paired": True,
+        "margin": 0.05, "strength": 3.0, "basis": "", "warnings": [],
     }  # fmt: skip
     return whole | changes
 
 
-def said(facts, **calls):
-    """The sentence about the first family of a study whose page noted these comparisons, by its function."""
+def measured(facts, *listed):
+    """These comparisons, as if they were about cases of the first family."""
     shown = facts.families[0].shown
     cases = dict(reversed(shown.anchors))  # the first one of each target
     on = {"here": shown.targets[0]}
+    each = [one | {side: on.get(one[side], one[side]) for side in ("target", "base_target")} for one in listed]
+    return [one | {"case": cases[one["target"]], "base_case": cases[one["base_target"]]} for one in each]
 
-    def measured(one):
-        target = on.get(one["target"], one["target"])
-        return one | {"target": target, "case": cases[target]}
 
-    notes = {name: {"aside": name == "aside", "found": [*map(measured, listed)]} for name, listed in calls.items()}
+def said(facts, **calls):
+    """The sentence about the first family of a study whose page noted these comparisons, by its function."""
+    notes = {name: {"aside": name == "aside", "found": measured(facts, *listed)} for name, listed in calls.items()}
     made = headline(replace(facts.families[0], notes={"findings": notes, "comparisons": {name: {} for name in calls}}))
     return f"{made.before}{made.number}{made.after}{f': {made.verdict}' if made.verdict else ''}.", made
 
@@ -92,14 +93,16 @@ def test_a_sentence_says_which_number_which_interval_how_many_trials_and_the_ver
     assert sentence == (
         "sshfs takes 5.0× as long as local to write 100 MB (time of one file; 95 %: 4.1–6.2×, n = 6 pairs): worse."
     )
-    assert made.detail == "Medians: 500 ms against 100 ms; margin: 5 %. 1 comparison by primary metrics: 1 worse."
+    assert made.detail == "Margin: 5 %. 1 comparison by primary metrics: 1 worse."
+    assert [median for median, _ in made.medians] == ["500 ms", "100 ms"]
+    assert all("file_size.html#case-" in href for _, href in made.medians), "how do you know? its trials say"
     assert made.href.endswith("file_size.html#table-backends")
 
 
 @pytest.mark.long
 def test_a_sentence_about_trials_that_did_not_fail_says_how_many_failed(facts):
     _, made = said(facts, backends=[found(warnings=["all values of x are equal", "6 of 12 trials of sshfs failed"])])
-    assert "margin: 5 %. All values of x are equal. 6 of 12 trials of sshfs failed. 1 comparison" in made.detail
+    assert "Margin: 5 %. All values of x are equal. 6 of 12 trials of sshfs failed. 1 comparison" in made.detail
 
 
 def test_a_sentence_of_a_study_of_several_targets_says_on_which_one(tmp_path):
@@ -107,8 +110,12 @@ def test_a_sentence_of_a_study_of_several_targets_says_on_which_one(tmp_path):
     for target in ("laptop", "server"):
         tables.add({"backend": "local"}, 1, {"duration": (0.1, "s")}, target=target)
     results = tables.results()
-    notes = {"findings": {"x": {"aside": False, "found": [found(target="server")]}}}
+    ((_, case), *_) = results.anchors
+    compared = found(target="server", case=case, base_target="laptop", base_case=case)
+    notes = {"findings": {"x": {"aside": False, "found": [compared]}}}
     made = headline(FamilyFacts("file_size", results, notes, tmp_path))
+    anchors = [results.anchors[target, case] for target in ("server", "laptop")]
+    assert [href.partition("#")[2] for _, href in made.medians] == anchors
     assert made.after.startswith(" as long as local to write 100 MB on server (time of one file; ")
 
 
@@ -232,7 +239,7 @@ def test_reasons_are_folded_if_no_pair_has_a_ratio(made):
 
 
 def test_comparisons_beyond_those_that_a_page_notes_are_counted(facts):
-    listed = [found(), found(level="s3")]
+    listed = measured(facts, found(), found(level="s3"))
     notes = {"findings": {"backends": {"aside": False, "found": listed, "others": ["worse", "none"]}}}
     made = headline(replace(facts.families[0], notes=notes | {"comparisons": {}}))
     assert "4 comparisons by primary metrics: 3 worse and 1 without a verdict." in made.detail

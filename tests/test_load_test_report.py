@@ -298,7 +298,7 @@ def test_the_first_page_says_that_times_are_compared_at_the_same_mix_of_calls(lo
     family = SimpleNamespace(name="load_test", title="Load test", page="p.html", notes=notes, shown=load.results)
     told = headline(family)
     assert " at the same mix of calls under the bounded load of 30 users on PostgreSQL 15" in told.after
-    assert told.detail.startswith("Medians at the same mix of calls: ")
+    assert told.basis == "at the same mix of calls"
     rows = primarytable.rows([family])[0]
     compared = [(each.metric, one["evidence"]) for each in rows for one in each.compared if one["evidence"]]
     mixed = "at the same mix of calls"

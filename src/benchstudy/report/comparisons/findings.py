@@ -60,6 +60,7 @@ def finding(
         "basis": basis,
         "target": other["target"],
         "case": other["case"],
+        "base_target": base["target"],
         "base_case": base["case"],
         "verdict": made.verdict.value,
         "why": made.why,

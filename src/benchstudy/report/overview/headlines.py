@@ -49,9 +49,9 @@ class Pair:
 class Headline:
     """A sentence in parts: `before`, the `number` that matters, `after`, and the `verdict`, which may be empty.
 
-    `kind` is the verdict as a value. `detail` has both absolute figures, the margin, and the number of each verdict.
-    `ratios` tell of all comparisons, pair by pair, and `more_ratios` is the number of pairs left out. `href` leads to
-    the source.
+    `kind` is the verdict as a value. `medians` are those of both sides, each with the link to its trials, and `basis`
+    says what they are of. `detail` has the margin, warnings, and the number of each verdict. `ratios` tell of all
+    comparisons, pair by pair, and `more_ratios` is the number of pairs left out. `href` leads to the source.
     """
 
     family: str
@@ -61,6 +61,8 @@ class Headline:
     after: str
     verdict: str
     kind: str
+    basis: str
+    medians: Sequence[tuple[str, str]]
     detail: str
     href: str
     ratios: Sequence[Pair] = ()
@@ -120,9 +122,14 @@ def _most_frequent_why(found: Sequence[Mapping[str, Any]]) -> str:
 
 def _ratio(family: FamilyFacts, found: Mapping[str, Any]) -> tuple[str, str, str]:
     """A ratio; where it was found, with its interval and the number of trials; and the link to its trials."""
-    href = f"{family.page}{cells.href(family.shown, found['target'], found['case'])}"
     number, *interval = human.ratio(found["ratio"], found["low"], found["high"])
-    return number, "; ".join(filter(None, [_where(family, found), ", ".join([*interval, numbers(found)])])), href
+    evidence = "; ".join(filter(None, [_where(family, found), ", ".join([*interval, numbers(found)])]))
+    return number, evidence, _trials(family, found["target"], found["case"])
+
+
+def _trials(family: FamilyFacts, target: str, case: str) -> str:
+    """The link from the first page to a case's trials."""
+    return f"{family.page}{cells.href(family.shown, target, case)}"
 
 
 def _where(family: FamilyFacts, found: Mapping[str, Any]) -> str:
@@ -200,7 +207,6 @@ def _compared(family: FamilyFacts, name: str, found: Mapping[str, Any], counted:
         number, interval = human.estimate(found["ratio"], found["low"], found["high"], "%")
         of = " of"
     evidence = f"({human.noun(found['title'])}; {interval}, {numbers(found)})"
-    basis = f" {found['basis']}" if found["basis"] else ""
     where = "".join(f" {part}" for part in (found["basis"], _where(family, found)) if part)
     if made is Verdict.EQUIVALENT:
         before, after = f"{level} and {against} are equal within {human.percent(found['margin'])}{where}: ", ""
@@ -210,8 +216,12 @@ def _compared(family: FamilyFacts, name: str, found: Mapping[str, Any], counted:
         before, after = f"{level} reaches ", f"{of} the rate of {against}{where}"
     else:
         before, after = f"{level} has ", f"{of} the {human.noun(found['title'])} of {against}{where}"
-    figures = [human.quantity(found[side], found["unit"]) for side in ("median", "base_median")]
-    detail = f"Medians{basis}: {figures[0]} against {figures[1]}; margin: {human.percent(found['margin'])}. "
+    sides = (("median", "target", "case"), ("base_median", "base_target", "base_case"))
+    medians = [
+        (human.quantity(found[median], found["unit"]), _trials(family, found[target], found[case]))
+        for median, target, case in sides
+    ]
+    detail = f"Margin: {human.percent(found['margin'])}. "
     detail += f"{_excluded(found)}{''.join(f'{said[0].upper()}{said[1:]}. ' for said in found['warnings'])}{counted}"
     table = name if name in family.notes.get("comparisons", {}) else ""
     href = f"{family.page}#{anchor('table', table)}" if table else family.page
@@ -219,7 +229,8 @@ def _compared(family: FamilyFacts, name: str, found: Mapping[str, Any], counted:
     if before.startswith(("a ", "an ")) or level.rpartition(" ")[0] in factors:  # names keep their case
         before = before[0].upper() + before[1:]
     after = f"{after} {evidence}"
-    return Headline(family.name, family.title, before, number, after, made.told, made.value, detail, href)
+    verdict = made.told, made.value
+    return Headline(family.name, family.title, before, number, after, *verdict, found["basis"], medians, detail, href)
 
 
 def _excluded(found: Mapping[str, Any]) -> str:
@@ -245,7 +256,9 @@ def _absolute(family: FamilyFacts, counted: str) -> Headline:
     said = [(f"{what}, {line['name']}: ", line["value"], f" ({line['evidence']})") for what, line in firsts]
     before, number, after = said[0] if said else ("Its page gives no answer", "", "")
     after += "".join(f"; {human.noun(b)}{n}{a}" for b, n, a in said[1:])
-    return Headline(family.name, family.title, before, number, after, "", Verdict.NONE.value, counted, family.page)
+    return Headline(
+        family.name, family.title, before, number, after, "", Verdict.NONE.value, "", (), counted, family.page
+    )
 
 
 def numbers(found: Mapping[str, Any]) -> str:

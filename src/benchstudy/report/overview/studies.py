@@ -52,5 +52,12 @@ def _listed(summary: Path) -> dict[str, Any]:
     here = link(f"{summary.parent.name}/")
     # Another version may have made this study's pages, and may tell its findings in another way.
     whole = [found for found in told["headlines"] if found.keys() >= {*_TOLD}]
-    headlines = [{**found, "href": here + found["href"].removeprefix("./")} for found in whole]
+    headlines = [
+        {
+            **found,
+            "href": here + found["href"].removeprefix("./"),
+            "medians": [(median, here + href.removeprefix("./")) for median, href in found["medians"]],
+        }
+        for found in whole
+    ]
     return {**told, "headlines": headlines, "href": f"{here}index.html"}
