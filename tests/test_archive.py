@@ -364,6 +364,15 @@ def test_a_server_that_refuses_the_condition_is_asked_before_each_object(origin,
         assert asked >= set(proxy.uploads) and len(archive.keys("sealed")) == len(origin.sealed())
 
 
+@pytest.mark.parametrize("bucket", ["ab", "A-b", "a..b", "abc-", ".abc", "10.0.0.1", "a" * 256, "a b c"])
+def test_a_name_that_no_bucket_can_have_is_refused_with_the_rule(bucket, capsys):
+    assert main(["push", f"s3://{bucket}/x"]) == 1
+    told = f"S3-ADDRESS: s3://{bucket}/x: {bucket!r} cannot be a bucket: a bucket's name has 3 to 63 small letters"
+    assert told in capsys.readouterr().err
+    for allowed in ("abc", "a.b-c", "of_old_servers", "a" * 255):
+        Bucket(f"s3://{allowed}")
+
+
 @pytest.mark.parametrize("server", ["versitygw"], indirect=True)
 def test_errors_say_what_to_do_and_no_secret(origin, clone, archive, monkeypatch):
     url = ["--endpoint-url", archive.server.url]

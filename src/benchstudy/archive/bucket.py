@@ -26,7 +26,13 @@ _ATTEMPTS, _SILENT_S = 6, 60
 # The most that S3 takes in one request. A multipart upload would get a checksum of checksums, not the SHA-256.
 LARGEST = 5 << 30
 _CHUNK = 1 << 20
-_URL = re.compile(r"s3://([a-z0-9][a-z0-9._-]{1,254})(?:/(.*))?")
+_URL = re.compile(r"s3://([^/]+)(?:/(.*))?")
+# What no server takes. Old buckets may be longer than 63 characters, and some servers allow underscores.
+_NO_BUCKET = re.compile(r".{,2}|.{256,}|.*[^a-z0-9._-].*|[^a-z0-9].*|.*[^a-z0-9]|.*[.][.].*|\d+([.]\d+){3}", re.DOTALL)
+_NAMES = (
+    "a bucket's name has 3 to 63 small letters, digits, dots and hyphens, begins and ends with a letter or digit, has "
+    "no two dots in a row, and is no IP address"
+)
 _DONE, _EXISTS, _BEING_WRITTEN = 200, 412, 409
 _TELLING = (400, 409, 412, 501)
 # Seconds to wait for an object that another process is writing.
@@ -42,6 +48,7 @@ _AGAIN = "run the same command again: it continues from here"
 # By error code. The server's own texts are not printed, because they may quote credentials.
 _WAYS = {
     "NoSuchBucket": "no such bucket; create it, or name another",
+    "InvalidBucketName": f"the server refuses the name of the bucket: {_NAMES}",
     **dict.fromkeys(("AccessDenied", "AllAccessDisabled", "403"), _RIGHTS),
     **dict.fromkeys(("ExpiredToken", "InvalidToken", "RequestExpired", "TokenRefreshRequired"), _EXPIRED),
     **dict.fromkeys(
@@ -80,6 +87,8 @@ class Bucket:
             raise ArchiveError(
                 f"{url}: not the address of an archive: write s3://BUCKET/PREFIX, the bucket in small letters"
             )
+        if _NO_BUCKET.fullmatch(match[1]):
+            raise ArchiveError(f"S3-ADDRESS: {url}: {match[1]!r} cannot be a bucket: {_NAMES}")
         self.url, self._bucket = url.rstrip("/"), match[1]
         prefix = (match[2] or "").strip("/")
         self._prefix = f"{prefix}/" if prefix else ""
@@ -215,7 +224,7 @@ class Bucket:
         except (known.TokenRetrievalError, known.SSOError, known.CredentialRetrievalError):
             raise ArchiveError(f"{self.url}: {_EXPIRED}") from None
         except known.ParamValidationError:
-            raise ArchiveError(f"{self.url}: not a valid bucket name") from None
+            raise ArchiveError(f"{self.url}: {_WAYS['InvalidBucketName']}") from None
         except (known.ConnectionError, known.HTTPClientError, known.IncompleteReadError, HTTPError) as error:
             where = f" at {self._client.meta.endpoint_url}" if hasattr(self, "_client") else ""
             raise ArchiveError(
