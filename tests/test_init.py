@@ -372,6 +372,20 @@ def test_help_of_what_is_started_is_short_and_leads_on(command, started, tmp_pat
 
 
 @pytest.mark.long
+@pytest.mark.long
+def test_a_wrong_option_of_run_is_told_in_a_line(tmp_path):
+    project = tmp_path / "mine"
+    assert cli.main(["init", str(project)]) == 0
+    for word, told in {
+        "--nope": "unrecognized arguments: --nope",
+        "--jobs": "--jobs/-j: expected one argument",
+    }.items():
+        command = [sys.executable, "-m", "benchstudy.commands.cli", "run", word]
+        done = subprocess.run(command, cwd=project, capture_output=True, text=True, timeout=120)
+        assert done.returncode == 2 and told in done.stderr and done.stderr.count("\n") == 1
+        assert done.stderr.endswith("; `benchstudy run --help-all` shows all options\n")
+
+
 def test_all_options_of_snakemake_are_shown_on_request(tmp_path):
     command = [sys.executable, "-m", "benchstudy.commands.cli", "run", "--help-all"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120)

@@ -241,6 +241,8 @@ def test_it_works_only_in_its_own_folder_and_as_a_whole(project, tmp_path):
     for cores in ("0", "-1"):
         done = project.snakemake("--cores", cores, check=False)
         assert done.returncode == 1 and f"--cores {cores}: without a core" in done.stdout + done.stderr
+    done = project.run("python", "-m", "benchstudy.commands.cli", "run", "--jobs", "0", check=False)
+    assert done.returncode == 1 and "--jobs 0: without a core" in done.stdout + done.stderr
 
 
 def test_plain_snakemake_says_in_words_why_a_study_cannot_be_read(project):

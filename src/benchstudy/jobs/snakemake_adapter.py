@@ -42,7 +42,9 @@ def check_place(workflow: Any) -> None:
         raise BenchstudyError("--no-hooks disables the check for conflicting commands: run snakemake without it")
     cores = workflow.resource_settings.cores
     if workflow.is_main_process and cores is not None and cores < 1:
-        raise BenchstudyError(f"--cores {cores}: without a core, Snakemake waits forever: give 1 or more")
+        # Without --cores, Snakemake takes the number of --jobs.
+        option = "--cores" if any(re.match("-c|--cores", word) for word in sys.argv[1:]) else "--jobs"
+        raise BenchstudyError(f"{option} {cores}: without a core, Snakemake waits forever: give 1 or more")
     if workflow.is_main_process and (refusal := study_as_target(sys.argv[1:])):
         raise BenchstudyError(refusal)
 
