@@ -2,17 +2,25 @@
 
 import json
 import os
+import shutil
 import subprocess
 
 import pytest
 from sshd_hosts import SshdHost
 from waiting import until
 
+from benchstudy.hosts import ssh_config
 from benchstudy.measuring.session import hold_session
 from benchstudy.model import registry
 from benchstudy.model.study import parse_study
 from benchstudy.provisioning.deploy import INSTALL_IDLE
-from benchstudy.provisioning.target import ProvisionFailed, deploy_files, facts_problems, provision_target
+from benchstudy.provisioning.target import (
+    ProvisionFailed,
+    deploy_files,
+    facts_problems,
+    provision_target,
+    what_is_ahead,
+)
 
 HOSTILE = "/tmp/benchstudy-$(touch pwned); `touch pwned` '\" \\"
 
@@ -191,6 +199,27 @@ def brought(tmp_path, monkeypatch):
     monkeypatch.undo()
     registry.packages.cache_clear()
     registry.get.cache_clear()
+
+
+def test_ssh_is_asked_once_for_what_is_the_same_for_every_host(here, tmp_path, monkeypatch):
+    """Each of many forks would start one ssh more."""
+    program = tmp_path / "bin" / "ssh"
+    program.parent.mkdir()
+    program.write_text(f'#!/bin/sh\necho "$*" >> {tmp_path}/asked\nexec {shutil.which("ssh")} "$@"\n')
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
+    ssh_config._usual_settings.cache_clear()
+    names = ("a", "b", "c")
+    declared = {
+        "study": "unreachable",
+        "hosts": {name: {"address": "127.0.0.1", "port": 9} for name in names},
+        "targets": {name: {"roles": {"sut": name}} for name in names},
+        "families": {"command": {"commands": [{"name": "x", "argv": ["true"]}]}},
+    }
+    found = what_is_ahead(parse_study(declared), [(name, "command") for name in names])
+    assert all("127.0.0.1" in ahead.unknown for ahead in found.values()) and found.keys() == {*names}
+    asked = (tmp_path / "asked").read_text().splitlines()
+    assert len(asked) == 4 and sum("-F none" in line for line in asked) == 1
 
 
 def test_a_family_of_another_package_brings_its_own_deploy(here, tmp_path, brought):

@@ -10,6 +10,7 @@ import shutil
 import socket
 import subprocess
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -225,6 +226,12 @@ def _agent(said: str, tokens: Mapping[str, str]) -> Path | None:
     if variable == "SSH_AUTH_SOCK" or (said.startswith("$") and not said.startswith("${")):
         return Path(os.environ[variable]) if os.environ.get(variable) else None
     return _path("IdentityAgent", said, tokens)
+
+
+def ask_once() -> None:
+    """Ask ssh what is the same for every host, before forks for many hosts would each ask."""
+    with suppress(ConnectionFailed):  # they say it with the host's name
+        _usual_settings()
 
 
 @cache

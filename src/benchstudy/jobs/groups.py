@@ -8,7 +8,7 @@ from contextlib import nullcontext
 from datetime import datetime
 from pathlib import Path
 
-from benchstudy.hosts import interrupts
+from benchstudy.hosts import interrupts, ssh_config
 from benchstudy.hosts.forks import INTERRUPTED, Tell, in_forks
 from benchstudy.jobs.job import said_in_log
 from benchstudy.jobs.running import others_build_soon
@@ -124,10 +124,11 @@ class _Said:
 
 
 def _import_once(family: str) -> None:
-    """Import what each session would import."""
+    """Import and ask what each session would."""
     os.environ["OPENBLAS_NUM_THREADS"] = "1"  # a fork would not have numpy's threads
     for module in ("run", "parse"):
         registry.part(family, module)
+    ssh_config.ask_once()
 
 
 def _ending(status: int) -> str:

@@ -22,6 +22,7 @@ from pyinfra.facts.apk import ApkPackages
 from pyinfra.facts.deb import DebPackages
 from pyinfra.facts.rpm import RpmPackages
 
+from benchstudy.hosts import ssh_config
 from benchstudy.hosts.controller import ends_with_controller
 from benchstudy.hosts.forks import Tell, in_forks
 from benchstudy.hosts.remote import Remote, RemoteError
@@ -284,6 +285,7 @@ def provision_hosts(
             cause = f"the provisioning process ended with status {status}; its log may say why"
             answered(key, {"facts": {"unreachable": cause, "changed": 0, "problems": [cause]}})
 
+    ssh_config.ask_once()
     in_forks(turns.values(), lambda key, tell: _answer(root, requests[key], tell), heard, ended=ended, at_once=_MOST)
 
 
