@@ -20,6 +20,7 @@ from load_test_study import (
 
 from benchstudy.families.load_test.clocks import Clock, clock_of, correction_s, require_steady
 from benchstudy.families.load_test.facts import rate_window_s
+from benchstudy.families.load_test.system import read_accounts
 from benchstudy.measuring.schedule import schedule
 from benchstudy.model.errors import StudyError, TrialFailed
 
@@ -254,6 +255,19 @@ def test_a_wrong_clock_is_refused_unless_the_study_says_whose_the_times_are():
     assert correction_s(wrong, "utc", "grafana") == 3600.0
     with pytest.raises(TrialFailed, match=r"source grafana: the clock of Prometheus is \+3600.000 s.*`clock: utc`"):
         correction_s(wrong, None, "grafana")
+
+
+def test_accounts_that_cannot_be_read_are_told():
+    for users, told in {
+        '["anna"]': "no JSON",
+        '{"anna": {}}': "no JSON",
+        "7": "no JSON",
+        '[{"password": ["x"]}]': "no JSON",
+        "[]": "the data set has no users",
+    }.items():
+        with pytest.raises(TrialFailed, match=f"^system.accounts: a.json: .*{told.removeprefix('no ')}"):
+            read_accounts("system.accounts: a.json", f'{{"users": {users}}}')
+    assert read_accounts("a.json", '{"password": 7, "users": [{"username": "anna"}]}')[1] == {"7"}
 
 
 def test_a_clock_that_is_set_during_a_trial_makes_no_window():

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from threading import Event, Thread
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from benchstudy.families.load_test.config import LOAD_PORTS, LoadTestConfig
 from benchstudy.families.load_test.system_files import ACCOUNTS_SCHEMA
@@ -86,24 +86,30 @@ def _accounts(trial: "TrialContext[LoadTestConfig]", server: RunningService, dat
     running = known[owner] if owner else server
     path = PLACEHOLDER.sub(lambda match: _filled(match[1], known, server), given)
     answer = trial.agent_call("load_site:text", path, role=config.services[running.name].role)
-    try:
-        content = json.loads(answer["text"])
-        users = content["users"]
-    except (ValueError, KeyError, TypeError) as error:
-        raise TrialFailed(f"system.accounts: {given}: it is not a JSON object with users: {error}") from error
-    if content.get("schema", ACCOUNTS_SCHEMA) != ACCOUNTS_SCHEMA:
-        raise TrialFailed(f"system.accounts: {given}: schema {content['schema']} is not known")
-    if not users:
-        raise TrialFailed(f"system.accounts: {given}: the data set has no users")
-    passwords = {content.get("password"), *(user.get("password") for user in users)} - {None, ""}
+    content, passwords = read_accounts(f"system.accounts: {given}", answer["text"])
     for password in passwords:
         trial.keep_secret(password, f"system.accounts: {given}: a password")
     return Accounts(
         answer["text"].encode(),
         content.get("import_sha256") or answer["sha256"],
-        content.get("counts") or {"users": len(users)},
+        content.get("counts") or {"users": len(content["users"])},
         content.get("database"),
     )
+
+
+def read_accounts(where: str, text: str) -> tuple[dict[str, Any], set[str]]:
+    """The content of accounts.json, and the passwords in it. Raises TrialFailed, which says `where`."""
+    try:
+        content = json.loads(text)
+        users = content["users"]
+        passwords = {content.get("password"), *(user.get("password") for user in users)} - {None, ""}
+    except (AttributeError, ValueError, KeyError, TypeError) as error:
+        raise TrialFailed(f"{where}: it is not a JSON object with users, each an object: {error}") from error
+    if content.get("schema", ACCOUNTS_SCHEMA) != ACCOUNTS_SCHEMA:
+        raise TrialFailed(f"{where}: schema {content['schema']} is not known")
+    if not users:
+        raise TrialFailed(f"{where}: the data set has no users")
+    return content, {str(password) for password in passwords}
 
 
 def _all_needed(service: RunningService) -> dict[str, RunningService]:
