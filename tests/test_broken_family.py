@@ -5,18 +5,21 @@ import sys
 from pathlib import Path
 
 import pytest
+from conftest import CHECKOUT
 from sshd_hosts import SshdHost
 
 from benchstudy import lints
 from benchstudy.commands.cli import main
+from benchstudy.jobs import inputs
 from benchstudy.jobs.parts import SCHEMAS
 from benchstudy.lints.model import Material, rule
-from benchstudy.model import registry
+from benchstudy.model import registry, rules, sources
 from benchstudy.model.errors import BenchstudyError, StudyError
 from benchstudy.model.family import Case, Family, Observation, Parsed, ParseError
 from benchstudy.model.metrics import Metric
 from benchstudy.model.names import TABLES
 from benchstudy.model.study import parse_study
+from benchstudy.report.published.published_page import PublishedPage
 
 FAMILY = """
 from benchstudy.model.family import Case, Family
@@ -34,6 +37,11 @@ class Broken(Family):
 FAMILY = Broken()
 """
 RUN = "from os import getcwd as run_trial"
+RULE = """
+from benchstudy.lints.model import rule
+@rule("own", "note", why="W.", action="A.")
+def own(material): ...
+"""
 STUDY = {
     "study": "s",
     "hosts": {"h": {"loopback": True}},
@@ -70,6 +78,11 @@ def install(tmp_path, monkeypatch):
 def forget(monkeypatch) -> None:
     registry.packages.cache_clear()
     registry.get.cache_clear()
+    registry.warn_once.cache_clear()
+    inputs._files.cache_clear()
+    sources._graph.cache_clear()
+    sources._folder.cache_clear()
+    sources._outermost.cache_clear()
     for module in [name for name in sys.modules if name.partition(".")[0] == "broken_bench"]:
         monkeypatch.delitem(sys.modules, module, raising=False)
 
@@ -99,6 +112,41 @@ def test_commands_of_a_family_that_fail_leave_the_other_commands(install, capsys
         said = capsys.readouterr()
         assert said.err.startswith(missing + told) and said.err.count("\n") == 1
         assert "sshfs" in said.out
+
+
+@pytest.mark.parametrize("broken", ["1 / 0", "1 +"])
+def test_broken_parts_of_a_family_take_down_only_its_own_studies(install, tmp_path, capsys, caplog, broken):
+    told = {"1 / 0": "ZeroDivisionError: division by zero, line 1 of lints.py", "1 +": "SyntaxError: invalid syntax ("}
+    empty = {"__init__": "", "page/__init__": ""}
+    install(**empty, **{"lints": f"import benchstudy.lints\n{RULE}" * 2, "page/published": broken})
+    assert "fails: AssertionError: two lints are called own" in refused(lambda: rules.require_of("broken"))
+    assert "own" not in rules.names(), "none of a family's lints, or all of them"
+    install(**empty, **{"lints": broken, "page/published": broken})
+    assert told[broken] in refused(lambda: rules.require_of("broken"))
+    assert lints.lint(Material("fio", "measured", ())) == []
+    assert "the lints of broken are left out: families.broken: its lints.py fails: " in caplog.text
+    assert told[broken] in refused(lambda: lints.lint(Material("broken", "measured", ())))
+    page = PublishedPage(study="s", tidy=tmp_path, output=tmp_path)
+    assert "fio" in page.sections and "its page/published.py fails: " in caplog.text
+    (tmp_path / "broken").mkdir()
+    refused(lambda: PublishedPage(study="s", tidy=tmp_path, output=tmp_path).sections)
+    assert inputs.code_of_page("published", CHECKOUT / "notebooks" / "published.ipynb", ["fio"])
+    if broken == "1 +":
+        assert f"broken_bench: SyntaxError: line 1 of {tmp_path}" in refused(lambda: inputs.code_of_tables("broken"))
+
+
+def test_a_broken_family_is_not_in_the_schema_and_the_others_are(install, capsys, caplog):
+    install("FAMILY = Broken()", "FAMILY = 1 / 0")
+    assert main(["schema"]) == 0
+    schema = json.loads(capsys.readouterr().out)["$defs"]["Families"]["properties"]
+    assert "fio" in schema and "broken" not in schema
+    assert caplog.text.count("the family broken is left out: broken_bench.family: ZeroDivisionError") == 1
+
+
+def refused(act) -> str:
+    with pytest.raises(StudyError) as error:
+        act()
+    return str(error.value)
 
 
 def test_a_package_around_a_family_that_cannot_be_imported_is_named(install, capsys):

@@ -1,5 +1,6 @@
 """Systems instead of services: what a study becomes, which messages it gets, and what every folder contains."""
 
+import importlib
 import json
 import shutil
 import sys
@@ -370,6 +371,17 @@ def test_a_package_brings_systems(tmp_path, monkeypatch):
     (metadata / "entry_points.txt").write_text("[benchstudy.systems]\nthings = bringing.things\n")
     monkeypatch.syspath_prepend(tmp_path)
     assert Catalogue()["shop"].folder == package / "shop"
+    for point, told in {
+        "bringing.things": "bringing.things cannot be imported: ZeroDivisionError: division by zero; correct it and",
+        "bringing.nothing.things": "bringing.nothing.things is not a package of Python; correct its entry point and",
+    }.items():
+        (package.parent / "__init__.py").write_text("1 / 0\n" if point == "bringing.things" else "")
+        (metadata / "entry_points.txt").write_text(f"[benchstudy.systems]\nthings = {point}\n")
+        monkeypatch.delitem(sys.modules, "bringing", raising=False)
+        importlib.invalidate_caches()
+        with pytest.raises(StudyError) as refused:
+            Catalogue()
+        assert str(refused.value) == f"bringing provides systems, but {told} install it again, or uninstall bringing"
 
 
 # --- what hosts need --------------------------------------------------------------------------------------------------

@@ -37,7 +37,7 @@ def code_of_page(page: str, notebook: Path, families: Iterable[str]) -> list[str
     cannot be executed.
     """
     imported = require_notebook(notebook)
-    published = _parts("page.published", of=registry.names()) if page in STUDY_PAGES else []
+    published = _parts("page.published", of=sources.readable_families()) if page in STUDY_PAGES else []
     made = ["benchstudy.jobs.made", "benchstudy.jobs.notebooks", "benchstudy.report.htmlpages"]
     made += imported
     words = _parts("page.wording", of=[page]) if page not in STUDY_PAGES else []  # of comparisons
@@ -101,7 +101,7 @@ def code_of_crate() -> list[str]:
 
 def _lints() -> list[str]:
     """The rules of every family, because a finding may be about any figure."""
-    return _parts("lints", of=registry.names())
+    return _parts("lints", of=sources.readable_families())
 
 
 def _parts(*modules: str, of: Iterable[str]) -> list[str]:

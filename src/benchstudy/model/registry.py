@@ -10,17 +10,21 @@ names one. Another package declares in its own metadata which of its packages ar
 import importlib
 import importlib.metadata
 import importlib.util
+import logging
 import pkgutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from importlib.machinery import ModuleSpec
+from importlib.metadata import EntryPoint
 from pathlib import Path
 from types import ModuleType
 
 from benchstudy.model import paths
 from benchstudy.model.errors import BenchstudyError, StudyError, as_line, plain_line
 from benchstudy.model.family import Family
+
+log = logging.getLogger("benchstudy")
 
 ENTRY_POINTS = "benchstudy.families"
 _SHIPPED = "benchstudy.families"
@@ -45,26 +49,52 @@ def packages() -> Mapping[str, str]:
                 f"two packages provide a family {point.name!r}: {found[point.name]} and {point.value}; uninstall "
                 f"{package}, or rename its entry point and its family"
             )
-        try:
-            spec = _spec(point.value)
-        except Exception as error:
-            said = plain_line(f"{type(error).__name__}: {error}")
-            raise StudyError(
-                f"{package} provides a family {point.name!r}, but {point.value} cannot be imported: {said}; correct it "
-                f"and install it again, or uninstall {package}"
-            ) from error
-        if spec is None or spec.origin is None:
-            raise StudyError(
-                f"{package} provides a family {point.name!r}, but {point.value} is not a package with an __init__.py; "
-                f"correct its entry point and install it again, or uninstall {package}"
-            )
+        provided(point, f"a family {point.name!r}", "with an __init__.py", lambda spec: spec.origin is not None)
         found[point.name] = point.value
     return dict(sorted(found.items()))
+
+
+def provided(point: EntryPoint, what: str, kind: str, fits: Callable[[ModuleSpec], bool]) -> ModuleSpec:
+    """The package of an entry point, not imported. Raises StudyError if there is none that `fits`, a package `kind`."""
+    package = point.dist.name if point.dist else point.value
+    told = f"{package} provides {what}, but {point.value}"
+    try:
+        spec = _spec(point.value)
+    except Exception as error:
+        said = plain_line(f"{type(error).__name__}: {error}")
+        raise StudyError(
+            f"{told} cannot be imported: {said}; correct it and install it again, or uninstall {package}"
+        ) from error
+    if spec is None or not fits(spec):
+        raise StudyError(
+            f"{told} is not a package {kind}; correct its entry point and install it again, or uninstall {package}"
+        )
+    return spec
 
 
 def names() -> list[str]:
     """Names of all families that are installed."""
     return list(packages())
+
+
+def brought() -> list[str]:
+    """Names of the families that other packages provide."""
+    return [name for name, package in packages().items() if not package.startswith(f"{_SHIPPED}.")]
+
+
+def sound() -> Iterator[Family]:
+    """The installed families. A broken one is left out, with a warning: it must not take down studies without it."""
+    for name in names():
+        try:
+            yield get(name)
+        except StudyError as error:
+            warn_once(f"the family {name} is left out: {error}")
+
+
+@cache
+def warn_once(told: str) -> None:
+    """Log a warning that this process has not given yet."""
+    log.warning("%s", told)
 
 
 @cache
@@ -87,11 +117,15 @@ def get(name: str) -> Family:
 
 
 def part(name: str, module: str) -> ModuleType | None:
-    """The module of this name in a family's package, such as "lints" or "page.published"; None if it has none."""
+    """The module of this name in a family's package, such as "lints" or "page.published"; None if it has none.
+
+    Raises StudyError if another package's module cannot be imported.
+    """
     place = folder(name).joinpath(*module.split("."))
     if not (place.with_suffix(".py").is_file() or place.is_dir()):
         return None  # without importing the packages around it
-    return importlib.import_module(f"{packages()[name]}.{module}")
+    with blamed(name, f"its {module.replace('.', '/')}.py"):
+        return importlib.import_module(f"{packages()[name]}.{module}")
 
 
 def folder(name: str) -> Path:
@@ -109,7 +143,7 @@ def blamed(name: str, what: str) -> Iterator[None]:
     except BenchstudyError:
         raise
     except Exception as error:
-        if packages()[name].startswith(f"{_SHIPPED}."):
+        if name not in brought():
             raise
         said = as_line(error, folder(name))
         raise StudyError(

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from benchstudy.model import registry
-from benchstudy.model.errors import BenchstudyError
+from benchstudy.model.errors import BenchstudyError, StudyError
 
 Severity = Literal["error", "warning", "note"]
 Kind = Literal["published", "measured"]  # a published table, or a family of a study
@@ -50,11 +50,28 @@ def define(rule: Rule) -> Rule:
 
 
 def rules() -> Mapping[str, Rule]:
-    """All rules by name, in order of definition: the general ones, then those of families."""
+    """All rules by name, in order of definition: the general ones, then those of families.
+
+    If a family's rules cannot be imported, they are left out with a warning. `require_of` refuses them.
+    """
     importlib.import_module(f"{__name__.partition('.')[0]}.lints")
     for family in registry.names():
-        registry.part(family, "lints")
+        try:
+            require_of(family)
+        except StudyError as error:
+            registry.warn_once(f"the lints of {family} are left out: {error}")
     return _defined
+
+
+def require_of(family: str) -> None:
+    """Import the rules of a family. Raises StudyError if that fails, and defines none of them then."""
+    before = {*_defined}
+    try:
+        registry.part(family, "lints")
+    except StudyError:
+        for name in _defined.keys() - before:
+            del _defined[name]
+        raise
 
 
 def names() -> list[str]:

@@ -41,7 +41,7 @@ def study_schema(catalogue: Catalogue) -> dict[str, Any]:
 
     Raises StudyError for a system with an invalid file.
     """
-    families = {name: registry.get(name) for name in registry.names()}
+    families = {family.name: family for family in registry.sound()}
     blocks: dict[str, Any] = {
         name: (family.Config | None, Field(None, description=family.title)) for name, family in families.items()
     }

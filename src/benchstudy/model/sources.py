@@ -6,7 +6,7 @@ checkers only do not count: they are never executed, so no result can depend on 
 
 import ast
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import cache
 from importlib.util import find_spec
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchstudy.model import paths, registry
-from benchstudy.model.errors import BenchstudyError
+from benchstudy.model.errors import BenchstudyError, StudyError
 
 if TYPE_CHECKING:
     from grimp import ImportGraph
@@ -30,10 +30,14 @@ def closure(roots: Iterable[str]) -> set[str]:
     """Every module that importing `roots` may import, with the roots, of this package and those that provide families.
 
     `roots`: names. A name that is not such a module is left out, so names of things within a module may be among
-    them.
+    them. Raises StudyError for a root in a package of which a file is not valid Python.
     """
-    graph = _graph(_packages())
+    graph, unreadable = _graph(_packages())
     known, found, todo = _modules(graph), set[str](), list(roots)
+    for name in todo:
+        for package, why in unreadable.items():
+            if f"{name}.".startswith(f"{package}."):
+                raise StudyError(f"{package}: {why}; correct it")
     while todo:
         name = todo.pop()
         if name in known and name not in found:
@@ -111,12 +115,28 @@ def _packages() -> frozenset[str]:
     return frozenset(name for name in outermost if (spec := find_spec(name)) and spec.submodule_search_locations)
 
 
-@cache
-def _graph(packages: frozenset[str]) -> "ImportGraph":
-    import grimp  # imported here: most commands need no graph
+def readable_families() -> list[str]:
+    """Those in packages of which each file is valid Python. `closure` refuses modules of the others."""
+    unreadable = _graph(_packages())[1]
+    return [name for name, package in registry.packages().items() if _outermost(package) not in unreadable]
 
-    # Without its cache, which trusts file times: reading everything takes a tenth of a second.
-    return grimp.build_graph(*sorted(packages), cache_dir=None, exclude_type_checking_imports=True)
+
+@cache
+def _graph(packages: frozenset[str]) -> "tuple[ImportGraph, Mapping[str, str]]":
+    """The graph, and why packages are not in it: the file of each that is not valid Python."""
+    import grimp  # imported here: most commands need no graph
+    from grimp.exceptions import SourceSyntaxError
+
+    try:
+        # Without its cache, which trusts file times: reading everything takes a tenth of a second.
+        return grimp.build_graph(*sorted(packages), cache_dir=None, exclude_type_checking_imports=True), {}
+    except SourceSyntaxError as error:
+        file = Path(error.filename)
+        broken = next(name for name in packages if file.is_relative_to(_folder(name)))
+        if broken == _OWN:
+            raise
+        graph, others = _graph(packages - {broken})
+        return graph, {**others, broken: f"SyntaxError: line {error.lineno} of {file}"}
 
 
 @cache

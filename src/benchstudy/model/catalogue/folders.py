@@ -7,13 +7,12 @@ Another package declares in its own metadata which of its packages hold systems,
 """
 
 import importlib.metadata
-import importlib.util
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from benchstudy.model import paths
+from benchstudy.model import paths, registry
 from benchstudy.model.catalogue.system import DEPLOY, FILE, Found
 from benchstudy.model.errors import StudyError
 
@@ -89,10 +88,8 @@ def _of_packages() -> list[Path]:
     names: dict[str, str] = {}
     folders = []
     for point in importlib.metadata.entry_points(group=ENTRY_POINTS):
-        spec = importlib.util.find_spec(point.value)
-        if spec is None or not spec.submodule_search_locations:
-            raise StudyError(f"{point.value}, which should provide systems, is not a Python package")
-        folder = Path(next(iter(spec.submodule_search_locations)))
+        spec = registry.provided(point, "systems", "of Python", lambda spec: bool(spec.submodule_search_locations))
+        folder = Path(next(iter(spec.submodule_search_locations or ())))
         folders.append(folder)
         for name in (system.name for system in _in(folder)):
             if names.setdefault(name, point.value) != point.value:

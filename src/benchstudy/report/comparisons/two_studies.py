@@ -212,7 +212,7 @@ def facts(pair: FamilyPair) -> dict[str, Any]:
 def _refuse_unknown(metrics: Iterable[str], given: Iterable[Iterable[str]]) -> None:
     """Raises BenchstudyError for a metric that no family declares, and that is not in the tables (`given`)."""
     measured = {metric for of_table in given for metric in of_table}
-    known = measured.union(*(registry.get(family).metrics for family in registry.names()))
+    known = measured.union(*(family.metrics for family in registry.sound()))
     for metric in metrics:
         if metric not in known:
             raise BenchstudyError(f"no family has a metric {metric!r}: {nearest(metric, measured)}")

@@ -4,10 +4,11 @@ Each family names its published tables in its own `page/published.py`, as a `SEC
 """
 
 import html
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from IPython.display import Markdown, display
@@ -15,6 +16,7 @@ from IPython.display import Markdown, display
 from benchstudy import lints
 from benchstudy.lints import Finding
 from benchstudy.model import paths, registry
+from benchstudy.model.errors import StudyError
 from benchstudy.report import human
 from benchstudy.report.exhibits.exhibits import Exhibits, show
 from benchstudy.report.published import published
@@ -57,9 +59,21 @@ class PublishedPage(Exhibits):
     @cached_property
     def sections(self) -> Mapping[str, Section]:
         """The sections of the families that have one, in their order."""
-        parts = ((family, registry.part(family, _PART)) for family in registry.names())
-        found = [(family, part.SECTION) for family, part in parts if part is not None and hasattr(part, "SECTION")]
+        found = [(family, part.SECTION) for family, part in self._parts() if hasattr(part, "SECTION")]
         return dict(sorted(found, key=lambda one: (one[1].order, one[0])))
+
+    def _parts(self) -> Iterator[tuple[str, ModuleType]]:
+        """Raises StudyError for a broken one of a measured family, and leaves out that of another, with a warning."""
+        for family in registry.names():
+            try:
+                part = registry.part(family, _PART)
+            except StudyError as error:
+                if (self._tidy / family).is_dir():
+                    raise
+                registry.warn_once(f"the published tables of {family} are left out: {error}")
+                continue
+            if part is not None:
+                yield family, part
 
     @cached_property
     def own(self) -> Mapping[str, str]:
