@@ -4,6 +4,7 @@ import json
 import sys
 from pathlib import Path
 
+import nbformat
 import pytest
 from conftest import CHECKOUT
 from sshd_hosts import SshdHost
@@ -11,6 +12,7 @@ from sshd_hosts import SshdHost
 from benchstudy import lints
 from benchstudy.commands.cli import main
 from benchstudy.jobs import inputs
+from benchstudy.jobs.notebooks import execute
 from benchstudy.jobs.parts import SCHEMAS
 from benchstudy.lints.model import Material, rule
 from benchstudy.model import registry, rules, sources
@@ -246,6 +248,15 @@ def test_a_plan_names_notebooks_that_cannot_be_executed(install, tmp_path, capsy
         assert [line for line in lines if line.startswith("  no page can be made of ") and told in line] == (
             lines[-1:] if told else []
         )
+
+
+def test_a_cell_that_fails_in_the_code_of_a_family_names_file_and_line(install, tmp_path):
+    install(**{"page/__init__": "", "page/tables": "def shown():\n    return 1 / 0\n"})
+    cell = nbformat.v4.new_code_cell("from broken_bench.page.tables import shown\nshown()")
+    (tmp_path / "n.ipynb").write_text(json.dumps(nbformat.v4.new_notebook(cells=[cell])))
+    with pytest.raises(BenchstudyError) as failed:
+        execute(tmp_path / "n.ipynb", tmp_path / "log.ipynb", tmp_path / "out.ipynb", {})
+    assert f"division by zero, line 2 of {tmp_path}/site/broken_bench/page/tables.py\n" in str(failed.value)
 
 
 CONFIG = """

@@ -82,6 +82,15 @@ def test_a_cell_that_ends_the_run_fails_instead_of_leaving_half_a_page(tmp_path,
     assert not (tmp_path / "out.ipynb").exists()
 
 
+def test_a_notebook_need_not_name_its_kernel(tmp_path):
+    paths = [tmp_path / f"{name}.ipynb" for name in ("n", "log", "out")]
+    whole = nbformat.v4.new_notebook(cells=[{**code("print(given)"), "id": "only"}])
+    for metadata in ({}, {"kernelspec": {"name": "python3"}}):
+        paths[0].write_text(json.dumps({**whole, "metadata": metadata}))
+        execute(*paths, {"given": 2})
+        assert json.loads(paths[2].read_text())["cells"][-1]["outputs"][0]["text"] == ["2\n"]
+
+
 @pytest.mark.parametrize(
     ("changed", "said"),
     [

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from benchstudy.model import registry
 from benchstudy.model.errors import COLOURS, BenchstudyError
 from benchstudy.model.files import disk_trouble
 from benchstudy.report import prose
@@ -24,6 +25,8 @@ _OWN_KERNEL, _OWN_ENGINE = "python3", "benchstudy-in-process"
 _NBFORMAT = 4
 # How IPython names the line of a cell, in colour.
 _LINE = re.compile(r"Cell In\[\d+\], line (\d+)")
+# And that of a file.
+_LINE_OF_FILE = re.compile(r"^File (.+):(\d+)", re.MULTILINE)
 # The tag with which papermill marks the cell of parameters.
 _INJECTED = "injected-parameters"
 
@@ -54,6 +57,9 @@ def execute(notebook: Path, trace: Path, output: Path, parameters: Mapping[str, 
                 trace,
                 parameters=dict(parameters),
                 engine_name=_OWN_ENGINE if kernel == _OWN_KERNEL else None,
+                # A notebook may leave both out.
+                kernel_name=kernel,
+                language="python" if kernel == _OWN_KERNEL else None,
                 # Saving after each cell would take longer than the cells. A failing notebook is written anyway.
                 request_save_on_cell_execute=False,
                 start_timeout=_START_TIMEOUT_S,
@@ -106,7 +112,15 @@ def _said_by(error: "PapermillExecutionError") -> str:
     if error.ename in _own_errors(BenchstudyError):
         return error.evalue
     trouble = disk_trouble(Exception(error.evalue))
-    return f"{error.ename}: {error.evalue}" + (f"\n{trouble}" if trouble else "")
+    return f"{error.ename}: {error.evalue}{_where_in_a_family(error)}" + (f"\n{trouble}" if trouble else "")
+
+
+def _where_in_a_family(error: "PapermillExecutionError") -> str:
+    """The line in the code of another package's family that failed: ", line 2 of /…/page/tables.py"; or ""."""
+    folders = [registry.folder(name) for name in registry.brought()]
+    lines = _LINE_OF_FILE.findall(COLOURS.sub("", "\n".join(error.traceback)))
+    own = [(file, line) for file, line in lines if any(map(Path(file).expanduser().is_relative_to, folders))]
+    return f", line {own[-1][1]} of {own[-1][0]}" if own else ""
 
 
 def _own_errors(kind: type[BenchstudyError]) -> set[str]:
