@@ -143,6 +143,14 @@ def test_a_broken_family_is_not_in_the_schema_and_the_others_are(install, capsys
     schema = json.loads(capsys.readouterr().out)["$defs"]["Families"]["properties"]
     assert "fio" in schema and "broken" not in schema
     assert caplog.text.count("the family broken is left out: broken_bench.family: ZeroDivisionError") == 1
+    caplog.clear()
+    callable_field = "class Config(FamilyConfig):\n    made: Callable\n"
+    text = CONFIG.replace("class Config(FamilyConfig):\n", f"from typing import Callable\n{callable_field}")
+    install(family=text + FAMILY.replace("    runs_on", "    Config = Config\n    runs_on"))
+    assert (
+        main(["schema"]) == 0 and "broken" not in json.loads(capsys.readouterr().out)["$defs"]["Families"]["properties"]
+    )
+    assert "left out: families.broken: the JSON Schema of its Config fails: PydanticInvalidForJsonSchema" in caplog.text
 
 
 def refused(act) -> str:
@@ -163,6 +171,14 @@ def test_a_package_around_a_family_that_cannot_be_imported_is_named(install, cap
 @pytest.mark.parametrize(
     ("old", "new", "told"),
     [
+        ("FAMILY = Broken()", "FAMILY = Broken", "FAMILY must be an instance of a subclass of Family"),
+        ("FAMILY = Broken()", "FAMILY = None", "FAMILY must be an instance of a subclass of Family"),
+        ("name = title", "title", "name is missing: give a text"),
+        ("name = title", "name", "title is missing: give a text"),
+        ("    runs_on", "    Config = dict\n    runs_on", "Config is <class 'dict'>: derive a class from FamilyConfig"),
+        ('declare(Metric("time", "s", "Time", "lower"))', "['time']", "metrics is a list: give a mapping by name"),
+        ('declare(Metric("time", "s", "Time", "lower"))', "{'time': 's'}", "metrics.time is 's': give a Metric"),
+        ('{"runs": {"time_s": "Float64"}}', "['runs']", "series_schemas is a list: give a mapping by name"),
         ('"lower"', '"down"', "metrics.time: better is 'down': use 'higher', 'lower' or None"),
         ('"s", "Time"', '"ms", "Time"', "metrics.time: 'ms' is not a base unit: convert it to one of 1, percent, s"),
         ('"lower"', '"lower", tells="cach"', "metrics.time: tells is 'cach': did you mean \"cache\"?"),

@@ -268,6 +268,14 @@ class Family(ABC, Generic[ConfigT]):
 
     def misdeclared(self) -> Iterator[str]:
         """Why what it declares cannot be used, with the fix."""
+        for name in ("name", "title"):
+            if not isinstance(getattr(self, name, None), str):
+                yield f"{name} is missing: give a text"
+        if not (isinstance(self.Config, type) and issubclass(self.Config, FamilyConfig)):
+            yield f"Config is {self.Config!r}: derive a class from FamilyConfig"
+        for name in ("metrics", "series_schemas", "numeric_levels"):
+            if not isinstance(getattr(self, name), Mapping):
+                yield f"{name} is a {type(getattr(self, name)).__name__}: give a mapping by name"
         yield from misdeclared(self.metrics)
         for name, columns in self.series_schemas.items():
             if name in TABLES:

@@ -50,6 +50,8 @@ def declare(*metrics: Metric) -> Mapping[str, Metric]:
 def misdeclared(metrics: Mapping[str, Metric]) -> Iterator[str]:
     """Why these declarations cannot be used, with the fix."""
     for name, metric in metrics.items():
+        if not isinstance(metric, Metric):
+            yield f"metrics.{name} is {metric!r}: give a Metric, through `declare`"
         if metric.name != name or name == FAILED:
             yield f"metrics.{name}: its name is {metric.name!r}: use `declare`, and another name than {FAILED!r}"
         if metric.unit not in BASE_UNITS:

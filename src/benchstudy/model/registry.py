@@ -19,6 +19,7 @@ from importlib.machinery import ModuleSpec
 from importlib.metadata import EntryPoint
 from pathlib import Path
 from types import ModuleType
+from typing import cast
 
 from benchstudy.model import paths
 from benchstudy.model.errors import BenchstudyError, StudyError, as_line, plain_line
@@ -28,6 +29,7 @@ log = logging.getLogger("benchstudy")
 
 ENTRY_POINTS = "benchstudy.families"
 _SHIPPED = "benchstudy.families"
+_NO_FAMILY = "FAMILY must be an instance of a subclass of Family, such as `FAMILY = MyFamily()`"
 
 
 @cache
@@ -103,17 +105,17 @@ def get(name: str) -> Family:
     package = packages()[name]
     try:
         family = importlib.import_module(f"{package}.family").FAMILY
+        wrong = next(family.misdeclared(), None) if isinstance(family, Family) else _NO_FAMILY
     except StudyError:
         raise
     except Exception as error:
         said = as_line(error, folder(name))
         raise StudyError(f"{package}.family: {said}; correct it, or install the whole package again") from error
-    if family.name != name:
-        raise StudyError(f"{package}.family: FAMILY.name is {family.name!r}, but its package is registered as {name!r}")
-    wrong = next(family.misdeclared(), None)
     if wrong is not None:
         raise StudyError(f"{package}.family: {wrong}")
-    return family
+    if family.name != name:
+        raise StudyError(f"{package}.family: FAMILY.name is {family.name!r}, but its package is registered as {name!r}")
+    return cast(Family, family)
 
 
 def part(name: str, module: str) -> ModuleType | None:

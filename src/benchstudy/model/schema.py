@@ -16,7 +16,8 @@ from benchstudy.model import registry
 from benchstudy.model.catalogue.folders import Catalogue
 from benchstudy.model.catalogue.instances import OF_A_SYSTEM
 from benchstudy.model.catalogue.parameter import SYSTEM, Parameter
-from benchstudy.model.family import FamilyConfig
+from benchstudy.model.errors import StudyError
+from benchstudy.model.family import Family, FamilyConfig
 from benchstudy.model.strict import Strict
 from benchstudy.model.study import Study
 from benchstudy.model.units import DURATION_PATTERN, PROPER_PERCENT_PATTERN, SIZE_PATTERN
@@ -41,7 +42,7 @@ def study_schema(catalogue: Catalogue) -> dict[str, Any]:
 
     Raises StudyError for a system with an invalid file.
     """
-    families = {family.name: family for family in registry.sound()}
+    families = {family.name: family for family in registry.sound() if _has_schema(family)}
     blocks: dict[str, Any] = {
         name: (family.Config | None, Field(None, description=family.title)) for name, family in families.items()
     }
@@ -66,6 +67,17 @@ def study_schema(catalogue: Catalogue) -> dict[str, Any]:
         **{f"levels.{name}": _levels(name, found.system.parameters) for name, found in catalogue.items()},
     }
     return {"$schema": GenerateJsonSchema.schema_dialect, **made, "title": "A study of benchstudy"}
+
+
+def _has_schema(family: Family) -> bool:
+    """Whether its Config can be described. Else editors learn nothing of the family, and a warning says why."""
+    try:
+        with registry.blamed(family.name, "the JSON Schema of its Config"):
+            family.Config.model_json_schema(schema_generator=_AsWritten)
+    except StudyError as error:
+        registry.warn_once(f"the family {family.name} is left out: {error}")
+        return False
+    return True
 
 
 class _AsWritten(GenerateJsonSchema):
