@@ -1,6 +1,7 @@
 """Mistakes in a family of another package are refused in words that name the place and the fix."""
 
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -135,6 +136,24 @@ def test_broken_parts_of_a_family_take_down_only_its_own_studies(install, tmp_pa
     assert inputs.code_of_page("published", CHECKOUT / "notebooks" / "published.ipynb", ["fio"])
     if broken == "1 +":
         assert f"broken_bench: SyntaxError: line 1 of {tmp_path}" in refused(lambda: inputs.code_of_tables("broken"))
+
+
+@pytest.mark.parametrize("broken", ["1 / 0", "import no_such_module"])
+def test_modules_that_cannot_be_imported_make_no_results_and_take_no_outputs(install, tmp_path, capsys, broken):
+    """A parser that cannot be imported is not an output that cannot be read."""
+    install(run=broken, parse=f"{broken}\nparse_trial = print", imported=broken)
+    family = registry.get("broken")
+    for module, act in {
+        "run": lambda: family.run(Case({}), None),
+        "parse": lambda: family.parse({}, tmp_path),
+        "imported": lambda: family.parse_import(tmp_path),
+    }.items():
+        assert re.fullmatch(rf"broken_bench.{module}: \w+: .*, line 1 of {module}.py; correct it, or .*", refused(act))
+    (tmp_path / "printed.txt").write_text("1 s\n")
+    command = ["import", "--dry-run", "--study", str(tmp_path / "study.yaml"), str(tmp_path / "printed.txt")]
+    for name, told in {"fio": "no family of the study (fio) recognises", "broken": "broken_bench.imported: "}.items():
+        (tmp_path / "study.yaml").write_text(json.dumps({**STUDY, "families": {name: {}}}))
+        assert main(command) == 1 and told in capsys.readouterr().err
 
 
 def test_a_broken_family_is_not_in_the_schema_and_the_others_are(install, capsys, caplog):

@@ -33,7 +33,7 @@ from benchstudy.measuring.sessionindex import is_held
 from benchstudy.measuring.sessionrecord import SessionRecord
 from benchstudy.model import interference, paths, registry
 from benchstudy.model.causes import Cause, Failure
-from benchstudy.model.errors import SessionFailed, TrialFailed
+from benchstudy.model.errors import BrokenPart, SessionFailed, TrialFailed
 from benchstudy.model.family import Case, Family, FamilyConfig, Observation, Parsed, ParseError
 from benchstudy.model.files import now
 from benchstudy.model.metrics import Metric, declare
@@ -459,6 +459,14 @@ def test_a_trial_that_was_aborted_is_done_once_more_at_the_end(lab):
     (aborted,) = (trial for trial in lab.store.trials() if trial.record.status == "aborted")
     assert aborted.record.cause == "internal error: RuntimeError: a defect"
     assert aborted.record.failure.cause is Cause.INTERNAL
+
+
+def test_a_family_whose_code_cannot_be_imported_ends_the_session_without_a_result(lab, caplog):
+    lab.happens[("a", 1)] = [BrokenPart("my.run: NameError: x, line 7 of run.py; correct it")]
+    assert lab.hold(lab.plan("a", "b"))["problem"] == "my.run: NameError: x, line 7 of run.py; correct it"
+    (aborted,) = (trial for trial in lab.store.trials() if trial.record.status != "ok")
+    assert (aborted.record.status, aborted.record.failure.cause) == ("aborted", Cause.INTERNAL)
+    assert "line 7 of run.py" in aborted.record.cause and "Traceback" not in caplog.text
 
 
 @pytest.mark.parametrize(("count", "told"), [(1, "block 1"), (5, "block 5"), (7, "block 5 and 2 more")])

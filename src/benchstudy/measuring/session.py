@@ -38,7 +38,7 @@ from benchstudy.measuring.state import SessionState
 from benchstudy.measuring.trial import TrialContext
 from benchstudy.model import paths
 from benchstudy.model.causes import Cause, Failure
-from benchstudy.model.errors import BenchstudyError, SessionFailed, TrialFailed
+from benchstudy.model.errors import BenchstudyError, BrokenPart, SessionFailed, TrialFailed
 from benchstudy.model.family import Case, ParseError
 from benchstudy.model.files import disk_trouble, now
 from benchstudy.model.rounding import listed, plural
@@ -260,6 +260,9 @@ class _Session:
             kind = error.cause if isinstance(error, LockLost) else Cause.CONNECTION
             cause, failure = str(error), Failure(cause=kind, host=error.host)
             raise
+        except BrokenPart as error:
+            cause, failure = str(error), Failure(cause=Cause.INTERNAL)
+            raise
         except OSError as error:
             cause = disk_trouble(error) or str(error)
             raise
@@ -310,7 +313,7 @@ class _Session:
             if states & _NOT_THE_TOOLS_DOING or error.failure.cause is Cause.CONNECTION:
                 return "aborted", str(error), error.failure
             return ("timeout" if "timeout" in states else "failed"), str(error), error.failure
-        except (ConnectionFailed, ConnectionLost):
+        except (ConnectionFailed, ConnectionLost, BrokenPart):  # no other trial would fare better
             raise
         except RemoteError as error:  # such as files that arrived damaged: nothing is known about the trial
             return "aborted", str(error), Failure(cause=Cause.CONNECTION)

@@ -44,6 +44,10 @@ class StudyError(BenchstudyError):
         super().__init__("\n".join(map(_readable, message.splitlines())))
 
 
+class BrokenPart(StudyError, ImportError):
+    """A module of a family cannot be imported, so nothing is known of the trials or files that need it."""
+
+
 def _readable(line: str) -> str:
     """Cut the middle out of a long line: the problem is at its start, and what to write at its end."""
     return line if len(line) <= _LONGEST_LINE else f"{line[:300]} … {line[-300:]}"

@@ -37,7 +37,7 @@ from typing_extensions import TypeVar
 
 from benchstudy.model.causes import Failure
 from benchstudy.model.disturbance import DisturbancePolicy
-from benchstudy.model.errors import plain_line
+from benchstudy.model.errors import BrokenPart, as_line, plain_line
 from benchstudy.model.metrics import Metric, measured_for, misdeclared
 from benchstudy.model.names import COLUMNS, TABLES, TRIAL_COLUMNS, Name, nearest, require_each_once
 from benchstudy.model.parsing import COLUMN_TYPES, check_figure, check_table, damaged
@@ -426,7 +426,13 @@ class Family(ABC, Generic[ConfigT]):
     # Only sessions need code that talks to hosts, and only reports code that draws: parts are imported when needed.
 
     def _part(self, name: str) -> Any:
-        return importlib.import_module(f"{self._package}.{name}")
+        """Raises BrokenPart."""
+        module = f"{self._package}.{name}"
+        try:
+            return importlib.import_module(module)
+        except Exception as error:
+            said = as_line(error, Path(inspect.getfile(type(self))).parent)
+            raise BrokenPart(f"{module}: {said}; correct it, or install the whole package again") from error
 
     def _has(self, name: str) -> bool:
         return bool(self._package) and importlib.util.find_spec(f"{self._package}.{name}") is not None

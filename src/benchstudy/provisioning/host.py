@@ -26,7 +26,7 @@ from benchstudy.hosts import ssh_config
 from benchstudy.hosts.controller import ends_with_controller
 from benchstudy.hosts.forks import Tell, in_forks
 from benchstudy.hosts.remote import Remote, RemoteError
-from benchstudy.model.errors import COLOURS, BenchstudyError
+from benchstudy.model.errors import COLOURS, BenchstudyError, as_line
 from benchstudy.model.files import disk_trouble
 from benchstudy.model.grouping import grouped
 from benchstudy.model.host import Host
@@ -140,7 +140,7 @@ def _prepare(pyinfra_host: Any, deploys: list[dict[str, Any]]) -> list[str]:
             except BenchstudyError:
                 raise
             except Exception as error:
-                raise BenchstudyError(f"{_shown(path)}: {type(error).__name__}: {error}") from error
+                raise BenchstudyError(f"{_shown(path)}: {as_line(error, path.parent)}; correct it") from error
     return problems
 
 
