@@ -310,6 +310,8 @@ FAILS = "raise TypeError('one\\ntwo')"
     [
         ('return [Case({"size": "1"})]', FAILS, "`cases` fails: TypeError: one two, line 20 of family.py"),
         ('Case({"size": "1"})', "None", "`cases` fails: AttributeError: 'NoneType' object has no attribute 'id'"),
+        ("    def cases", "    numeric_levels = {'size': ('size_bytes', lambda level: 1 / 0)}\n    def cases",
+         "a function of `numeric_levels` fails: ZeroDivisionError: division by zero, line 19 of family.py"),
         ("    def cases", f"    def of(self, config): {FAILS}\n    def cases", "`of` fails: TypeError: one two"),
         ("    def cases", f"    def order(self, *_): {FAILS}\n    def cases", "`order` fails: TypeError: one two"),
         ("    def cases", f"    def declared_s(self, _): {FAILS}\n    def cases", "`declared_s` fails: TypeError: one"),

@@ -415,6 +415,9 @@ def parse_study(data: Mapping[str, Any], beside: Path | None = None, *, stored: 
         with registry.blamed(plan.family_name, "`cases`"):
             ids = [case.id for case in plan.cases]
             wrong = next((wrong for case in plan.cases for wrong in case.misdescribed()), None)
+        with registry.blamed(plan.family_name, "a function of `numeric_levels`"):  # else only tables would call it
+            for case in plan.cases:
+                plan.family.numbers(case.levels)
         if not ids and not plan.config.import_only:
             raise StudyError(_no_case(f"families.{plan.family_name}", plan.config))
         if wrong is not None:
