@@ -239,6 +239,10 @@ def test_a_family_of_another_package_brings_its_own_deploy(here, tmp_path, broug
     with pytest.raises(ProvisionFailed, match=r"here: /.*/brought/deploy\.py: .*no_such_module"):
         provision_target(parse_study(declared), "bench", here / "facts.json")
 
+    (brought / "deploy.py").write_text("import sys\nsys.exit('no')\n")
+    with pytest.raises(ProvisionFailed, match=r"/deploy\.py: SystemExit: no, line 2 of deploy\.py; correct it"):
+        provision_target(parse_study(declared), "bench", here / "facts.json")
+
     # The project's own answer comes first.
     for name in ("brought", "common"):
         (here / "envs" / f"{name}.py").write_text(f"import pathlib\npathlib.Path('seen').write_text('{name}')\n")

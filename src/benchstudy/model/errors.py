@@ -23,7 +23,7 @@ def plain_line(text: str) -> str:
     return plain(" ".join(text.splitlines()))
 
 
-def as_line(error: Exception, folder: Path) -> str:
+def as_line(error: BaseException, folder: Path) -> str:
     """What an exception of the code in a folder says, and where there it was raised, as one line."""
     own = [at for at in extract_tb(error.__traceback__) if Path(at.filename).is_relative_to(folder)]
     line = f", line {own[-1].lineno} of {Path(own[-1].filename).name}" if own else ""

@@ -139,7 +139,7 @@ def _prepare(pyinfra_host: Any, deploys: list[dict[str, Any]]) -> list[str]:
                 problems.append(f"{_shown(path)}: {error}")
             except BenchstudyError:
                 raise
-            except Exception as error:
+            except (Exception, SystemExit) as error:
                 raise BenchstudyError(f"{_shown(path)}: {as_line(error, path.parent)}; correct it") from error
     return problems
 
