@@ -53,6 +53,13 @@ def imported(root: Path, *outputs: Path, **options) -> Outcome:
     return import_outputs(root, study_of(fio={}, http_concurrency={}, log_write={}), None, outputs, **options)
 
 
+def another(text: str, number: int) -> str:
+    """fio's JSON of a later run, longer by `number` characters."""
+    later = re.sub(r'(?<="timestamp_ms" : )\d+', lambda ms: str(int(ms[0]) + number), text)
+    assert later != text or not number
+    return later + " " * number
+
+
 def values(trial) -> dict[str, float]:
     return {o.metric: o.value for o in FIO.parse(trial.record.levels, trial.folder).observations}
 
@@ -651,11 +658,52 @@ def test_a_copy_in_another_encoding_or_with_other_line_ends_counts_once(tmp_path
     assert all("already holds the same content" in cause for _, cause in again.refused)
 
 
+def in_parts(folder: Path) -> dict[str, tuple[str, list[str]]]:
+    """By kind of output: a file with several runs, and texts with one of them each, as they were before."""
+    fio_json, fio_text = ((FIO_DATA / f"fio-3.33-appended.{end}").read_text() for end in ("json", "txt"))
+    runs = [json.JSONDecoder().raw_decode(fio_json)[0], json.loads(fio_json[fio_json.rindex('{\n  "fio version"') :])]
+    texts = [found.strip() for found in re.split(r"(?m)^(?=.*\): rw=)", fio_text) if found.strip()]
+    ab = [(DATA / "http" / name).read_text() for name in ("ab-ok.txt", "ab-post.txt")]
+    wrk = [WRK.read_text(), WRK.read_text().replace("10 connections", "20 connections")]
+    head, *rows, total = LOCUST.read_text().splitlines()
+    export = {"command": "true", "mean": 1.5, "times": [1.0, 2.0], "exit_codes": [0, 0]}
+    results = [export, {**export, "command": "false"}]
+    return {
+        "fio.json": (fio_json, [json.dumps(run, indent=1) for run in runs]),
+        "fio.txt": (fio_text, [f"$ fio job\n{text}\n\n" for text in texts]),
+        "ab.txt": ("\n$ # one more\n".join(ab), ab),
+        "wrk.txt": ("\n$ # one more\n".join(wrk), wrk),
+        "locust_stats.csv": ("\n".join([head, *rows, total]), ["\n".join([head, row, total]) for row in rows]),
+        "hyperfine.json": (json.dumps({"results": results}), [json.dumps({"results": [one]}) for one in results]),
+    }
+
+
+@pytest.mark.parametrize("kind", ["fio.json", "fio.txt", "ab.txt", "wrk.txt", "locust_stats.csv", "hyperfine.json"])
+def test_a_run_counts_once_alone_and_in_a_file_with_others(tmp_path: Path, monkeypatch, capsys, kind: str):
+    together, alone = in_parts(tmp_path)[kind]
+    as_project(tmp_path / "project")
+    monkeypatch.chdir(tmp_path / "project")
+    declared = study_of().model_dump(mode="json", include={"study", "hosts", "targets"})
+    families = {"fio": {}, "http_concurrency": {}, "command": {}}
+    Path("study.yaml").write_text(json.dumps({**declared, "families": families}))
+    for number, text in enumerate([*alone, together]):
+        Path(f"{number}-{kind}").write_text(text)
+    names = [f"{number}-{kind}" for number in range(len(alone) + 1)]
+    assert cli.main(["import", names[0], "--study", "study.yaml", "--json"]) == 0
+    assert cli.main(["import", names[-1], "--study", "study.yaml", "--json"]) == 1
+    told = [json.loads(line) for line in capsys.readouterr().out.replace("}\n{", "}\0{").split("\0")]
+    assert [len(one["imported"]) for one in told] == [1, len(alone) - 1]
+    (why,) = [one["why"] for one in told[1]["refused"]]
+    assert re.match(rf"run 1 of {len(alone)}: trial \w{{8}} .*already holds", why)
+    assert cli.main(["import", *names, "--study", "study.yaml", "--json"]) == 1, "and the other way round"
+    assert json.loads(capsys.readouterr().out)["imported"] == []
+
+
 def test_only_copies_that_have_the_size_of_a_trial_are_hashed(tmp_path: Path, monkeypatch):
     text, hashed, contents = (FIO_DATA / "fio-3.33-page.json").read_text(), [], importing._contents
     monkeypatch.setattr(importing, "_contents", lambda files: hashed.append(files) or contents(files))
     for number in range(3):
-        (tmp_path / f"{number}.json").write_text(text + " " * number)
+        (tmp_path / f"{number}.json").write_text(another(text, number))
     assert len(imported(tmp_path, *(tmp_path / f"{number}.json" for number in range(3))).imported) == len(hashed) == 3
 
 
@@ -665,7 +713,7 @@ def test_a_dry_run_tells_what_an_import_then_does_and_writes_nothing(tmp_path: P
     declared = study_of().model_dump(mode="json", include={"study", "hosts", "targets"})
     Path("study.yaml").write_text(json.dumps({**declared, "families": {"fio": {}}}))
     page = (FIO_DATA / "fio-3.33-page.json").read_text()
-    for name, text in {"a": page, "b": page + "\n", "copy": page, "stranger": "nothing"}.items():
+    for name, text in {"a": page, "b": another(page, 1), "copy": page, "stranger": "nothing"}.items():
         (tmp_path / f"{name}.json").write_text(text)
     names = [str(tmp_path / f"{name}.json") for name in ("b", "copy", "stranger")]
     assert cli.main(["import", str(tmp_path / "a.json"), "--study", "study.yaml"]) == 0
@@ -705,7 +753,7 @@ def test_a_file_whose_name_is_no_utf_8_is_imported_like_others(tmp_path: Path, m
     Path("study.yaml").write_text(json.dumps({**declared, "families": {"fio": {}}}))
     for number, name in enumerate((b"a.json", b"b-\xff.json", b"c.json")):
         text = (FIO_DATA / "fio-3.33-page.json").read_text()
-        (tmp_path / os.fsdecode(name)).write_text(text + "\n" * number)
+        (tmp_path / os.fsdecode(name)).write_text(another(text, number))
     outputs = [str(path) for path in sorted(tmp_path.glob("*.json"))]
     assert cli.main(["import", *outputs, "--study", "study.yaml"]) == 0
     assert "b-\\xff.json as" in capsys.readouterr().out

@@ -40,6 +40,7 @@ _ENCODINGS = (
 _TOGETHER = 500  # trials that reach the disk at once
 Contents = frozenset[tuple[str, str]]  # names of files, with their SHA-256
 Sizes = frozenset[tuple[str, int]]
+_Key = tuple[str | None, str | None, str | None, str | None]  # of a run: tool, its version, clock, start
 
 
 def readable(path: str | Path) -> str:
@@ -230,9 +231,22 @@ def _copies(files: Mapping[str, bytes], whole: str, sizes: Collection[Sizes]) ->
                 yield _contents({**parts, whole: mark + ended[whole].encode(encoding)})
 
 
+def _own(run: Imported, content: bytes) -> str:
+    """A digest of the run that does not depend on what surrounds it in the file, whose content is `content`."""
+    lines = "\n".join(line.rstrip() for line in text_of(content).splitlines()).strip()
+    others = sorted((name, part.hex()) for name, part in run.files.items() if name != run.file_name)
+    return hashlib.sha256(repr((run.tool, run.own or (lines, others))).encode(errors="replace")).hexdigest()
+
+
 def _length(text: str, encoding: str) -> int:
     """The number of bytes of a text in UTF-8 or UTF-16."""
     return len(text) * (1 if encoding == "utf-8" else 2) if text.isascii() else len(text.encode(encoding))
+
+
+def _key_of(record: TrialRecord) -> _Key:
+    told, began = record.verified, record.started
+    start = None if began == told.get("imported", began) else began
+    return told.get("tool"), told.get("tool_version"), told.get("clock"), start
 
 
 class _Store:
@@ -243,6 +257,9 @@ class _Store:
         self._store = self._filling = TrialStore(paths.family_raw(root, study.study, target, family.name))
         self._instrument = instrument_sha256(family.name)
         self._filled: list[tuple[Path, PartialTrial, TrialRecord]] = []
+        self._own: dict[str, str] = {}  # runs by their digest, and what holds them
+        self._unread: dict[_Key, list[StoredTrial]] = {}  # trials whose runs are not among these yet
+        self._runs: dict[str, list[tuple[Contents, str]]] = {}  # by SHA-256 of a stored file
 
     def __enter__(self) -> "_Store":
         with ExitStack() as stack:  # releases the lock if the trials cannot be read
@@ -263,6 +280,7 @@ class _Store:
                 own = [file for file in trial.files if file.name != RECORD]
                 self._held[frozenset((file.name, file.sha256) for file in own)] = f"trial {trial.short}"
                 self._sizes.add(frozenset((file.name, file.size) for file in own))
+                self._unread.setdefault(_key_of(record), []).append(trial)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -316,6 +334,10 @@ class _Store:
         held = next((self._held[copy] for copy in copies if copy in self._held), None)
         if held is not None:
             raise BenchstudyError(f"{held} already holds the same content")
+        own = _own(run, files[run.file_name])
+        held = self._holding(run, own)
+        if held is not None:
+            raise BenchstudyError(f"{held} already holds this run, so it is skipped: a run counts once")
         levels = _levels(self._family, run, said)
         case = Case(levels).id
         block = self._blocks.get(case, 0) + 1
@@ -335,6 +357,32 @@ class _Store:
         held_by = readable(path) if self._outcome.dry_run else f"trial {partial.uuid[:8]}"
         self._held[contents] = held_by
         self._sizes.add(frozenset((name, len(content)) for name, content in files.items()))
+        self._own[own] = held_by
+
+    def _holding(self, run: Imported, own: str) -> str | None:
+        """What holds the run with this digest. Only trials that may are read, and each of them once."""
+        if own not in self._own:
+            told = (run.tool, run.tool_version, run.clock)
+            for trial in chain(*(self._unread.pop((*told, start), ()) for start in {run.started, None})):
+                parts = {file.name: file.sha256 for file in trial.files if file.name != RECORD}
+                if run.file_name not in parts:
+                    continue
+                whole = parts.pop(run.file_name)
+                if whole not in self._runs:
+                    self._runs[whole] = self._read(trial.folder / run.file_name)
+                for others, digest in self._runs[whole]:
+                    if others == frozenset(parts.items()):
+                        self._own[digest] = f"trial {trial.short} (from {trial.record.imported_from})"
+        return self._own.get(own)
+
+    def _read(self, file: Path) -> list[tuple[Contents, str]]:
+        """The runs in a stored file, as what else their trials hold, and their digests."""
+        try:
+            runs, content = self._family.parse_import(file), file.read_bytes()
+        except (ParseError, OSError):  # an earlier version took it; or it is only in the archive
+            return []
+        others = ({name: part for name, part in run.files.items() if name != file.name} for run in runs)
+        return [(_contents(other), _own(run, content)) for run, other in zip(runs, others, strict=True)]
 
     def _record(
         self,

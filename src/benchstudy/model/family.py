@@ -473,7 +473,8 @@ class Imported:
     a level, so that different runs never become one case. `file_name`: the file's name in the trial. `files`: what
     the trial holds instead of the whole file, if the file has several trials, each verbatim, and notes on them.
     `started`, `finished`: in UTC, from the output; `clock`: a time in it without a zone.
-    `cause`, `failure`: of a failed run, in words and as a value.
+    `cause`, `failure`: of a failed run, in words and as a value. `own`: what only this run printed, without what may
+    surround it in a file: two outputs with the same are one run. Empty: the whole text.
     """
 
     levels: Mapping[str, str]
@@ -489,6 +490,7 @@ class Imported:
     options: Mapping[str, Any] = field(default_factory=dict)
     cause: str | None = None
     failure: Failure | None = None
+    own: str = ""
 
     def check(self) -> None:
         """Raises ValueError for levels that cannot name a folder, and for data that no record can hold."""

@@ -1,5 +1,6 @@
 """Import of existing outputs: hyperfine's exports, and files in which the study's definitions find all metrics."""
 
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -51,6 +52,7 @@ def _of_hyperfine(number: int, result: dict, line: str) -> Imported:
         options=parameters,
         cause=failed,
         failure=Failure(cause=Cause.EXITED, name="hyperfine", exit_status=exits[0], said=failed) if exits else None,
+        own=json.dumps([result["command"], exits, times]) if (times := [*map(float, result["times"])]) else "",
     )
 
 

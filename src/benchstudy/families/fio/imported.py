@@ -4,6 +4,7 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -108,7 +109,14 @@ def _imported(run: FioRun, file_name: str, files: Mapping[str, bytes], notes: tu
         failure=Failure(cause=Cause.SIGNAL if run.interrupted else Cause.EXITED, name="fio", said=said)
         if said
         else None,
+        own=_own(run, file_name),
     )
+
+
+def _own(run: FioRun, file_name: str) -> str:
+    """The run without its command and, in plain text, without options, of which the command may tell more."""
+    jobs = [replace(job, options={}) for job in run.jobs] if file_name == "fio.txt" else run.jobs
+    return repr(replace(run, command=None, all_options=False, jobs=jobs))
 
 
 def levels_of(run: FioRun) -> dict[str, str]:

@@ -3,6 +3,7 @@
 import hashlib
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -25,7 +26,7 @@ from benchstudy.families.http_concurrency.summaries import (
     parse_k6,
     parse_locust,
 )
-from benchstudy.families.http_concurrency.wrk_printed import NOTES, is_wrk, parse_wrk_printed, split_wrk
+from benchstudy.families.http_concurrency.wrk_printed import NOTES, is_wrk, own_of_wrk, parse_wrk_printed, split_wrk
 from benchstudy.families.shared.clients import value_of
 from benchstudy.families.shared.exact_levels import exact_level
 from benchstudy.families.shared.files import text_of
@@ -60,6 +61,7 @@ def _of_ab(text: str, number: int, of: int) -> Imported:
         (*notes, *result.problems()),
         files={IMPORTED_AB: text.encode()} if of > 1 else {},
         command=result.command,
+        own=repr(replace(result, command=None)),
     )
 
 
@@ -78,22 +80,26 @@ def _of_summary(text: str) -> Iterator[Imported]:
             [*notes, *summary.problems],
             started=(ended - took).isoformat(timespec="milliseconds") if ended else None,
             finished=ended.isoformat(timespec="milliseconds") if ended else None,
+            own=json.dumps(json.loads(text), sort_keys=True),
         )
     elif is_hey(text):
-        yield Imported({**_untold("hey"), **parse_hey(text).told}, IMPORTED_HEY, "hey", None, notes)
+        hey = parse_hey(text)
+        yield Imported({**_untold("hey"), **hey.told}, IMPORTED_HEY, "hey", None, notes, own=repr(hey))
     elif is_wrk(text):
         pieces = split_wrk(text)
         for number, piece in enumerate(pieces, start=1):
             where = [f"run {number} of {len(pieces)} in the file"] if len(pieces) > 1 else []
             files = {IMPORTED_WRK: piece.encode()} if len(pieces) > 1 else {}
             told = {**_untold("wrk"), **parse_wrk_printed(piece).told}
-            yield Imported(told, IMPORTED_WRK, "wrk", None, (*NOTES, *where), files=files)
+            own = own_of_wrk(piece)
+            yield Imported(told, IMPORTED_WRK, "wrk", None, (*NOTES, *where), files=files, own=own)
     elif is_locust(text):
         for number, row in enumerate(locust_rows(text)):
             parse_locust(row)
             told = {"endpoint": exact_level(row["Name"], _LONGEST), "method": exact_level(row["Type"], _LONGEST)}
             files = {PART: json.dumps({"row": number}).encode()}
-            yield Imported(_untold("locust") | told, IMPORTED_LOCUST, "locust", None, notes, files=files)
+            levels, own = _untold("locust") | told, json.dumps(row)
+            yield Imported(levels, IMPORTED_LOCUST, "locust", None, notes, files=files, own=own)
 
 
 def _untold(generator: str) -> dict[str, str]:

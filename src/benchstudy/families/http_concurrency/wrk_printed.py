@@ -44,6 +44,11 @@ def split_wrk(text: str) -> list[str]:
     return [text[begin:end] for begin, end in pairwise(starts)]
 
 
+def own_of_wrk(text: str) -> str:
+    """Return the lines of one run that wrk itself printed."""
+    return "\n".join(text[_found(_RUNNING, text).start() : _found(_TRANSFER, text).end()].splitlines())
+
+
 @damaged("wrk's output is damaged")
 def parse_wrk_printed(text: str) -> Summary:
     """Parse one run. Raises ParseError if it is truncated, completed no request, or contradicts itself."""

@@ -37,4 +37,4 @@ def recognise(path: Path) -> Imported | None:
         "a screen does not show backend, antispam, limits, front ends, duplicates and warm-up",
         *map(told, of_screen(screen)),
     ]
-    return Imported(levels, SAVED_SCREEN, "tessera-hammer", None, notes)
+    return Imported(levels, SAVED_SCREEN, "tessera-hammer", None, notes, own=repr(screen))
