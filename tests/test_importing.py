@@ -394,6 +394,12 @@ def test_the_newer_summary_of_k6_becomes_a_trial(tmp_path: Path, end: str):
     ]
 
 
+@pytest.mark.parametrize("name", ["short", "calibrated"])
+def test_what_wrk2_prints_is_not_taken_for_wrks(tmp_path: Path, name: str):
+    outcome = imported(tmp_path, DATA / "http" / f"wrk2-{name}.txt")
+    assert not outcome.imported and outcome.refused[0][1].startswith("wrk2 printed this, not wrk")
+
+
 @pytest.mark.parametrize(
     ("source", "old", "new", "cause"),
     [

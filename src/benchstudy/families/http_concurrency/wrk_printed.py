@@ -24,7 +24,8 @@ _PERCENTILE = re.compile(r"^ +([\d.]+)% +([\d.]+)(us|ms|s|m|h)\r?$", re.M)
 _SOCKETS = re.compile(r"^ +Socket errors: connect (\d+), read (\d+), write (\d+), timeout (\d+)\r?$", re.M)
 _STATUS = re.compile(r"^ +Non-2xx or 3xx responses: (\d+)\r?$", re.M)
 _UNITS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
-_ANOTHER = ('{"benchstudy":"wrk"', "Thread calibration:", "HdrHistogram")  # a trial of ours, and wrk2
+# wrk2 calibrates for 10 s, and has no rates before. wrk prints 0.00 in their place.
+_WRK2 = re.compile(r"^ +Thread calibration:|HdrHistogram|^ +Req/Sec +-?nan ", re.M)
 _LONGEST = 40
 NOTES = (
     "latencies include those that wrk adds for stalled connections; so their mean and deviation are left out",
@@ -33,12 +34,17 @@ NOTES = (
 
 
 def is_wrk(text: str) -> bool:
-    """Also a run that was cut off. wrk2, which holds a rate that it does not print, is another tool."""
-    return bool(_RUNNING.search(text) and _SHAPE.search(text)) and not any(name in text for name in _ANOTHER)
+    """Also a run that was cut off, and wrk2's, but not a trial of ours."""
+    return bool(_RUNNING.search(text) and _SHAPE.search(text)) and '{"benchstudy":"wrk"' not in text
 
 
 def split_wrk(text: str) -> list[str]:
-    """Split the text into runs without leaving anything out."""
+    """Split the text into runs without leaving anything out. Raises ParseError if wrk2 printed one of them."""
+    if _WRK2.search(text):
+        raise ParseError(
+            "wrk2 printed this, not wrk. It is not imported, because it lacks the rate that wrk2 kept (-R): put its "
+            "figures into a table in data/published/ (docs/importing.md)"
+        )
     starts = [0, *(match.start() for match in _RUNNING.finditer(text)), len(text)]
     del starts[1]
     return [text[begin:end] for begin, end in pairwise(starts)]
