@@ -394,6 +394,47 @@ def test_the_newer_summary_of_k6_becomes_a_trial(tmp_path: Path, end: str):
     ]
 
 
+K6_POINTS = DATA / "http" / "k6-points.json"
+
+
+def test_points_of_k6_become_the_trial_that_its_summary_becomes(tmp_path: Path):
+    outcome = imported(tmp_path, K6_POINTS, DATA / "http" / "k6-points-export.json")
+    assert not outcome.refused
+    points, summary = (trial for _, trial in outcome.imported)
+    found, told = figures(points), figures(summary)
+    rates = {"duration", "throughput", "transfer_rate", "concurrency_measured"}  # points lack k6's own duration
+    assert told.keys() <= found.keys() and {"latency_p99", "waiting_mean", "connect_max", "errors"} < told.keys()
+    assert {name: found[name] for name in told.keys() - rates} == pytest.approx(
+        {name: told[name] for name in told.keys() - rates}
+    )
+    assert [found[name] for name in rates] == pytest.approx([told[name] for name in rates], rel=0.002)
+    levels = points.record.levels
+    assert (levels["server"], levels["method"], levels["endpoint"]) == ("127.0.0.1-8080", "GET", "unknown")
+    assert levels["vus"] == "2" and points.record.finished.startswith("2026-")
+    assert {"check: 'is short' failed 6 of 6 times", "threshold: this output of k6 does not say which failed"} < {
+        *points.record.verified["notes"]
+    }
+
+
+def test_points_of_k6_that_are_not_of_one_whole_run_are_refused(tmp_path: Path):
+    text = K6_POINTS.read_text()
+    lines = text.splitlines(keepends=True)
+    first = next(number for number, line in enumerate(lines) if '"http_req_failed","type":"Point"' in line)
+    texts = {
+        "cut": text[: len(text) // 2],
+        "lost": "".join(lines[:first] + lines[first + 1 :]),
+        "two": text + text,
+        "none": "".join(line for line in lines if '"metric":"http_req' not in line),
+    }
+    for name, content in texts.items():
+        (tmp_path / f"{name}.json").write_text(content)
+    outcome = imported(tmp_path, *(tmp_path / f"{name}.json" for name in texts))
+    assert not outcome.imported
+    said = {path.stem: why for path, why in outcome.refused}
+    assert "truncated" in said["cut"] and "7 of http_req_failed and 8 of http_reqs" in said["lost"]
+    assert "give each run a file of its own" in said["two"] and "no HTTP request" in said["none"]
+
+
 @pytest.mark.parametrize("name", ["short", "calibrated"])
 def test_what_wrk2_prints_is_not_taken_for_wrks(tmp_path: Path, name: str):
     outcome = imported(tmp_path, DATA / "http" / f"wrk2-{name}.txt")

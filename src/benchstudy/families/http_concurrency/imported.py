@@ -9,10 +9,12 @@ from pathlib import Path
 
 from benchstudy.families.http_concurrency.ab import parse_ab, recognise_ab, split_ab
 from benchstudy.families.http_concurrency.ab_result import AbResult, options
+from benchstudy.families.http_concurrency.k6_points import is_k6_points, parse_k6_points
 from benchstudy.families.http_concurrency.parse import (
     IMPORTED_AB,
     IMPORTED_HEY,
     IMPORTED_K6,
+    IMPORTED_K6_POINTS,
     IMPORTED_LOCUST,
     IMPORTED_WRK,
     PART,
@@ -32,7 +34,7 @@ from benchstudy.families.shared.exact_levels import exact_level
 from benchstudy.families.shared.files import text_of
 from benchstudy.model.family import UNKNOWN, Imported
 
-OUTPUTS = "ab's report, what wrk prints, k6's --summary-export (not --out json), hey's summary, Locust's …_stats.csv"
+OUTPUTS = "ab's report, what wrk prints, k6's --summary-export or --out json, hey's summary, Locust's …_stats.csv"
 _LONGEST = 40
 _WHOLE_S = 0.0025  # ab prints milliseconds, and looks at the time after each answer
 # ab's options that change a request, and those that change how it is sent. The others are in the report, or only affect
@@ -68,19 +70,21 @@ def _of_ab(text: str, number: int, of: int) -> Imported:
 def _of_summary(text: str) -> Iterator[Imported]:
     """Recognise summaries of other generators, which say little about the load."""
     notes = ["what was asked for, how the load was made, limits, warm-up and checks are not known"]
-    if is_k6(text) and '"benchstudy"' not in text:
+    of_points = is_k6_points(text)
+    if of_points or (is_k6(text) and '"benchstudy"' not in text):
         notes += ["latencies are from sending to the last byte, without connecting"]
-        summary = parse_k6(text)
+        notes += ["the duration is from the start of the first iteration to the last end"] if of_points else []
+        summary = parse_k6_points(text) if of_points else parse_k6(text)
         ended, took = summary.ended, timedelta(seconds=value_of(summary.values, "duration") or 0)
         yield Imported(
             {**_untold("k6"), **summary.told},
-            IMPORTED_K6,
+            IMPORTED_K6_POINTS if of_points else IMPORTED_K6,
             "k6",
             summary.version,
             [*notes, *summary.problems],
             started=(ended - took).isoformat(timespec="milliseconds") if ended else None,
             finished=ended.isoformat(timespec="milliseconds") if ended else None,
-            own=json.dumps(json.loads(text), sort_keys=True),
+            own=repr(summary) if of_points else json.dumps(json.loads(text), sort_keys=True),
         )
     elif is_hey(text):
         hey = parse_hey(text)

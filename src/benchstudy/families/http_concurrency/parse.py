@@ -6,6 +6,7 @@ from typing import Any
 
 from benchstudy.families.http_concurrency.ab import parse_ab
 from benchstudy.families.http_concurrency.command import FACTS, LOAD
+from benchstudy.families.http_concurrency.k6_points import parse_k6_points
 from benchstudy.families.http_concurrency.load_result import LoadResult, ab_load, requests_under_way
 from benchstudy.families.http_concurrency.metrics import METRICS
 from benchstudy.families.http_concurrency.several import Loads, one_load, several_loads
@@ -25,7 +26,7 @@ from benchstudy.model.criteria import BUSY_GENERATOR, LITTLE
 from benchstudy.model.family import UNKNOWN, Observation, Parsed, ParseError
 
 IMPORTED_AB, IMPORTED_K6, IMPORTED_HEY, IMPORTED_LOCUST = "ab.txt", "k6-export.json", "hey.txt", "locust_stats.csv"
-IMPORTED_WRK = "wrk.txt"
+IMPORTED_WRK, IMPORTED_K6_POINTS = "wrk.txt", "k6-points.json"
 PART = "part.json"  # the row of Locust's table that an imported trial comes from
 _KNOWN_FACTS = ("tool", "concurrency", "rate_per_s", "checks", "usage", "threads", "leaves", "left", "server")
 # The largest allowed difference between the bounds of a generator's CPU share.
@@ -86,9 +87,17 @@ def _parsed(
     )
 
 
+_SUMMARIES = {
+    IMPORTED_K6: parse_k6,
+    IMPORTED_K6_POINTS: parse_k6_points,
+    IMPORTED_HEY: parse_hey,
+    IMPORTED_WRK: parse_wrk_printed,
+}
+
+
 def imported_summary(files: Path) -> Summary | None:
     """Read the imported summary of another generator; None if the trial has none. Raises ParseError."""
-    for name, parser in ((IMPORTED_K6, parse_k6), (IMPORTED_HEY, parse_hey), (IMPORTED_WRK, parse_wrk_printed)):
+    for name, parser in _SUMMARIES.items():
         if (files / name).is_file():
             return parser(read_text(files / name))
     if (files / IMPORTED_LOCUST).is_file():

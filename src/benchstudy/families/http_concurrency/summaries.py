@@ -58,7 +58,7 @@ def parse_k6(text: str) -> Summary:
     document = json.loads(text)
     if "results" in document:
         return _of_results(document)
-    return _of_metrics(document)
+    return of_metrics(document)
 
 
 def _of_results(document: Mapping[str, Any]) -> Summary:
@@ -76,7 +76,7 @@ def _of_results(document: Mapping[str, Any]) -> Summary:
             f"k6's summary: inconsistent: http_req_failed is of {judged} requests and http_reqs {requests}"
         )
     checks = (results.get("checks") or {}).get("results") or ()
-    summary = _of_metrics({"metrics": metrics, "root_group": {"checks": checks}}, is_whole=False)
+    summary = of_metrics({"metrics": metrics, "root_group": {"checks": checks}}, is_whole=False)
     return replace(
         summary,
         problems=[*summary.problems, "threshold: this format of k6 does not say which failed"],
@@ -93,7 +93,7 @@ def _of_either(values: Mapping[str, Any], took: float) -> dict[str, Any]:
     return {**named, "rate": named["count"] / took} if "count" in named else named
 
 
-def _of_metrics(document: Mapping[str, Any], *, is_whole: bool = True) -> Summary:
+def of_metrics(document: Mapping[str, Any], *, is_whole: bool = True) -> Summary:
     """`is_whole`: the phases of requests cannot be missing. The newer format has them only if asked to."""
     found = document["metrics"]
     metrics = {name: metric.get("values", metric) for name, metric in found.items()}

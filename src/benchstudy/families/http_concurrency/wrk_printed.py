@@ -81,15 +81,17 @@ def parse_wrk_printed(text: str) -> Summary:
     if most and recorded:
         values["latency_max"] = (float(most[1]) * _UNITS[most[2]], "s")
     values["transfer_rate"] = (float(transfer[1]) * 1024.0 ** " KMGTP".index(transfer[2] or " "), "B/s")
-    url = urlsplit(running[2])
-    told = {
+    told = {"concurrency": shape[2], "requests": exact_level(running[1], _LONGEST), "threads": shape[1]}
+    return Summary(values, percentiles, told_by(running[2]) | told)
+
+
+def told_by(address: str) -> dict[str, str]:
+    """Return the levels that a URL contains."""
+    url = urlsplit(address)
+    return {
         "server": exact_level(url.netloc.rpartition("@")[2].replace(":", "-"), _LONGEST),
         "endpoint": "root" if url.path in ("", "/") and not url.query else exact_level(_path(url), _LONGEST),
-        "concurrency": shape[2],
-        "requests": exact_level(running[1], _LONGEST),
-        "threads": shape[1],
     }
-    return Summary(values, percentiles, told)
 
 
 def _path(url: SplitResult) -> str:
