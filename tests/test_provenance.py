@@ -502,9 +502,40 @@ def test_a_crate_that_was_damaged_on_its_way_is_named_file_by_file(packed, tmp_p
     damaged.write_bytes(content)
     (line,) = check_crate(damaged).differences
     assert line.startswith("requirements.lock: requirements.lock: cannot be read") or "altered" in line
-    damaged.write_bytes(packed.path.read_bytes()[:-3000])
-    with pytest.raises(BenchstudyError, match="neither a zip file nor a folder"):
-        check_crate(damaged)
+
+
+@pytest.mark.parametrize("name", ["crate.zip", "crate.zip.part"])
+@pytest.mark.parametrize("left", [2, 0.5, -3000, -10, -1])
+def test_a_crate_that_was_cut_off_is_said_to_be_so(packed, tmp_path, capsys, name: str, left: float):
+    content, cut = packed.path.read_bytes(), tmp_path / name
+    cut.write_bytes(content[: int(len(content) * left) if 0 < left < 1 else int(left)])
+    for command in (["verify", str(cut)], ["reproduce", str(cut), "--into", str(tmp_path / "again")]):
+        assert main(command) == 1
+        said = capsys.readouterr().err
+        size = f"{cut.stat().st_size:,} B"
+        assert f"{cut}: is not whole: it begins as a zip file, and its end is missing after {size}; copy, d" in said
+    assert not (tmp_path / "again").exists()
+
+
+def test_an_empty_crate_and_one_that_is_none_are_named(tmp_path, capsys):
+    (tmp_path / "empty.zip").write_bytes(b"")
+    (tmp_path / "page.zip").write_text("<html>Log in</html>")
+    assert [main(["verify", str(tmp_path / f"{name}.zip")]) for name in ("empty", "page")] == [1, 1]
+    empty, page = capsys.readouterr().err.splitlines()
+    assert "empty.zip: is empty; copy, download" in empty and "neither a zip file nor a folder" in page
+
+
+def test_a_study_is_verified_although_its_crate_was_cut_off(own_study, capsys, monkeypatch):
+    packed, cut = paths.crate(own_study.root, "small"), pack(own_study).path.read_bytes()[:-10]
+    packed.parent.mkdir(exist_ok=True)
+    packed.write_bytes(cut)
+    output = next((own_study.root / "data/raw/small").rglob("trial.json"))
+    output.write_bytes(output.read_bytes() + b" ")
+    monkeypatch.chdir(own_study.root)
+    assert main(["verify", "config/study.yaml", "--json"]) == 1
+    told = json.loads(capsys.readouterr().out)["differences"]
+    assert any("altered" in line and output.name in line for line in told)
+    assert any(line.startswith("reports/small.crate.zip: is not whole") for line in told)
 
 
 class FailingDisk(io.BytesIO):

@@ -57,11 +57,12 @@ def add_commands(commands: Any, study_help: str) -> None:
 
 
 def _verify(arguments: argparse.Namespace) -> int:
-    from benchstudy.provenance.checks import Checked, check_crate, check_study
+    from benchstudy.provenance.checks import Checked, begins_as_zip, check_crate, check_study
 
     what = arguments.what
     checked = Checked()
-    if what.is_dir() or what.suffix == ".zip":
+    # A browser gives a download that was cut off another ending.
+    if what.is_dir() or what.suffix == ".zip" or (what.is_file() and begins_as_zip(what)):
         name: dict[str, str] = {"crate": str(what)}
         checked += check_crate(what)
     else:
@@ -72,7 +73,10 @@ def _verify(arguments: argparse.Namespace) -> int:
             raise BenchstudyError(f"{what}: nothing to verify: data/raw/{study.study} has no file yet")
         packed = paths.crate(root, study.study)
         if packed.is_file():
-            of_crate = check_crate(packed)
+            try:
+                of_crate = check_crate(packed)
+            except BenchstudyError as error:  # what was found in raw files is told, too
+                of_crate = Checked(differences=[str(error).removeprefix(f"{packed}: ")])
             checked.files += of_crate.files
             checked.differences += [f"{packed.relative_to(root)}: {line}" for line in of_crate.differences]
     for line in checked.differences:

@@ -18,6 +18,8 @@ from benchstudy.provenance.entities import METADATA, address
 _CHUNK = 1 << 20
 # The most that a zip file may expand to: raw files shrink to a tenth, not to a thousandth.
 _MOST_TIMES, _AND_BYTES = 200, 1 << 30
+_BEGIN = b"PK\x03\x04"
+_AGAIN = "copy, download or pack it again"
 # The largest file that is read at once, such as the list of sums.
 _LONGEST_TEXT = 256 << 20
 # Raised for a damaged zip file. RuntimeError: encrypted, or compressed by an unknown method.
@@ -60,7 +62,14 @@ class Crate:
                 if isinstance(unread, OSError) and unread.errno != errno.EINVAL:
                     raise unread from None
                 if zipfile.is_zipfile(path):
-                    raise BenchstudyError(f"{path}: a damaged zip file: {error}") from error
+                    raise BenchstudyError(f"{path}: a damaged zip file: {error}; {_AGAIN}") from error
+                if not path.stat().st_size:
+                    raise BenchstudyError(f"{path}: is empty; {_AGAIN}") from None
+                if begins_as_zip(path):
+                    size = f"{path.stat().st_size:,} B"
+                    raise BenchstudyError(
+                        f"{path}: is not whole: it begins as a zip file, and its end is missing after {size}; {_AGAIN}"
+                    ) from None
                 raise BenchstudyError(f"{path}: not a crate: neither a zip file nor a folder") from None
             self.names = frozenset(_members(path, self._zip))
         else:
@@ -163,6 +172,13 @@ def _members(path: Path, archive: zipfile.ZipFile) -> Iterator[str]:
     folders = {parent.as_posix() for folder in last for parent in (folder, *folder.parents)}
     for name in sorted(seen & folders):
         raise BenchstudyError(f"{path}: {name!r} is both a file and a folder; not opened")
+
+
+def begins_as_zip(path: Path) -> bool:
+    """Whether a file begins as a zip file does, also if it was cut off."""
+    with path.open("rb") as file:
+        beginning = file.read(len(_BEGIN))
+    return bool(beginning) and _BEGIN.startswith(beginning)
 
 
 def check_crate(path: Path) -> Checked:
