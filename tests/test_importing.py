@@ -394,6 +394,29 @@ def test_the_newer_summary_of_k6_becomes_a_trial(tmp_path: Path, end: str):
     ]
 
 
+@pytest.mark.parametrize(
+    ("parts", "cause"),
+    [
+        ([DATA / "http" / "ab-ok.txt", WRK], "has outputs of ab and wrk: give each tool a file of its own"),
+        ([WRK, HEY], "has outputs of hey and wrk: give each tool a file of its own"),
+        ([K6, K6], "follows k6's summary in its file"),
+        ([K6_NEWER, K6_NEWER], "follows k6's summary in its file"),
+        ([LOCUST, LOCUST], "several tables of Locust"),
+        ([DATA / "command" / "hyperfine" / "pair.json"] * 2, "several exports of hyperfine"),
+    ],
+)
+def test_no_run_of_a_file_is_left_out_without_a_word(tmp_path: Path, parts: list[Path], cause: str):
+    (tmp_path / "both").write_text("".join(part.read_text() for part in parts))
+    outcome = import_outputs(tmp_path, study_of(http_concurrency={}, command={}), None, [tmp_path / "both"])
+    assert not outcome.imported and cause in outcome.refused[0][1]
+
+
+def test_a_summary_of_k6_that_was_cut_off_is_said_to_be_so(tmp_path: Path):
+    text = K6.read_text()
+    (tmp_path / "cut.json").write_text(text[: text.index('"root_group"') // 2])
+    assert "or is truncated" in imported(tmp_path, tmp_path / "cut.json").refused[0][1]
+
+
 K6_POINTS = DATA / "http" / "k6-points.json"
 
 

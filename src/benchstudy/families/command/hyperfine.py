@@ -20,6 +20,8 @@ def results(text: str) -> list[dict[str, Any]] | None:
     try:
         document = json.loads(text)
     except ValueError as error:
+        if len(_BEGINNING.findall(text)) > 1:
+            raise ParseError("several exports of hyperfine are in one text: give each a file of its own") from error
         if _BEGINNING.match(text):
             raise ParseError(f"hyperfine's export is truncated or damaged: {error}; export it again") from error
         return None

@@ -32,7 +32,7 @@ from benchstudy.families.http_concurrency.wrk_printed import NOTES, is_wrk, own_
 from benchstudy.families.shared.clients import value_of
 from benchstudy.families.shared.exact_levels import exact_level
 from benchstudy.families.shared.files import text_of
-from benchstudy.model.family import UNKNOWN, Imported
+from benchstudy.model.family import UNKNOWN, Imported, ParseError
 
 OUTPUTS = "ab's report, what wrk prints, k6's --summary-export or --out json, hey's summary, Locust's …_stats.csv"
 _LONGEST = 40
@@ -45,6 +45,9 @@ _OF_REQUEST, _OF_SENDING = "HCAPTXpu", "bBsEfZIlr"
 def recognise(path: Path) -> list[Imported]:
     """Recognise ab's reports, and summaries of wrk, k6, hey and Locust. Raises ParseError for a damaged one."""
     text = text_of(path.read_bytes())
+    tools = [name for name, knows in {"ab": recognise_ab, "hey": is_hey, "wrk": is_wrk}.items() if knows(text)]
+    if len(tools) > 1:
+        raise ParseError(f"the file has outputs of {' and '.join(tools)}: give each tool a file of its own")
     if not recognise_ab(text):
         return list(_of_summary(text))
     pieces = split_ab(text)

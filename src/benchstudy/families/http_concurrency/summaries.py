@@ -19,6 +19,7 @@ from benchstudy.families.shared.files import damaged
 from benchstudy.model.family import ParseError
 
 _MS = 1e-3
+_EXPORT = re.compile(r'\s*\{\s*"metrics"\s*:\s*\{')
 
 
 @dataclass(frozen=True)
@@ -37,8 +38,9 @@ class Summary:
 
 
 def is_k6(text: str) -> bool:
-    kinds = ('"root_group"', '"k6_version"')
-    return text.lstrip().startswith("{") and '"http_reqs"' in text and any(kind in text for kind in kinds)
+    if text.lstrip().startswith("{") and '"http_reqs"' in text and ('"root_group"' in text or '"k6_version"' in text):
+        return True
+    return '"http_req_' in text and bool(_EXPORT.match(text))  # also one that was cut off
 
 
 def is_hey(text: str) -> bool:
@@ -55,7 +57,12 @@ def parse_k6(text: str) -> Summary:
 
     Raises ParseError.
     """
-    document = json.loads(text)
+    try:
+        document = json.loads(text)
+    except json.JSONDecodeError as error:
+        if error.msg == "Extra data":
+            raise ParseError("something follows k6's summary in its file: give each a file of its own") from error
+        raise
     if "results" in document:
         return _of_results(document)
     return of_metrics(document)
@@ -183,6 +190,8 @@ def _field(text: str, name: str) -> float:
 @damaged("Locust's table is damaged")
 def locust_rows(text: str) -> list[dict[str, str]]:
     """Read `…_stats.csv`: one row per kind of request that was sent, without the total. Raises ParseError."""
+    if len(re.findall(r"^Type,Name,Request Count,", text, re.M)) > 1:
+        raise ParseError("several tables of Locust are in one text: give each a file of its own")
     rows = [row for row in csv.DictReader(io.StringIO(text)) if row["Name"] != "Aggregated"]
     if any(None in row.values() for row in rows):
         raise ParseError("Locust's table is truncated: its last line lacks columns")
