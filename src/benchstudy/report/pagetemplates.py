@@ -1,5 +1,6 @@
 """The templates of pages, and what all pages share."""
 
+from functools import cache
 from importlib import resources
 from typing import Any
 
@@ -23,6 +24,11 @@ def page_style() -> Markup:
 
 def render(name: str, **values: Any) -> str:
     """Render a template. Texts are escaped, `Markup` is not. Raises UndefinedError if a value is missing."""
+    return _environment().get_template(name).render(**values)
+
+
+@cache  # with the templates that it has compiled
+def _environment() -> jinja2.Environment:
     environment = jinja2.Environment(
         loader=jinja2.FunctionLoader(template_text), autoescape=True, trim_blocks=True, undefined=jinja2.StrictUndefined
     )
@@ -30,4 +36,4 @@ def render(name: str, **values: Any) -> str:
     environment.filters["whole"] = unbroken
     environment.filters["noun"] = human.noun
     environment.globals["severities"] = SEVERITIES
-    return environment.get_template(name).render(**values)
+    return environment

@@ -29,7 +29,7 @@ def two_modes(values: Sequence[float]) -> Modes | None:
     then parted where they differ most. Groups must be MODES_APART. Returns None if a value is zero or below, because
     it has no ratio. Equal values, as a clock that rounds gives them, count as spread over its step.
     """
-    if len(values) < MODES_FEWEST or not all(math.isfinite(value) and value > 0 for value in values):
+    if len(values) < MODES_FEWEST or not all(map(math.isfinite, values)) or min(values) <= 0:
         return None
     ordered = np.log(_spread_over_steps(np.asarray(values, dtype=float)))
     places = np.arange(_FEWEST_IN_A_MODE, len(ordered) - _FEWEST_IN_A_MODE + 1)  # where the upper group may begin

@@ -58,9 +58,9 @@ class Comparability:
         for row in results.counted.select(told).iter_rows(named=True):
             given = self._given.get(row["trial"])
             row["from_storage"] = None if given is None else given >= PAGE_OF_MEMORY
-            found = Conditions._make(row.get(name) for name in Conditions._fields)
-            any_tool = found._replace(tool=None, tool_version=None, tool_sha256=None)
-            self._of[row["trial"]] = any_tool if across_tools else found
+            if across_tools:
+                row |= dict.fromkeys(("tool", "tool_version", "tool_sha256"))
+            self._of[row["trial"]] = Conditions._make(map(row.get, Conditions._fields))
 
     def block(self, trial: Measured) -> tuple[str | None, int]:
         """The key (session, block) of a trial. Trials with the same key are a pair."""

@@ -70,6 +70,7 @@ def find(results: Results, busy: Sequence[str], indexes: Sequence[Mapping[str, A
             values = [value for _, value, _ in trials]
             if not can_tell(values):
                 continue
+            middle = median(values)
             for (trial, value, unit), distance in zip(trials, distances(values), strict=True):
                 if abs(distance) > FAR:
                     events = ["its host was busy before it"] if trial in noticed else []
@@ -77,7 +78,7 @@ def find(results: Results, busy: Sequence[str], indexes: Sequence[Mapping[str, A
                     if not imported:
                         events += [disturbed.told(results.disturbed[trial])] if trial in results.disturbed else []
                         events += _events(of_target.get(target, ()), *moments[trial])
-                    times = value / median(values)
+                    times = value / middle
                     shown = human.quantity(value, unit)
                     found.append(Outlier(trial, target, case, title, shown, times, tuple(events), imported))
     return found

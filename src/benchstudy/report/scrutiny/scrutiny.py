@@ -5,6 +5,7 @@ The page shows the results, and keeps them as plain data for the study's overvie
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import polars as pl
@@ -35,7 +36,7 @@ class Scrutiny:
         """The number of trials that are outliers and during which something happened on their host."""
         return len({outlier.trial for outlier in self.outliers if outlier.events})
 
-    @property
+    @cached_property
     def flagged(self) -> dict[str, str]:
         """A remark for each trial that is an outlier."""
         found = grouped((outlier.trial, outlier.text) for outlier in self.outliers)
