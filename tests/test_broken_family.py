@@ -12,6 +12,7 @@ from sshd_hosts import SshdHost
 
 from benchstudy import lints
 from benchstudy.commands.cli import main
+from benchstudy.hosts import shipping
 from benchstudy.jobs import inputs
 from benchstudy.jobs.notebooks import execute
 from benchstudy.jobs.parts import SCHEMAS
@@ -100,6 +101,12 @@ def test_an_entry_point_that_clashes_or_leads_nowhere_is_told_without_a_tracebac
         install(point=point)
         assert main(["systems"]) == 1
         assert capsys.readouterr().err == f"benchstudy: {told}\n"
+
+
+def test_a_broken_family_keeps_no_other_from_shipping_its_libraries(install):
+    install("class Broken", "1 / 0\nclass Broken")
+    shipping._library.cache_clear()
+    assert shipping.versions("load-users") == {}, "scripts of load_test, which is whole"
 
 
 def test_commands_of_a_family_that_fail_leave_the_other_commands(install, capsys):

@@ -129,9 +129,7 @@ def _library(name: str) -> _Library:
     """A library of the controller, or scripts of a family, which run wherever their interpreter does."""
     if name in _LIBRARIES:
         return _LIBRARIES[name]
-    brought = {
-        library: files for family in registry.names() for library, files in registry.get(family).libraries().items()
-    }
+    brought = {library: files for family in registry.sound() for library, files in family.libraries().items()}
     if name not in brought:
         raise TrialFailed(f"there is no library {name!r} to ship: {nearest(name, [*_LIBRARIES, *brought])}")
     return _Library((), lambda: iter(brought[name]().items()), lambda remote: None)
