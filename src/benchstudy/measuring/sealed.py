@@ -348,7 +348,8 @@ def compared(place: str, listed: Mapping[str, str], found: Iterable[str], digest
             try:
                 same = digest(name) == listed[name]
             except (BenchstudyError, OSError) as error:
-                checked.differences.append(f"{place}{name}: {disk_trouble(error) or error}")
+                said = str(error).removeprefix(f"{name}: ")
+                checked.differences.append(f"{place}{name}: {disk_trouble(error) or said}")
                 continue
             if not same:
                 checked.differences.append(f"{place}{name}: altered: its SHA-256 differs from the one in {SUMS}")
