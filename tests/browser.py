@@ -1,12 +1,20 @@
-"""A headless Chromium without any network: what a page shows, prints and does in it."""
+"""A headless Chromium without any network: what a page shows, prints and does in it.
 
+Each process that runs tests has one, which opens one page after the other, because a start takes over a second.
+"""
+
+import base64
+import json
 import os
-import re
+import select
 import shutil
 import subprocess
 import tempfile
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 _FLAGS = (
     "--headless",
@@ -19,105 +27,151 @@ _FLAGS = (
     "--disable-component-update",
     "--disable-sync",
     "--disable-extensions",
-    # Only with this option, a page may read a frame that shows another file.
-    "--allow-file-access-from-files",
-    "--enable-logging=stderr",
-    "--v=0",
-    "--virtual-time-budget=20000",
+    # Messages of the DevTools protocol, each with a zero byte at its end, come by descriptor 3 and leave by 4.
+    "--remote-debugging-pipe",
 )
-# The browser's own pages complain about the missing network, too. Only what our file prints or requests counts.
-_OUR_CONSOLE = re.compile(r"CONSOLE.*(?:source: file://|net::ERR)|ERR_[A-Z_]+.*file://")
-
-
-@dataclass(frozen=True)
-class Visit:
-    """The document after all scripts have run, and every line that the page wrote to the console."""
-
-    dom: str
-    console: list[str]
-
-
-def visit(page: Path, *, fragment: str = "", width: int = 1440, scripts: bool = True) -> Visit:
-    """Opens a page in a network namespace of its own, from which nothing can be reached."""
-    chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    assert chromium, "these tests look at the pages in a browser: apt-get install chromium"
-    namespace = ["unshare", "--net"] if os.geteuid() == 0 else ["unshare", "--user", "--map-root-user", "--net"]
-    # The profile is removed in any case, even if Chromium is still closing files in it.
-    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
-        switches = [*_FLAGS, f"--user-data-dir={profile}", f"--window-size={width},2000", "--dump-dom"]
-        if not scripts:
-            switches.append("--blink-settings=scriptEnabled=false")
-        done = subprocess.run(
-            [*namespace, chromium, *switches, page.resolve().as_uri() + fragment],
-            capture_output=True,
-            text=True,
-            timeout=300,
-            check=True,
-        )
-    return Visit(done.stdout, [line for line in done.stderr.splitlines() if _OUR_CONSOLE.search(line)])
-
-
-def ask(page: Path, script: str, *, fragment: str = "", width: int = 390) -> str:
-    """What `script` (the body of an async function of `window` and `document`) returns in a frame `width` pixels wide.
-
-    Chromium's own window cannot be narrower than 500 pixels, but a frame can.
-    """
-    return told(page, script, fragment=fragment, width=width)[0]
-
-
-# The style of paper, on a screen as wide as A4 between its margins.
-_PRINTING = """
-  const rules = [...document.styleSheets].flatMap((sheet) => [...sheet.cssRules]);
-  for (const { media } of rules.filter((rule) => rule.media))
-    media.mediaText = media.mediaText.includes("screen") ? "not all" : media.mediaText.replace("print", "all");
-  window.dispatchEvent(new window.Event("beforeprint"));
-  await new Promise((done) => setTimeout(done, 500));
+_SILENT_S = 300
+_COMPLAINTS = ("Runtime.consoleAPICalled", "Runtime.exceptionThrown", "Log.entryAdded", "Network.loadingFailed")
+# What scripts may call.
+_HELPERS = """
+  const pause = () => new Promise((done) => setTimeout(done, 20));
+  const drawn = () => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
+  // What is folded is drawn when it is opened.
+  const shown = (what) => [...document.querySelectorAll(what)].filter((e) => !e.closest("details:not([open])"));
+  const settled = async () => {
+    while (shown("script.spec").length !== shown(".view[data-rendered]").length) await pause();
+    await drawn();
+  };
 """
 
 
-def ask_paper(page: Path, script: str, *, before: str = "") -> str:
-    """What `script` returns, as in `ask`, of the page as it is printed. `before` is done on the screen."""
-    return ask(page, before + _PRINTING + script, width=673)
+class Browser:
+    """Chromium in a network namespace of its own, from which nothing can be reached. It ends when its pipe is closed.
+
+    It has one tab for all pages, because its engine needs half a second and more for the first page of a tab.
+    """
+
+    def __init__(self) -> None:
+        chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+        assert chromium, "these tests look at the pages in a browser: apt-get install chromium"
+        namespace = ["unshare", "--net"] if os.geteuid() == 0 else ["unshare", "--user", "--map-root-user", "--net"]
+        # The profile is removed in any case, even if Chromium is still closing files in it.
+        self._profile = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
+        command = [*namespace, chromium, *_FLAGS, f"--user-data-dir={self._profile.name}"]
+        self._process = subprocess.Popen(
+            ["sh", "-c", 'exec "$@" 3<&0 4>&1 </dev/null >/dev/null', "sh", *command],
+            bufsize=0,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        )
+        assert self._process.stdin and self._process.stdout
+        self._to, self._from = self._process.stdin, self._process.stdout
+        self._sent, self._read, self._session = 0, b"", {}
+        self._events: list[dict[str, Any]] = []
+        target = self.call("Target.createTarget", url="about:blank")["targetId"]
+        self._session = {"sessionId": self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]}
+        for domain in ("Page", "Runtime", "Log", "Network"):
+            self.call(f"{domain}.enable")
+
+    def call(self, method: str, **parameters: Any) -> dict[str, Any]:
+        """What the browser answers."""
+        self._sent += 1
+        message = {"id": self._sent, "method": method, "params": parameters, **self._session}
+        unsent = memoryview(json.dumps(message).encode() + b"\0")
+        while unsent:
+            unsent = unsent[self._to.write(unsent) :]
+        while (answer := self._next_message()).get("id") != self._sent:
+            self._events.append(answer)
+        assert "error" not in answer, (method, answer)
+        return dict(answer["result"])
+
+    def _next_message(self) -> dict[str, Any]:
+        while b"\0" not in self._read:
+            assert select.select([self._from], [], [], _SILENT_S)[0], f"the browser said nothing for {_SILENT_S} s"
+            more = self._from.read(1 << 20)
+            assert more, "the browser has ended"
+            self._read += more
+        text, _, self._read = self._read.partition(b"\0")
+        return dict(json.loads(text))
+
+    def be_wide(self, width: int) -> None:
+        self.call("Emulation.setDeviceMetricsOverride", width=width, height=2000, deviceScaleFactor=1, mobile=False)
+
+    def go(self, address: str) -> None:
+        self.call("Page.navigate", url=address)
+        self.load()
+
+    def load(self) -> None:
+        """Wait until everything that the next page loads is there."""
+        while not (loaded := [event for event in self._events if event["method"] == "Page.loadEventFired"]):
+            self._events.append(self._next_message())
+        self._events.remove(loaded[0])
+
+    def ask(self, script: str) -> Any:
+        """What `script`, the body of an async function, returns as soon as all figures in sight are drawn."""
+        code = f"(async () => {{ {_HELPERS} await settled(); return await (async () => {{ {script} }})(); }})()"
+        answer = self.call("Runtime.evaluate", expression=code, awaitPromise=True, returnByValue=True)
+        assert "exceptionDetails" not in answer, answer["exceptionDetails"]
+        return answer["result"].get("value")
+
+    def console(self) -> list[str]:
+        """Every line that the page has written to the console, and every error and failed request so far."""
+        self.call("Runtime.evaluate", expression="0")  # its answer comes after them
+        return [json.dumps(event["params"]) for event in self._events if event["method"] in _COMPLAINTS]
+
+    def forget(self) -> None:
+        """Leave the page and what it said."""
+        self.go("about:blank")
+        self.call("Emulation.setEmulatedMedia", media="")
+        self._events.clear()
+
+    def end(self) -> None:
+        self._to.close()
+        self._process.wait(_SILENT_S)
+        self._from.close()
+        self._profile.cleanup()
+
+
+_browser = cache(Browser)
+
+
+def end() -> None:
+    """Leave nothing behind."""
+    if _browser.cache_info().currsize:
+        _browser().end()
+        _browser.cache_clear()
+
+
+@contextmanager
+def opened(page: Path, *, fragment: str = "", width: int = 390, scripts: bool = True) -> Iterator[Browser]:
+    """The browser with a page, in a window that is `width` pixels wide."""
+    browser = _browser()
+    browser.forget()
+    browser.be_wide(width)
+    browser.call("Emulation.setScriptExecutionDisabled", value=not scripts)
+    browser.go(page.resolve().as_uri() + fragment)
+    yield browser
+
+
+def ask(page: Path, script: str, *, width: int = 390) -> Any:
+    """What `script` returns, as in `Browser.ask`."""
+    with opened(page, width=width) as tab:
+        return tab.ask(script)
+
+
+def ask_paper(page: Path, script: str, *, before: str = "") -> Any:
+    """What `script` returns of the page as it is printed, as wide as A4 between its margins.
+
+    `before` is done on the screen.
+    """
+    with opened(page, width=673) as tab:
+        tab.ask(before)
+        tab.call("Emulation.setEmulatedMedia", media="print")
+        return tab.ask(f"window.dispatchEvent(new window.Event('beforeprint')); await settled(); {script}")
 
 
 def pdf_of(page: Path) -> bytes:
     """The page as Chromium prints it."""
-    chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    assert chromium, "these tests print pages with a browser: apt-get install chromium"
-    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as scratch:
-        to, profile = f"--print-to-pdf={scratch}/page.pdf", f"--user-data-dir={scratch}/profile"
-        flags = [flag for flag in _FLAGS if not flag.startswith("--virtual-time")]
-        command = [chromium, *flags, "--no-pdf-header-footer", profile, to, page.resolve().as_uri()]
-        subprocess.run(command, capture_output=True, timeout=300, check=True)
-        return Path(scratch, "page.pdf").read_bytes()
-
-
-def told(page: Path, script: str, *, fragment: str = "", width: int = 390) -> tuple[str, list[str]]:
-    """What `script` returns, as in `ask`, and every line that the page wrote to the console."""
-    holder = page.with_name(f"ask-{os.getpid()}.html")
-    holder.write_text(
-        f"""<body><iframe style="width:{width}px;height:2000px;border:0" src="{page.name}{fragment}"></iframe>
-<output></output>
-<script>
-const settled = (w) => new Promise((done) => {{
-  // What is folded is drawn when it is opened.
-  const shown = (what) => [...w.document.querySelectorAll(what)].filter((e) => !e.closest("details:not([open])"));
-  const look = () => (shown("script.spec").length === shown(".view[data-rendered]").length
-    ? done() : setTimeout(look, 50));
-  look();
-}});
-document.querySelector("iframe").onload = async (event) => {{
-  const window = event.target.contentWindow, document = window.document;
-  await settled(window);
-  top.document.querySelector("output").textContent = await (async () => {{ {script} }})();
-}};
-</script>""",
-        encoding="utf-8",
-    )
-    try:
-        visited = visit(holder)
-    finally:
-        holder.unlink()
-    found = re.search(r"<output>(.*?)</output>", visited.dom, re.DOTALL)
-    assert found, "the page did not load in its frame"
-    return found[1], visited.console
+    with opened(page) as tab:
+        return base64.b64decode(tab.call("Page.printToPDF", printBackground=True, preferCSSPageSize=True)["data"])

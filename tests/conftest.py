@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import browser
 import builds
 import fault_table
 import nothing_lost
@@ -247,6 +248,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     """Fail the suite if it leaves processes, mounts or network devices behind, even if all tests passed."""
     warm_snakemake.end()
+    browser.end()
     if hasattr(session.config, "workerinput"):
         return  # one of several pytest-xdist workers: others may still be running
     base = session.config._tmp_path_factory.getbasetemp()  # pytest offers no public way outside a fixture

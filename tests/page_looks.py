@@ -1,7 +1,5 @@
 """Everything that tests look at in a page of the made-up study, in one visit of a browser."""
 
-import html
-import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,12 +8,10 @@ from typing import Any
 import browser
 import webtools
 
-OPENED = """
-  const pause = () => new Promise((done) => setTimeout(done, 500));
-  const widths = [document.documentElement.scrollWidth];
+PHONE = """
+  const width = document.documentElement.scrollWidth;
   document.querySelectorAll("details.fold").forEach((fold) => { fold.open = true; });
-  await pause();
-  await settled(window);
+  await settled();
   const texts = [...document.querySelectorAll(".view svg text")].filter((text) => text.textContent.trim());
   const scale = (svg) => svg.getBoundingClientRect().width / (svg.viewBox.baseVal.width || svg.width.baseVal.value);
   const sizes = texts.map((text) => parseFloat(window.getComputedStyle(text).fontSize) * scale(text.ownerSVGElement));
@@ -27,31 +23,28 @@ OPENED = """
   const rows = scrolled.flatMap((table) => [...table.rows]).filter((row) => row.cells.length > 5);
   const narrow = rows.flatMap((row) => [...row.cells]).filter((cell) => cell.offsetWidth < 80);
   const squeezed = narrow.map((cell) => cell.innerText);
-  window.frameElement.style.width = "1440px";
-  await pause();
-  widths.push(document.documentElement.scrollWidth);
+  return { width, least, squeezed };
+"""
+DESK = """
   const frames = [...document.querySelectorAll(".table-frame")].filter((frame) => !frame.closest("details.case"));
   const wide = frames.filter((frame) => frame.scrollWidth > frame.clientWidth + 1).map((frame) => frame.ariaLabel);
-  const shown = { widths, least, squeezed, wide, title: document.title, dom: document.documentElement.outerHTML };
-  shown.stops = document.querySelectorAll(".view a:not([tabindex='-1'])").length;
-  shown.barriers = await (async () => {
-    const script = Object.assign(document.createElement("script"), { src: "AXE" });
-    await new Promise((done) => { script.onload = done; document.head.append(script); });
-    const folds = [...document.querySelectorAll("details")];
-    const before = folds.map((details) => details.open);
-    const found = [];
-    for (const open of [false, true]) {
-      folds.forEach((details) => { details.open = open; });
-      if (open) await settled(window);
-      for (const rule of (await window.axe.run(document, { resultTypes: ["violations"] })).violations)
-        for (const node of rule.nodes) found.push(`${rule.id}: ${node.html.slice(0, 200)}`);
-    }
-    folds.forEach((details, index) => { details.open = before[index]; });
-    return found;
-  })();
-  let seen;
-  try { seen = await (async () => { return LOOK; })(); } catch (error) { seen = String(error); }
-  return JSON.stringify({ ...shown, seen });
+  const width = document.documentElement.scrollWidth, stops = document.querySelectorAll(".view a:not([tabindex='-1'])");
+  return { width, wide, title: document.title, dom: document.documentElement.outerHTML, stops: stops.length };
+"""
+BARRIERS = """
+  const folds = [...document.querySelectorAll("details")];
+  const before = folds.map((details) => details.open);
+  const found = [];
+  for (const open of [false, true]) {
+    folds.forEach((details) => { details.open = open; });
+    await settled();
+    // Contrasts take most of axe's time. Folded, only summaries have other colours than unfolded.
+    axe.configure({ rules: [{ id: "color-contrast", selector: open ? "*" : "summary, summary *" }] });
+    for (const rule of (await axe.run(document, { resultTypes: ["violations"] })).violations)
+      for (const node of rule.nodes) found.push(`${rule.id}: ${node.html.slice(0, 200)}`);
+  }
+  folds.forEach((details, index) => { details.open = before[index]; });
+  return found;
 """
 FIRST_TRIAL = "#trial-"
 CASE = "case-backend=local,op=write,size=1MB,sync=fsync"
@@ -66,7 +59,7 @@ LOOKS = {
             const marks = () => figure.querySelectorAll(".view svg .mark-symbol path").length;
             const before = marks();
             [...figure.querySelectorAll(".legend button")].find((b) => b.dataset.series === "local").click();
-            await pause();
+            while (marks() === before) await pause();
             return [before, marks()];
           })(),
         }""",
@@ -118,7 +111,11 @@ def show(page: Path) -> Shown:
     fragment, look = LOOKS.get(page.stem, ("", "null"))
     if fragment == FIRST_TRIAL:
         fragment = "#" + re.search(r'<tr id="(trial-\w+)"', page.read_text(encoding="utf-8"))[1]
-    said, console = browser.told(
-        page, OPENED.replace("AXE", webtools.axe().as_uri()).replace("LOOK", look), fragment=fragment
-    )
-    return Shown(console, **json.loads(html.unescape(said)))
+    with browser.opened(page, fragment=fragment) as tab:
+        phone = tab.ask(PHONE)
+        tab.be_wide(1440)
+        desk = tab.ask(DESK)
+        widths = [look.pop("width") for look in (phone, desk)]
+        tab.ask(webtools.axe().read_text(encoding="utf-8"))
+        barriers, seen = tab.ask(BARRIERS), tab.ask(f"return {look};")
+        return Shown(tab.console(), widths, **phone, **desk, barriers=barriers, seen=seen)

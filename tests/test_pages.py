@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
+import browser
 import first_pages
 import nbformat
 import nbformat.v4 as v4
@@ -179,6 +180,23 @@ def test_a_page_is_small_and_names_nothing_outside_itself(texts, page):
 def shown(reports: Path) -> Callable[[str], Shown]:
     """A page, opened once for all tests, because that takes seconds of processor time."""
     return cache(lambda page: show(reports / page))
+
+
+COMPLAINTS = {
+    "said": "<script>console.log('said')</script>",
+    "thrown": "<script>setTimeout(() => { throw Error('thrown'); })</script>",
+    "ERR_FILE_NOT_FOUND": '<img src="nothing.png">',
+    "ERR_INTERNET_DISCONNECTED": '<script src="https://elsewhere.invalid/"></script>',
+}
+
+
+@pytest.mark.parametrize("what", COMPLAINTS)
+def test_a_complaint_of_a_page_is_heard(tmp_path, what):
+    page = tmp_path / "page.html"
+    page.write_text(f"<!DOCTYPE html><title>A page</title>{COMPLAINTS[what]}")
+    with browser.opened(page) as tab:
+        tab.ask("await pause();")
+        assert what in str(tab.console())
 
 
 @pytest.mark.parametrize("page", SHOWN)

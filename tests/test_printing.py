@@ -73,7 +73,7 @@ def test_a_long_name_in_a_legend_leaves_its_symbol_as_wide_as_it_is(tmp_path):
     page, symbol = tmp_path / "page.html", '<svg width="14" height="14"></svg>'
     button = f"<button>{symbol}{'a-name-of-many-parts-' * 6}</button>"
     page.write_text(f'<style>{page_style()}</style><ul class="legend"><li>{button}</li></ul>', encoding="utf-8")
-    assert browser.ask(page, "return String(document.querySelector('svg').getBoundingClientRect().width)") == "14"
+    assert browser.ask(page, "return document.querySelector('svg').getBoundingClientRect().width") == 14
 
 
 def test_without_trials_there_are_fewer_sheets_and_no_link_leads_to_a_trial(made):
