@@ -4,7 +4,7 @@ The values come from a fixed seed and must never be published.
 """
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -115,20 +115,20 @@ class HttpTables(Tables):
         ]
 
 
-def closed_cases() -> Iterator[tuple[dict[str, str], float, int]]:
+def closed_cases(under: Iterable[str]) -> Iterator[tuple[dict[str, str], float, int]]:
     """(levels, expected throughput, bytes of an answer)"""
-    for limits, cores in LIMITS.items():
+    for limits in under:
         for (server, endpoint), (single, contention, coherency, length) in SERVERS.items():
             for n in CONCURRENCIES:
-                expected = law(n, single, contention / cores**0.5, coherency)
+                expected = law(n, single, contention / LIMITS[limits] ** 0.5, coherency)
                 yield levels_of(server, limits, endpoint, "ab", concurrency=str(n)), expected, length
 
 
-def write_http(root: Path, *, study: str = "embedded", blocks: int = 6) -> Path:
-    """A study of two servers under two limits, closed and open, with a null server and every kind of failure."""
+def write_http(root: Path, *, study: str = "embedded", blocks: int = 6, under: Sequence[str] = tuple(LIMITS)) -> Path:
+    """A study of two servers under limits, closed and open, with a null server and every kind of failure."""
     tables = HttpTables(root, study)
     for block in range(1, blocks + 1):
-        for levels, expected, length in closed_cases():
+        for levels, expected, length in closed_cases(under):
             n, small = int(levels["concurrency"]), levels["limits"] == "1-core-32MiB"
             fields: dict[str, Any] = {}
             if levels["endpoint"] == "transcode" and small and n >= 100:
@@ -148,7 +148,7 @@ def write_http(root: Path, *, study: str = "embedded", blocks: int = 6) -> Path:
             levels = levels_of("nginx", "none", "null", "ab", concurrency=str(n))
             most = tables.noisy(law(n, 9000, 0.6, 1e-6), 0.02)
             tables.closed(levels, block, most, generator_cpu=0.95, length=2, requests=round(1.2 * most))
-        for limits in LIMITS:
+        for limits in under:
             for rate in RATES:
                 levels = levels_of("sftpgo", limits, "list", "k6", rate=f"{rate}/s")
                 slow = limits == "1-core-32MiB" and rate == 400

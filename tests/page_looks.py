@@ -115,7 +115,7 @@ def show(page: Path) -> Shown:
         phone = tab.ask(PHONE)
         tab.be_wide(1440)
         desk = tab.ask(DESK)
-        widths = [look.pop("width") for look in (phone, desk)]
+        widths = [seen.pop("width") for seen in (phone, desk)]
         tab.ask(webtools.axe().read_text(encoding="utf-8"))
         barriers, seen = tab.ask(BARRIERS), tab.ask(f"return {look};")
         return Shown(tab.console(), widths, **phone, **desk, barriers=barriers, seen=seen)

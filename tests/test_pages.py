@@ -72,7 +72,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
     write_load(root, databases=("mariadb",))
     write_file_size(root, study="other", blocks=3, hostile=False)
     write_command(root, study="other", blocks=3)
-    write_http(root, study="other", blocks=3)
+    write_http(root, study="other", blocks=3, under=("1-core-32MiB",))
     declare_ceilings(root)
     made = Made(root)
     with pages_made_in(root):

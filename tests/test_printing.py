@@ -45,11 +45,15 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Study
         yield root, study
 
 
-def test_the_document_has_contents_numbers_heads_and_nothing_folded(made):
-    root, study = made
-    pdf = printing.print_study(root, study)
-    assert pdf == root / "reports" / "embedded.pdf"
-    content = pdf.read_bytes()
+@pytest.fixture(scope="module")
+def content(made: tuple[Path, Study]) -> bytes:
+    """The whole report as PDF."""
+    pdf = printing.print_study(*made)
+    assert pdf == made[0] / "reports" / "embedded.pdf"
+    return pdf.read_bytes()
+
+
+def test_the_document_has_contents_numbers_heads_and_nothing_folded(made, content):
     anchors = printed.pages_of_anchors(content)
     text = document(made, anchors)
     # Overview and page each begin on a new sheet, after title and contents.
@@ -76,11 +80,9 @@ def test_a_long_name_in_a_legend_leaves_its_symbol_as_wide_as_it_is(tmp_path):
     assert browser.ask(page, "return document.querySelector('svg').getBoundingClientRect().width") == 14
 
 
-def test_without_trials_there_are_fewer_sheets_and_no_link_leads_to_a_trial(made):
-    root, study = made
-    whole, short = (printing.print_study(root, study, trials=trials).read_bytes() for trials in (True, False))
-    sheets = [pdf.count(b"/Type /Page\n") for pdf in (whole, short)]
-    assert sheets[1] < sheets[0]
+def test_without_trials_there_are_fewer_sheets_and_no_link_leads_to_a_trial(made, content):
+    short = printing.print_study(*made, trials=False).read_bytes()
+    assert short.count(b"/Type /Page\n") < content.count(b"/Type /Page\n")
     assert 'href="#p2-trial-' in document(made, {}) and 'href="#p2-trial-' not in document(made, {}, trials=False)
 
 
