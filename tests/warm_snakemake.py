@@ -26,7 +26,7 @@ from unittest import mock
 from waiting import until
 
 FORKS = multiprocessing.get_context("forkserver")
-FORKS.set_forkserver_preload(["warm_plugins", "snakemake.report.html_reporter", "smart_open", "grimp"])
+FORKS.set_forkserver_preload(["snakemake.report.html_reporter", "smart_open", "grimp", "warm_plugins"])
 TESTS = str(Path(__file__).parent)
 
 

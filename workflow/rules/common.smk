@@ -29,6 +29,7 @@ from benchstudy.provisioning.target import (
 )
 from benchstudy.report.study.studypages import STUDY_PAGES
 
+snakemake_adapter.collect_rarely()
 snakemake_adapter.end_in_words_on_errors(workflow)
 snakemake_adapter.check_place(workflow)
 snakemake_adapter.end_on_sigterm()

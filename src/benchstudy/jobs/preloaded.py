@@ -48,7 +48,7 @@ _INSIDE = "BENCHSTUDY_PRELOADED"
 _BEGUN = b"b"
 _INTERRUPTED = 130  # the exit status after Ctrl-C, as of every command
 # So many new objects wait for the garbage collector. With Python's 700, it takes a tenth of a large page's time.
-_FEWEST_TO_COLLECT = 20_000
+FEWEST_TO_COLLECT = 20_000
 _MOST_TO_END_S = 10.0  # how long an interrupted job waits for its fork
 # Set by the command if its jobs may run on other machines, or are ended with everything that they started.
 JOBS_ELSEWHERE = "BENCHSTUDY_JOBS_ELSEWHERE"
@@ -166,7 +166,7 @@ def _serve(listening: socket.socket, path: Path) -> None:
     import benchstudy  # noqa: F401  before others: it spares them an import
 
     signal.signal(signal.SIGCHLD, _reap)
-    gc.set_threshold(_FEWEST_TO_COLLECT)
+    gc.set_threshold(FEWEST_TO_COLLECT)
     while True:
         watched: list[socket.socket | int] = [listening, controller]
         if controller in select.select(watched, [], [])[0]:

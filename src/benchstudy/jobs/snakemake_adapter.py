@@ -6,6 +6,7 @@ tests/test_side_by_side.py fails for what a release of Snakemake no longer has.
 import _thread
 import argparse
 import atexit
+import gc
 import importlib
 import importlib.util
 import logging
@@ -22,6 +23,7 @@ from pathlib import Path
 from typing import Any, NoReturn, TextIO
 
 from benchstudy.hosts.controller import end_jobs_elsewhere
+from benchstudy.jobs.preloaded import FEWEST_TO_COLLECT
 from benchstudy.model import hints
 from benchstudy.model.errors import BenchstudyError
 from benchstudy.model.files import disk_trouble
@@ -29,6 +31,12 @@ from benchstudy.model.names import nearest
 from benchstudy.model.study import read_study
 
 _STUDIES = (".yaml", ".yml")
+
+
+def collect_rarely() -> None:
+    """Garbage collections that visit all that Snakemake has imported would take a tenth of a command's time."""
+    gc.freeze()
+    gc.set_threshold(FEWEST_TO_COLLECT)
 
 
 def check_place(workflow: Any) -> None:
