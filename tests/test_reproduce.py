@@ -70,9 +70,7 @@ def crate(measured: Project) -> Path:
 def clone(measured: Project, tmp_path_factory: pytest.TempPathFactory) -> Project:
     """A checkout of the same software that never measured anything."""
     root = tmp_path_factory.mktemp("clone") / "project"
-    made = shutil.ignore_patterns(
-        "raw", "tidy", "provision", "reports", "logs", ".snakemake", ".benchstudy", "__pycache__"
-    )
+    made = shutil.ignore_patterns("raw", "tidy", "provision", "reports", "logs", ".snakemake", ".benchstudy")
     shutil.copytree(measured.root, root, ignore=made)
     return Project(root)
 
