@@ -127,9 +127,10 @@ def test_intervals_are_those_of_another_stationary_bootstrap():
 
 
 @pytest.mark.long
-def test_what_searches_for_change_points_is_imported_only_when_some_are_asked_for():
-    """The import takes a tenth of a second, and neither the command line nor most pages need it."""
+def test_libraries_of_statistics_are_imported_only_when_they_are_asked_for():
+    """The imports take a second, and neither the command line nor crates nor most pages need them."""
     names = ("commands.cli", "statistics.change_points", "families.log_write.family", "families.load_test.page.users")
+    names += ("provenance.crate", "provenance.reproduce")
     modules = ", ".join(f"benchstudy.{name}" for name in names)
-    asked = f"import sys, {modules}; print({{'pandas', 'ruptures'}} & set(sys.modules))"
+    asked = f"import sys, {modules}; print({{'pandas', 'ruptures', 'scipy.stats'}} & set(sys.modules))"
     assert subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True).stdout == "set()\n"

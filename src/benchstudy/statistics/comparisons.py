@@ -11,7 +11,7 @@ from enum import StrEnum
 from functools import cached_property
 
 import numpy as np
-from scipy import stats as scipy_stats
+import scipy  # which imports `scipy.stats` on first use: it takes a second, and a crate or the index compares little
 
 from benchstudy.model import rounding
 from benchstudy.model.criteria import LEVEL
@@ -102,7 +102,7 @@ def share(count: int, n: int) -> Share:
     """
     if not 0 <= count <= n or n == 0:
         raise ValueError(f"a share needs a count between 0 and n, and an n above 0; got {count} of {n}")
-    interval = scipy_stats.binomtest(count, n).proportion_ci(LEVEL, method="wilson")
+    interval = scipy.stats.binomtest(count, n).proportion_ci(LEVEL, method="wilson")
     return Share(count, n, float(interval.low), float(interval.high))
 
 
@@ -403,7 +403,7 @@ def _warnings(made: Comparison) -> tuple[str, ...]:
 
 
 def _adjusted(p_values: Sequence[float]) -> list[float]:
-    return scipy_stats.false_discovery_control(p_values).tolist() if p_values else []
+    return scipy.stats.false_discovery_control(p_values).tolist() if p_values else []
 
 
 def _least(low: float, high: float) -> str:

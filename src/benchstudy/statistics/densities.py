@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 import numpy as np
-from scipy import stats as scipy_stats
+import scipy
 
 _PLACES = 80
 
@@ -17,6 +17,6 @@ def outline(values: Sequence[float], log: bool = False) -> list[tuple[float, flo
     if not len(sample) or np.ptp(sample) <= 1e-9 * max(float(np.abs(sample).max()), 1.0):
         return []
     places = np.linspace(sample.min(), sample.max(), _PLACES)
-    heights = scipy_stats.gaussian_kde(sample)(places)
+    heights = scipy.stats.gaussian_kde(sample)(places)
     drawn = np.exp(places) if log else places
     return [(float(x), float(height)) for x, height in zip(drawn, heights / heights.max(), strict=True)]

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-from scipy import special
-from scipy import stats as scipy_stats
+import scipy
 
 _EXACT = 50
 
@@ -26,24 +25,24 @@ class Student:
 
     def interval(self, level: float) -> tuple[float, float]:
         """The two-sided interval of the true difference at `level`, for example 0.95."""
-        reach = self.error * float(special.stdtrit(self.freedom, (1 + level) / 2))
+        reach = self.error * float(scipy.special.stdtrit(self.freedom, (1 + level) / 2))
         return self.estimate - reach, self.estimate + reach
 
     def p_above(self, shift: float) -> float:
         """One-sided p value against "the true difference is at most `shift`"."""
-        return float(special.stdtr(self.freedom, (shift - self.estimate) / self.error))
+        return float(scipy.special.stdtr(self.freedom, (shift - self.estimate) / self.error))
 
     def p_below(self, shift: float) -> float:
         """One-sided p value against "the true difference is at least `shift`"."""
-        return float(special.stdtr(self.freedom, (self.estimate - shift) / self.error))
+        return float(scipy.special.stdtr(self.freedom, (self.estimate - shift) / self.error))
 
     def detectable(self, level: float, power: float) -> float:
         """The smallest true difference that the two-sided test finds with this `power`, from the noncentral t.
 
         2.8 standard errors when n is large, 3.5 for six pairs.
         """
-        critical = special.stdtrit(self.freedom, (1 + level) / 2)
-        return self.error * float(special.nctdtrinc(self.freedom, 1 - power, critical))
+        critical = scipy.special.stdtrit(self.freedom, (1 + level) / 2)
+        return self.error * float(scipy.special.nctdtrinc(self.freedom, 1 - power, critical))
 
 
 def student_of_pairs(differences: np.ndarray) -> Student:
@@ -96,13 +95,13 @@ class Ranked:
         if max(self.n, self.m) <= _EXACT:
             return int(np.searchsorted(self._exact(), tail, side="right"))
         mean, sd = self._normal()
-        return max(0, math.floor(mean + sd * float(scipy_stats.norm.ppf(tail)) + 0.5))
+        return max(0, math.floor(mean + sd * float(scipy.stats.norm.ppf(tail)) + 0.5))
 
     def _cumulative(self, count: int) -> float:
         if max(self.n, self.m) <= _EXACT:
             return float(self._exact()[count])
         mean, sd = self._normal()
-        return float(scipy_stats.norm.cdf((count + 0.5 - mean) / sd))
+        return float(scipy.stats.norm.cdf((count + 0.5 - mean) / sd))
 
     def _exact(self) -> np.ndarray:
         return signed_rank_cdf(self.n) if self.kind == "pairs" else rank_sum_cdf(self.n, self.m)
