@@ -315,6 +315,12 @@ def test_what_looks_like_a_secret_is_refused_until_somebody_looked_at_it(own_stu
     assert pack(own_study, name).trials == 7
 
 
+@pytest.mark.parametrize("key", ["ASIA" + "A1" * 8, *(f"gh{of}_" + "a1B2" * 9 for of in "ousr"), "xoxb-0123456789"])
+def test_keys_of_every_kind_are_found(key):
+    with pytest.raises(SecretFound, match="x: holds what looks like "):
+        list(Secrets((), ()).refuse("x", [f'{{"key": "{key}"}}'.encode()]))
+
+
 @pytest.mark.parametrize(
     "text",
     [
