@@ -357,14 +357,13 @@ def test_a_file_whose_time_lies_in_the_future_fails_no_job(reported):
     """As a clock that differs makes it. Its page was put back by each command."""
     project, _ = reported
     notebook, page = project.root / "notebooks/fio.ipynb", project.root / "reports/two/fio.html"
-    content, times, before = notebook.read_bytes(), notebook.stat(), page.stat().st_mtime_ns
+    times, before = notebook.stat(), page.stat().st_mtime_ns
+    notebook.write_bytes(notebook.read_bytes() + b"\n")
+    os.utime(notebook, (time.time(), time.time() + 7200))
     try:
-        for text in (content + b"\n", content):
-            notebook.write_bytes(text)
-            os.utime(notebook, (time.time(), time.time() + 7200))
-            said = run(project, "report")
-            assert "notebooks/fio.ipynb: its time lies in the future" in said
-            assert page.stat().st_mtime_ns > before and planned(project, "report") == set()
+        said = run(project, "report")
+        assert "notebooks/fio.ipynb: its time lies in the future" in said
+        assert page.stat().st_mtime_ns > before and planned(project, "report") == set()
     finally:
         os.utime(notebook, ns=(times.st_atime_ns, times.st_mtime_ns))
 
