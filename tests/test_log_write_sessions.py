@@ -34,7 +34,7 @@ RATE = "200/s"
 # The hammer's screens cover half a minute; some of them must have seen a whole one.
 SLOW_HAMMER = {**HAMMER, "warm_up": "4s", "duration": "36s", "cpus": 1}
 SHORT = {"window": "5s", "warm_up": "1s", "windows": 1}
-BRIEF = {**OPEN, "name": "brief", "warm_up": "0s", "duration": "2s"}
+BRIEF = {**OPEN, "name": "brief", "warm_up": "0s", "duration": "2s", "request_timeout": "5s"}
 BURST = {**OPEN, "name": "burst", "leaf": "16kB", "warm_up": "0s", "drain": "3s", "request_timeout": "5s"}
 
 
