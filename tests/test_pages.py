@@ -186,7 +186,7 @@ COMPLAINTS = {
     "said": "<script>console.log('said')</script>",
     "thrown": "<script>setTimeout(() => { throw Error('thrown'); })</script>",
     "ERR_FILE_NOT_FOUND": '<img src="nothing.png">',
-    "ERR_INTERNET_DISCONNECTED": '<script src="https://elsewhere.invalid/"></script>',
+    "https://elsewhere.invalid/": '<script src="https://elsewhere.invalid/"></script>',
 }
 
 
