@@ -9,6 +9,7 @@ from pathlib import Path
 
 from benchstudy.families.http_concurrency.ab import parse_ab, recognise_ab, split_ab
 from benchstudy.families.http_concurrency.ab_result import AbResult, options
+from benchstudy.families.http_concurrency.imported_levels import level_of
 from benchstudy.families.http_concurrency.k6_points import is_k6_points, parse_k6_points
 from benchstudy.families.http_concurrency.parse import (
     IMPORTED_AB,
@@ -30,12 +31,10 @@ from benchstudy.families.http_concurrency.summaries import (
 )
 from benchstudy.families.http_concurrency.wrk_printed import NOTES, is_wrk, own_of_wrk, parse_wrk_printed, split_wrk
 from benchstudy.families.shared.clients import value_of
-from benchstudy.families.shared.exact_levels import exact_level
 from benchstudy.families.shared.files import text_of
 from benchstudy.model.family import UNKNOWN, Imported, ParseError
 
 OUTPUTS = "ab's report, what wrk prints, k6's --summary-export or --out json, hey's summary, Locust's …_stats.csv"
-_LONGEST = 40
 _WHOLE_S = 0.0025  # ab prints milliseconds, and looks at the time after each answer
 # ab's options that change a request, and those that change how it is sent. The others are in the report, or only affect
 # printing.
@@ -103,7 +102,7 @@ def _of_summary(text: str) -> Iterator[Imported]:
     elif is_locust(text):
         for number, row in enumerate(locust_rows(text)):
             parse_locust(row)
-            told = {"endpoint": exact_level(row["Name"], _LONGEST), "method": exact_level(row["Type"], _LONGEST)}
+            told = {"endpoint": level_of(row["Name"]), "method": level_of(row["Type"])}
             files = {PART: json.dumps({"row": number}).encode()}
             levels, own = _untold("locust") | told, json.dumps(row)
             yield Imported(levels, IMPORTED_LOCUST, "locust", None, notes, files=files, own=own)
@@ -120,14 +119,14 @@ def levels_of(result: AbResult) -> dict[str, str]:
     place = f"{result.hostname}-{result.port}"
     software = result.server_software.replace("/", "-")
     return {
-        "server": exact_level(f"{software}_{place}" if software else place, _LONGEST),
+        "server": level_of(f"{software}_{place}" if software else place),
         "limits": UNKNOWN,
-        "endpoint": "root" if result.path == "/" else exact_level(result.path, _LONGEST),
+        "endpoint": "root" if result.path == "/" else level_of(result.path),
         "generator": "ab",
         "concurrency": str(result.concurrency),
         "method": _method(asked),
         "keep_alive": "no" if result.keepalive_requests is None else "yes",
-        "tls": exact_level(result.tls, _LONGEST) if result.tls else "none",
+        "tls": level_of(result.tls) if result.tls else "none",
         "requests": _requests(asked, result),
         "headers": _chosen(asked, _OF_REQUEST),
         "sending": _chosen(asked, _OF_SENDING),
@@ -138,7 +137,7 @@ def _method(asked: dict[str, list[str]] | None) -> str:
     if asked is None:
         return UNKNOWN
     if "m" in asked:
-        return exact_level(asked["m"][-1], _LONGEST)
+        return level_of(asked["m"][-1])
     return next((method for letter, method in (("i", "HEAD"), ("p", "POST"), ("u", "PUT")) if letter in asked), "GET")
 
 
@@ -153,8 +152,8 @@ def _requests(asked: dict[str, list[str]] | None, result: AbResult) -> str:
         timed = seconds and abs(result.duration - seconds) < _WHOLE_S and result.complete % 100
         return UNKNOWN if timed else str(result.complete)
     if "t" in asked:
-        return exact_level(f"{asked['t'][-1]}s", _LONGEST)
-    return exact_level(asked["n"][-1] if "n" in asked else "1", _LONGEST)
+        return level_of(f"{asked['t'][-1]}s")
+    return level_of(asked["n"][-1] if "n" in asked else "1")
 
 
 def _chosen(asked: dict[str, list[str]] | None, letters: str) -> str:

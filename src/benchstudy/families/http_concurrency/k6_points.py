@@ -10,10 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from benchstudy.families.http_concurrency.imported_levels import level_of, levels_of_url
 from benchstudy.families.http_concurrency.metrics import PERCENTILES
 from benchstudy.families.http_concurrency.summaries import Summary, of_metrics
-from benchstudy.families.http_concurrency.wrk_printed import told_by
-from benchstudy.families.shared.exact_levels import exact_level
 from benchstudy.families.shared.files import damaged
 from benchstudy.model.family import ParseError
 
@@ -22,7 +21,6 @@ _COUNTS, _TIMES = ("http_reqs", "iterations", "dropped_iterations", "data_receiv
 _TRENDS = ("http_req_duration", *(f"http_req_{phase}" for phase in _TIMES), "iteration_duration")
 _USED = "|".join((*_COUNTS, *_TRENDS, "http_req_failed", "vus_max", "checks"))
 _READ = re.compile(rf'^.*"metric":"(?:{_USED})".*$', re.M)
-_LONGEST = 40
 
 
 def is_k6_points(text: str) -> bool:
@@ -102,7 +100,8 @@ def _checks(points: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
 
 def _told(tags: Sequence[Mapping[str, str]]) -> dict[str, str]:
     """Return the levels that all requests share."""
-    each = [told_by(one["url"]) | {"method": exact_level(one["method"], _LONGEST)} for one in tags if "url" in one]
-    if len(each) < len(tags):  # a run may leave out tags
+    if any("url" not in one for one in tags):  # a run may leave out tags
         return {}
-    return {name: level for name, level in each[0].items() if all(other[name] == level for other in each)}
+    different = {(one["url"], one["method"]) for one in tags}
+    first, *others = [levels_of_url(url) | {"method": level_of(method)} for url, method in different]
+    return {name: level for name, level in first.items() if all(other[name] == level for other in others)}

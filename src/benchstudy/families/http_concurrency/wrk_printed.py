@@ -6,11 +6,10 @@ taken, and the mean and the deviation, which would contradict the number of requ
 
 import re
 from itertools import pairwise
-from urllib.parse import SplitResult, urlsplit
 
 from benchstudy.families.http_concurrency.errors import Errors
+from benchstudy.families.http_concurrency.imported_levels import level_of, levels_of_url
 from benchstudy.families.http_concurrency.summaries import Summary, counted
-from benchstudy.families.shared.exact_levels import exact_level
 from benchstudy.families.shared.files import damaged
 from benchstudy.model.family import ParseError
 
@@ -26,7 +25,6 @@ _STATUS = re.compile(r"^ +Non-2xx or 3xx responses: (\d+)\r?$", re.M)
 _UNITS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 # wrk2 calibrates for 10 s, and has no rates before. wrk prints 0.00 in their place.
 _WRK2 = re.compile(r"^ +Thread calibration:|HdrHistogram|^ +Req/Sec +-?nan ", re.M)
-_LONGEST = 40
 NOTES = (
     "latencies include those that wrk adds for stalled connections; so their mean and deviation are left out",
     "responses were not checked; only statuses above 399 count as errors",
@@ -81,21 +79,8 @@ def parse_wrk_printed(text: str) -> Summary:
     if most and recorded:
         values["latency_max"] = (float(most[1]) * _UNITS[most[2]], "s")
     values["transfer_rate"] = (float(transfer[1]) * 1024.0 ** " KMGTP".index(transfer[2] or " "), "B/s")
-    told = {"concurrency": shape[2], "requests": exact_level(running[1], _LONGEST), "threads": shape[1]}
-    return Summary(values, percentiles, told_by(running[2]) | told)
-
-
-def told_by(address: str) -> dict[str, str]:
-    """Return the levels that a URL contains."""
-    url = urlsplit(address)
-    return {
-        "server": exact_level(url.netloc.rpartition("@")[2].replace(":", "-"), _LONGEST),
-        "endpoint": "root" if url.path in ("", "/") and not url.query else exact_level(_path(url), _LONGEST),
-    }
-
-
-def _path(url: SplitResult) -> str:
-    return url._replace(scheme="", netloc="").geturl()
+    told = {"concurrency": shape[2], "requests": level_of(running[1]), "threads": shape[1]}
+    return Summary(values, percentiles, levels_of_url(running[2]) | told)
 
 
 def _found(pattern: re.Pattern[str], text: str) -> re.Match[str]:
