@@ -50,14 +50,14 @@ def _listed(summary: Path) -> dict[str, Any]:
         name, why = summary.parent.name, f"{summary.name} is damaged, and the next report of this study makes it again"
         told = {"name": name, "title": name, "question": None, "measured": [], "state": why, "headlines": []}
     here = link(f"{summary.parent.name}/")
+
+    def led(href: str) -> str:
+        return here + href.removeprefix("./")
+
     # Another version may have made this study's pages, and may tell its findings in another way.
     whole = [found for found in told["headlines"] if found.keys() >= {*_TOLD}]
     headlines = [
-        {
-            **found,
-            "href": here + found["href"].removeprefix("./"),
-            "medians": [(median, here + href.removeprefix("./")) for median, href in found["medians"]],
-        }
+        {**found, "href": led(found["href"]), "medians": [(median, led(href)) for median, href in found["medians"]]}
         for found in whole
     ]
     return {**told, "headlines": headlines, "href": f"{here}index.html"}
