@@ -1,6 +1,7 @@
 """Fixtures for every test, and the check that the tests leave nothing behind."""
 
 import atexit
+import gc
 import os
 import shutil
 import signal
@@ -18,13 +19,13 @@ from typing import Any
 import browser
 import builds
 import fault_table
+import machine
 import nothing_lost
 import pytest
 import tiers
 import two_hosts
 import warm_snakemake
 import yaml
-from machine import shared_or_alone
 from sshd_hosts import SshdHost
 
 CHECKOUT = Path(__file__).resolve().parents[1]
@@ -222,6 +223,18 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> tiers.Dealer
     return tiers.Dealer(config, log)
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection(session: pytest.Session) -> Generator[None, Any, Any]:
+    """Let one worker collect the tests before the others, which then find them compiled."""
+    with machine.first_alone(Path(os.environ["TMPDIR"]) / "tests-compiled"):
+        gc.disable()  # a fifth of the time would go into looking for garbage among thousands of tests
+        try:
+            return (yield)
+        finally:
+            gc.freeze()
+            gc.enable()
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if isinstance(item, pytest.Function):
@@ -236,7 +249,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
     fast = not any(item.get_closest_marker(mark) for mark in tiers.DOORS)
     if not fast:
         builds.wait()
-    with shared_or_alone(Path(os.environ[TOOL_STORE]).parent, item.get_closest_marker("alone") is not None):
+    with machine.shared_or_alone(Path(os.environ[TOOL_STORE]).parent, item.get_closest_marker("alone") is not None):
         GUARD.fast = fast
         try:
             return (yield)

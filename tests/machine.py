@@ -42,6 +42,19 @@ def shared_or_alone(folder: Path, alone: bool) -> Iterator[None]:
             fcntl.flock(machine, fcntl.LOCK_UN)  # closing is not enough: a child that a test forked has it open
 
 
+@contextmanager
+def first_alone(marker: Path) -> Iterator[None]:
+    """Let one process through the block, then all others of this run side by side. `marker`: a file of this run."""
+    with open(marker, "a") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        first = os.fstat(file.fileno()).st_size == 0
+        if not first:
+            fcntl.flock(file, fcntl.LOCK_UN)
+        yield
+        if first:
+            file.write("passed\n")
+
+
 class _Room:
     """Room for one more test of this worker."""
 

@@ -1,11 +1,11 @@
 """Changes of level within a series: found where they exist, and rarely where there are none."""
 
 import math
+from itertools import accumulate
 
 import numpy as np
 import polars as pl
 import pytest
-from scipy.signal import lfilter
 
 from benchstudy.report.figures import level_changes
 from benchstudy.report.figures.panels import Axis, Phase, Style, time_panel
@@ -16,7 +16,7 @@ SERIES = 150
 
 def remembering(random, n, memory, noise=None):
     noise = random.normal(size=n + 200) if noise is None else noise
-    return lfilter([1], [1, -memory], noise)[200:]
+    return np.array(list(accumulate(noise, lambda before, new: memory * before + new)))[200:]
 
 
 def moving_rates(random, n, width):

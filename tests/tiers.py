@@ -99,7 +99,13 @@ def _shares(file: str) -> bool:
 def marks_of(item: pytest.Function) -> set[str]:
     """The tiers of a test, from the code that it and its fixtures reach within tests/."""
     definitions = item._fixtureinfo.name2fixturedefs  # pytest offers no public way from a test to its fixtures
-    todo = [item.function, *(func for name in item.fixturenames for func in _used(definitions.get(name, ())))]
+    return _reached(item.function, *(func for name in item.fixturenames for func in _used(definitions.get(name, ()))))
+
+
+@cache
+def _reached(*functions: Any) -> set[str]:
+    """The marks of everything that these functions use. Cached, because a test has the same ones for all parameters."""
+    todo = [*functions]
     seen: set[Any] = set()
     marks: set[str] = set()
     while todo:
