@@ -6,7 +6,6 @@ the compiler. So all other tests wait for the last build.
 
 import fcntl
 import os
-import select
 import subprocess
 import sys
 from functools import cache
@@ -15,8 +14,8 @@ from pathlib import Path
 import pytest
 from waiting import until
 
-# The process that builds, as announced to pytest's workers; none if nothing has to be built.
-BUILDER = "BENCHSTUDY_TEST_BUILDER"
+# The lock that is held until everything is built, as announced to pytest's workers; none if nothing has to be built.
+LOCK = "BENCHSTUDY_TEST_BUILDS"
 SCRIPT = Path(__file__).with_name("build_tools.py")
 
 
@@ -24,10 +23,15 @@ class Builds:
     """Start the builds, in the process that deals the tests. A build that fails fails the run."""
 
     def __init__(self, store: Path) -> None:
-        self.process = subprocess.Popen([sys.executable, SCRIPT])
-        until(lambda: self.process.poll() is not None or _is_building(store), timeout_s=1800)
-        if self.process.poll() is None:
-            os.environ[BUILDER] = str(self.process.pid)
+        store.mkdir(parents=True, exist_ok=True)
+        lock = store.parent / "tests-builds.lock"
+        with lock.open("a") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            # It holds the lock from now on, also if this process ends.
+            self.process = subprocess.Popen([sys.executable, SCRIPT, str(file.fileno())], pass_fds=[file.fileno()])
+        until(lambda: not _is_held(lock) or _is_held(store / ".lock"), timeout_s=1800)
+        if _is_held(lock):
+            os.environ[LOCK] = str(lock)
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         if session.shouldstop or session.exitstatus == pytest.ExitCode.INTERRUPTED:
@@ -36,10 +40,10 @@ class Builds:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
-def _is_building(store: Path) -> bool:
-    """Whether a build is under way, judged by the lock that every build in the store takes."""
+def _is_held(lock: Path) -> bool:
+    """Whether somebody holds a lock: the store's is taken by every build in it."""
     try:
-        with (store / ".lock").open() as file:
+        with lock.open() as file:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except FileNotFoundError:
         return False
@@ -49,16 +53,12 @@ def _is_building(store: Path) -> bool:
 
 
 def pending() -> bool:
-    return BUILDER in os.environ
+    return LOCK in os.environ
 
 
 @cache
 def wait() -> None:
     """Wait until everything is built."""
     if pending():
-        try:
-            builder = os.pidfd_open(int(os.environ[BUILDER]))
-        except ProcessLookupError:
-            return
-        select.select([builder], [], [])
-        os.close(builder)
+        with open(os.environ[LOCK]) as file:
+            fcntl.flock(file, fcntl.LOCK_SH)
