@@ -154,12 +154,9 @@ def copy_project(root: Path) -> Project:
     """A copy at `root`, for tests that need it for longer than one test."""
     root.mkdir(parents=True)
     # Includes the compiled modules; without them, each copy's first commands would spend seconds on compiling.
-    ignore = shutil.ignore_patterns(".ipynb_checkpoints")
-    for folder in ("workflow", "notebooks", "config", "envs", "setup", "src", "data/published"):
-        if (CHECKOUT / folder).is_dir():
-            shutil.copytree(CHECKOUT / folder, root / folder, ignore=ignore)
-    for file in ("LICENSE", "Makefile", "pyproject.toml", "requirements.lock"):
-        shutil.copy(CHECKOUT / file, root)
+    folders = ["workflow", "notebooks", "config", "envs", "setup", "src", "data/published"]
+    files = ["LICENSE", "Makefile", "pyproject.toml", "requirements.lock"]
+    subprocess.run(["cp", "-a", "--parents", *folders, *files, root.absolute()], cwd=CHECKOUT, check=True)
     return Project(root)
 
 
