@@ -220,6 +220,16 @@ def test_a_request_to_stop_ends_the_command(tmp_path, conversations):
     assert begun.final()["state"] == "stopped"
 
 
+def test_a_question_that_came_together_with_the_specification_is_answered(tmp_path, conversations):
+    folder = tmp_path / "runs" / "u-1"
+    asked = conversations("run", folder)
+    both = (spec("sleep", "300", lease_s=LEASE_S), {"beat": 7})
+    asked.process.stdin.write(b"".join(json.dumps(line).encode() + b"\n" for line in both))
+    asked.process.stdin.flush()
+    # Without any further line. If it waited for one, the lease would run out, and the record would come instead.
+    assert any("beat" in asked.hear() for _ in range(2))
+
+
 @pytest.mark.fault(35)
 def test_a_killed_supervisor_is_noticed_at_once_and_nothing_runs_on(tmp_path, conversations):
     folder = tmp_path / "runs" / "u-1"

@@ -130,7 +130,7 @@ def serve(renewal: lease.Renewal, lines: wire.Lines, folder: str = "") -> None:
     poller.register(renewal.fd, 0)  # POLLERR, sent when the last reader is gone, is always reported
     try:
         while not lines.ended:
-            ready = dict(poller.poll())
+            ready = dict(poller.poll(0 if lines.waiting else None))
             if renewal.fd in ready:
                 return
             for line in lines.available():

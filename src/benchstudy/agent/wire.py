@@ -51,7 +51,10 @@ def message(line: bytes) -> dict:
 
 
 class Lines:
-    """Lines of a file descriptor that is also polled, so no input may wait unseen in a buffer."""
+    """Lines of a file descriptor that is also polled.
+
+    poll() does not see a line that came together with an earlier one: ask for `waiting` before.
+    """
 
     def __init__(self, fd: int = 0):
         self.fd = fd
@@ -64,9 +67,14 @@ class Lines:
             self._read()
         return self._take()
 
+    @property
+    def waiting(self) -> bool:
+        return b"\n" in self._pending
+
     def available(self) -> list[bytes]:
-        """The complete lines that arrived; call it after poll() said "readable"."""
-        self._read()
+        """The complete lines that arrived; call it after poll() said "readable", or if there are `waiting` ones."""
+        if not self.waiting:
+            self._read()
         lines = []
         while (line := self._take()) is not None:
             lines.append(line)
