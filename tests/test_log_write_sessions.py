@@ -34,8 +34,8 @@ RATE = "200/s"
 # The hammer's screens cover half a minute; some of them must have seen a whole one.
 SLOW_HAMMER = {**HAMMER, "warm_up": "4s", "duration": "36s", "cpus": 1}
 SHORT = {"window": "5s", "warm_up": "1s", "windows": 1}
-BRIEF = {**OPEN, "name": "brief", "warm_up": "0s", "duration": "2s", "request_timeout": "5s"}
-BURST = {**OPEN, "name": "burst", "leaf": "16kB", "warm_up": "0s", "drain": "3s", "request_timeout": "5s"}
+BRIEF = {**OPEN, "name": "brief", "warm_up": "0s", "duration": "1s", "request_timeout": "2s"}
+BURST = {**BRIEF, "name": "burst", "leaf": "16kB", "duration": "3s", "drain": "3s"}
 
 
 def of_systems() -> dict[str, Any]:
@@ -98,8 +98,13 @@ def block(taken_port: int) -> dict[str, Any]:
         "port-taken": with_(POSIX, argv=[a.replace(listen, f"--listen=127.0.0.1:{taken_port}") for a in POSIX_ARGV]),
         "tiny": with_(
             LOG,
-            setup=[*LOG["setup"], ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", "{{dir}}/log"]],
-            stop=["umount", "-l", "{{dir}}/log"],
+            setup=[
+                *LOG["setup"],
+                ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", "{{dir}}/log"],
+                ["mkfifo", "{{dir}}/end"],
+            ],
+            argv=["cat", "{{dir}}/end"],
+            stop=["sh", "-c", 'umount -l "$1/log" && echo > "$1/end"', "sh", "{{dir}}"],
         ),
         "disk-full": posix_in("tiny"),
         "refused": replaced(shared["mysql"], ":{{mariadb.secret.password}}@", ":guessed@"),
@@ -144,7 +149,7 @@ def block(taken_port: int) -> dict[str, Any]:
             {"backends": ["posix"], "antispam": ["no"], "generators": ["hammer"], "limits": ["none"]},
             {"backends": ["posix"], "antispam": ["no"], "generators": ["open"], "rates": ["search"]},
             {"backends": ["mariadb"], "generators": ["open"], "front_ends": [2]},
-            {"backends": bad, "generators": ["open"], "limits": ["none"]},
+            {"backends": bad, "generators": ["brief"], "limits": ["none"]},
             {"backends": ["disk-full"], "generators": ["burst"], "limits": ["none"]},
             # So fast that more than a dozen leaves access the database at once, on any machine.
             {"backends": ["few-connections"], "generators": ["brief"], "limits": ["none"], "rates": ["3000/s"]},
