@@ -16,8 +16,8 @@ def until(condition: Callable[[], object], timeout_s: float = 60.0) -> None:
             return
         now = time.monotonic()
         assert now < deadline, "it did not come about in time"
-        # A look at all processes, again and again, would take the processor from what is waited for.
-        time.sleep(min(max(0.02, 4 * (now - begun)), 0.2))
+        # A look at all processes (5 ms), again and again, would take the processor from what is waited for.
+        time.sleep(min(max(0.02, 19 * (now - begun)), 0.2))
 
 
 def runs(pid: int) -> bool:
