@@ -32,14 +32,14 @@ def searched_with_a_signal(host: Host, number: signal.Signals, **search: Any) ->
             generators |= {pid for pid, words in running.items() if "/logbench write " in words}
             servers = [pid for pid, words in running.items() if words.split()[0].endswith("/tessera-posix")]
             if len(generators) == 2 and servers:
-                time.sleep(0.5)  # any moment of its six seconds will do
+                time.sleep(0.5)  # any moment of its four seconds will do
                 os.kill(servers[0], number)
                 sent.append(servers[0])
 
     thread = Thread(target=send, daemon=True)
     thread.start()
     try:
-        searched = host.search(block([], start="100/s", highest="150/s", **search))
+        searched = host.search(block([], start="100/s", highest="150/s", window="3s", **search))
     finally:
         over.set()
         thread.join()
