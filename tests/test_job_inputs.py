@@ -5,6 +5,10 @@ The imports of each job are found in a second way here: by reading the sources, 
 
 import ast
 import json
+import os
+import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -75,6 +79,33 @@ def test_no_edit_of_what_sessions_send_from_envs_plans_anything(jobs):
 def test_an_edit_of_what_only_pages_import_makes_pages_again(jobs, module):
     planned = following(jobs, f"src/benchstudy/{module}")
     assert {f"make_page {family}" for family in FAMILIES} | {"build_index"} <= planned
+
+
+CLOSURE = """
+import json, sys
+from benchstudy.model import sources
+print(json.dumps([sorted(sources.closure(["benchstudy.model.names"])), "grimp" in sys.modules]))
+"""
+
+
+def test_what_modules_import_is_parsed_once_for_the_same_contents_whatever_their_times(tmp_path):
+    shutil.copytree(SRC, tmp_path / "src", ignore=shutil.ignore_patterns("__pycache__"))
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path / "src")}
+
+    def closure() -> tuple[list[str], bool]:
+        done = subprocess.run([sys.executable, "-c", CLOSURE], env=environment, capture_output=True, check=True)
+        return tuple(json.loads(done.stdout))
+
+    modules, parsed = closure()
+    assert parsed and closure() == (modules, False)
+    edited, kept = tmp_path / "src/benchstudy/model/names.py", tmp_path / "src/benchstudy/__pycache__/imports.json"
+    before = edited.stat()
+    edited.write_text(edited.read_text() + "\nimport benchstudy.model.units\n")
+    os.utime(edited, ns=(before.st_atime_ns, before.st_mtime_ns))
+    more, parsed = closure()
+    assert parsed and set(more) - set(modules) >= {"benchstudy.model.units"}
+    kept.write_bytes(kept.read_bytes()[:1000])
+    assert closure() == (more, True) and closure() == (more, False)
 
 
 @pytest.mark.parametrize(
