@@ -6,8 +6,6 @@ import json
 import os
 import re
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -18,7 +16,7 @@ from typing import Any
 import calm_study
 import pytest
 from calm_study import sealed
-from conftest import Project, copy_project
+from conftest import CHECKOUT, Project, copy_project
 from sshd_hosts import SshdHost
 from waiting import until
 from warm_snakemake import Started
@@ -326,6 +324,15 @@ def test_what_is_used_of_snakemake_beyond_its_manual_is_there():
     assert missing == []
 
 
+def of_its_own(folder: Path, workflow: str, *arguments: str) -> tuple[int, str]:
+    """The exit status of `snakemake` with a workflow that only has parts of the adapter, and what it prints."""
+    (folder / "Snakefile").write_text(workflow)
+    # The streams are a pipe: the workflow may have a disk that takes nothing.
+    process = Started(["--cores", "1", *arguments], folder, {**os.environ, "PYTHONPATH": str(CHECKOUT / "src")})
+    said, _ = process.communicate(timeout=120)
+    return process.returncode, said
+
+
 FIRST_FAILURE = """
 from benchstudy.jobs import snakemake_adapter
 snakemake_adapter.print_short_lines(workflow)
@@ -337,10 +344,8 @@ rule:
 
 
 def test_nothing_seems_lost_when_a_job_fails_for_the_first_time(tmp_path):
-    (tmp_path / "Snakefile").write_text(FIRST_FAILURE)
-    argv = [sys.executable, "-m", "snakemake", "--cores", "1"]
-    done = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True)
-    assert "see log" in done.stderr and "no backup found" not in done.stderr
+    _, said = of_its_own(tmp_path, FIRST_FAILURE)
+    assert "see log" in said and "no backup found" not in said
 
 
 WAITING = """
@@ -362,11 +367,9 @@ rule quick:
 @pytest.mark.long
 def test_a_command_does_not_wake_every_second_to_look_at_jobs_that_wait(tmp_path):
     """It would look at each of their inputs, on a machine that may be measured."""
-    (tmp_path / "Snakefile").write_text(WAITING)
-    argv = [sys.executable, "-m", "snakemake", "--cores", "1", "--verbose", "--scheduler", "greedy"]
-    done = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, check=True)
+    status, said = of_its_own(tmp_path, WAITING, "--verbose", "--scheduler", "greedy")
     # As it starts, after either job, and for the target.
-    assert 3 <= done.stderr.count("Ready jobs: ") <= 4, done.stderr
+    assert status == 0 and 3 <= said.count("Ready jobs: ") <= 4, said
 
 
 TERMINATED = """
@@ -392,10 +395,8 @@ rule first:
 @pytest.mark.long
 def test_sigterm_while_a_job_ends_ends_the_command(tmp_path):
     """Snakemake's own handler would wait for a lock that the code holds which it interrupted."""
-    (tmp_path / "Snakefile").write_text(TERMINATED)
-    argv = [sys.executable, "-m", "snakemake", "--cores", "1"]
-    done = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, timeout=120)
-    assert done.returncode != 0 and "Will exit after finishing currently running jobs" in done.stderr, done.stderr
+    status, said = of_its_own(tmp_path, TERMINATED)
+    assert status != 0 and "Will exit after finishing currently running jobs" in said, said
     assert (tmp_path / "first").exists() and not (tmp_path / "second").exists()
 
 
@@ -421,15 +422,12 @@ rule provision:
 @pytest.mark.fault(38)
 def test_a_plan_that_cannot_be_made_is_no_plan_without_the_measurement(tmp_path):
     """Alone, Snakemake says "Nothing to be done" and ends with 0."""
-    (tmp_path / "Snakefile").write_text(FAILING)
     for made in ("facts.json", "session.json"):
         (tmp_path / made).touch()
-    done = subprocess.run(
-        [sys.executable, "-m", "snakemake", "--cores", "1"], cwd=tmp_path, capture_output=True, text=True
-    )
-    assert done.returncode == 1 and "Nothing to be done" not in done.stderr
-    assert "Error: rule provision: envs/pins.txt: Input/output error: find out what is wrong" in done.stderr
-    assert "Traceback" not in done.stderr
+    status, said = of_its_own(tmp_path, FAILING)
+    assert status == 1 and "Nothing to be done" not in said
+    assert "Error: rule provision: envs/pins.txt: Input/output error: find out what is wrong" in said
+    assert "Traceback" not in said
 
 
 FAULTY = """
@@ -461,15 +459,14 @@ rule measure:
 @pytest.mark.fault(38)
 def test_an_error_of_the_disk_in_snakemake_itself_is_told_in_words(tmp_path, call, path, number, there, told):
     """While jobs are planned, and as an old output is removed before its job."""
-    (tmp_path / "Snakefile").write_text(FAULTY.format(call=call, path=path, number=number))
     (tmp_path / "data").mkdir()
     made = tmp_path / "data" / "session.json"
     if there:
         made.touch()
-    again = [sys.executable, "-m", "snakemake", "--cores", "1", "--forcerun", "measure"]
-    done = subprocess.run(again, cwd=tmp_path, capture_output=True, text=True)
-    assert done.returncode == 1 and f"Error: {path}: {told}" in done.stderr
-    assert "Traceback" not in done.stderr and made.exists() == there
+    workflow = FAULTY.format(call=call, path=path, number=number)
+    status, said = of_its_own(tmp_path, workflow, "--forcerun", "measure")
+    assert status == 1 and f"Error: {path}: {told}" in said
+    assert "Traceback" not in said and made.exists() == there
 
 
 TAKES_NO_MORE = """
@@ -490,8 +487,6 @@ rule measure:
 @pytest.mark.fault(38)
 def test_a_disk_that_takes_neither_log_nor_metadata_is_told_in_one_sentence(tmp_path):
     """Alone, Python prints a traceback for each line of the log, and Snakemake asks for permissions."""
-    (tmp_path / "Snakefile").write_text(TAKES_NO_MORE)
-    argv = [sys.executable, "-m", "snakemake", "--cores", "1"]
-    done = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True)
-    assert done.returncode == 1 and done.stderr.count("File too large: allow larger files (ulimit -f)") == 1
-    assert "Traceback" not in done.stderr and "permissions" not in done.stderr
+    status, said = of_its_own(tmp_path, TAKES_NO_MORE)
+    assert status == 1 and said.count("File too large: allow larger files (ulimit -f)") == 1
+    assert "Traceback" not in said and "permissions" not in said
