@@ -7,6 +7,3 @@ __version__ = "0.1.0"
 # Importing it takes a second in every process that reads a notebook or draws a figure: it builds a grammar with which
 # jsonschema, where it finds it, checks internationalised addresses. No schema that we use has any.
 sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]
-# paramiko imports it, and with it asyncio and unittest.mock, to run commands of a client configuration that it reads
-# itself. Ours is read by ssh. This spares each process that contacts a host a tenth of a second of processor time.
-sys.modules.setdefault("invoke", None)  # type: ignore[arg-type]

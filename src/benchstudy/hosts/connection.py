@@ -14,10 +14,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Self
 
-import paramiko
-
 from benchstudy.hosts import loopback
 from benchstudy.hosts.interrupts import asked, interruptible, pause
+from benchstudy.hosts.lean_paramiko import paramiko
 from benchstudy.hosts.ssh_config import Endpoint, resolve
 from benchstudy.hosts.ssh_errors import (
     CommandEnded,

@@ -11,7 +11,6 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-import paramiko
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from cryptography.hazmat.primitives.serialization.ssh import (
@@ -19,8 +18,8 @@ from cryptography.hazmat.primitives.serialization.ssh import (
     SSHCertificateType,
     load_ssh_public_identity,
 )
-from paramiko.pkey import UnknownKeyType
 
+from benchstudy.hosts.lean_paramiko import UnknownKeyType, paramiko
 from benchstudy.hosts.ssh_config import Endpoint, run_openssh
 from benchstudy.hosts.ssh_errors import ConnectionFailed, HostKeyChanged, HostKeyUnknown
 from benchstudy.hosts.ssh_transport import Transport

@@ -10,9 +10,8 @@ import socket
 import subprocess
 import time
 
-import paramiko
-
 from benchstudy.hosts.host_keys import check_host_key, pinned_keys, prefer_key_types
+from benchstudy.hosts.lean_paramiko import paramiko
 from benchstudy.hosts.ssh_config import Endpoint, route
 from benchstudy.hosts.ssh_errors import ConnectionFailed, Unreachable, why
 from benchstudy.hosts.ssh_transport import SILENCE_LIMIT_S, Transport

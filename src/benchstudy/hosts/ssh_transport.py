@@ -13,8 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
-import paramiko
-
+from benchstudy.hosts.lean_paramiko import paramiko
 from benchstudy.hosts.ssh_errors import ConnectionFailed
 
 # Seconds without a byte from the host before we ask for a sign of life, and before we give up.

@@ -13,12 +13,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import paramiko
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from cryptography.hazmat.primitives.serialization.ssh import SSHCertificate, load_ssh_public_identity
-from paramiko.pkey import UnknownKeyType
 
+from benchstudy.hosts.lean_paramiko import UnknownKeyType, paramiko
 from benchstudy.hosts.ssh_config import Endpoint
 from benchstudy.hosts.ssh_errors import AuthenticationFailed, Unreachable, why
 from benchstudy.hosts.ssh_transport import Transport
