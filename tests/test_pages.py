@@ -38,6 +38,7 @@ from benchstudy.jobs import notebooks
 from benchstudy.model import paths
 from benchstudy.model.study import load_study
 from benchstudy.report import htmlpages
+from benchstudy.report.pagetemplates import page_style
 from benchstudy.report.study.studypages import STUDY_PAGES
 
 FAMILIES = ("file_size", "fio", "log_write", "load_test")
@@ -214,6 +215,14 @@ def test_a_page_without_network_shows_everything_and_complains_of_nothing(shown,
 def test_a_page_has_no_barrier_that_axe_knows_and_no_tab_stop_in_a_figure(shown, page):
     assert shown(page).barriers == []
     assert shown(page).stops == 0
+
+
+def test_a_pale_text_in_one_of_many_rows_is_a_barrier(tmp_path):
+    page, row = tmp_path / "page.html", '<tr><td style="color: %s">a text</td></tr>'
+    rows = row % "black" * 9 + row % "silver"
+    page.write_text(f'<style>{page_style()}</style><div class="table-frame"><table>{rows}</table></div>')
+    (found,) = (barrier for barrier in show(page).barriers if barrier.startswith("color-contrast"))
+    assert "silver" in found
 
 
 def test_pages_are_valid_html(reports, tmp_path):
