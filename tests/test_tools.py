@@ -327,6 +327,14 @@ def test_requirements_for_a_newer_python_are_refused_in_a_sentence(tmp_path):
         toolbuilder.make_venv({"name": "x"}, tmp_path / "venv", compiled)
 
 
+@pytest.mark.build
+def test_where_pip_does_not_lie_as_a_wheel_it_is_installed(tmp_path, monkeypatch):
+    """As in old distributions: a folder beside the environment, with the pip that Python makes."""
+    monkeypatch.setattr("sysconfig.get_config_var", lambda _: "/nowhere")
+    folder = toolbuilder.pip_below(tmp_path, {"name": "x"}, dict(os.environ))
+    assert folder.name == "site-packages" and (folder / "pip" / "__main__.py").is_file()
+
+
 def test_a_python_tool_has_the_version_that_is_pinned_for_the_hosts_python(here, tmp_path):
     """`uv pip compile --universal` pins several, the one for the oldest Python first."""
     pinned = here / "envs" / "wheel-requirements.txt"

@@ -27,6 +27,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import sysconfig
 import tempfile
 import threading
 import time
@@ -393,9 +394,7 @@ def numbers(version):
 def build_python(tool, root):
     """Make a virtual environment with exactly what the requirements pin, and a launcher for its module."""
     make_venv(tool, root / "venv", tool["requirements"])
-    # The installer is no longer needed, and its programs contain the folder in which the environment was made.
-    python = str(root / "venv" / "bin" / "python")
-    run([python, "-m", "pip", "uninstall", "--quiet", "--yes", "setuptools", "pip"], "pip uninstall", tool)
+    # They contain the folder in which the environment was made.
     for program in (root / "venv" / "bin").iterdir():
         if not program.name.startswith("python"):
             program.unlink()
@@ -423,13 +422,30 @@ def make_venv(tool, venv, requirements):
     temporary = venv.parent / "tmp-pip"
     temporary.mkdir(exist_ok=True)
     environment = {**os.environ, "TMPDIR": str(temporary)}
-    run([sys.executable, "-m", "venv", str(venv)], "python3 -m venv", tool, env=environment)
+    environment["PYTHONPATH"] = str(pip_below(temporary, tool, environment))
+    run([sys.executable, "-m", "venv", "--without-pip", str(venv)], "python3 -m venv", tool, env=environment)
     pinned = venv / "requirements.txt"
     pinned.write_text(requirements)
     argv = [str(venv / "bin" / "python"), "-m", "pip", "install", "--disable-pip-version-check", "--no-input"]
     argv += ["--no-cache-dir", "--progress-bar=off", "--only-binary=:all:", "--require-hashes", "-r", str(pinned)]
     run(argv, "pip install", tool, env=environment)
     remove(temporary)
+
+
+def pip_below(folder, tool, environment):
+    """The path of a folder with the pip that comes with Python.
+
+    It is only unpacked: to install it into an environment, and to remove it, takes longer than to install most tools.
+    """
+    place = sysconfig.get_config_var("WHEEL_PKG_DIR") or sysconfig.get_path("stdlib") + "/ensurepip/_bundled"
+    for wheel in Path(place).glob("pip-*.whl"):
+        shutil.unpack_archive(wheel, folder / "pip", "zip")
+    # In old distributions, it lacks what it needs.
+    if (folder / "pip" / "pip" / "_vendor" / "requests").is_dir():
+        return folder / "pip"
+    run([sys.executable, "-m", "venv", str(folder / "venv")], "python3 -m venv", tool, env=environment)
+    [packages] = (folder / "venv" / "lib").glob("python*/site-packages")
+    return packages
 
 
 def contents_of(venv):
