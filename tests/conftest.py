@@ -154,7 +154,6 @@ def copy_project(root: Path) -> Project:
     """A copy at `root`, for tests that need it for longer than one test."""
     root.mkdir(parents=True)
     # Includes the compiled modules; without them, each copy's first commands would spend seconds on compiling.
-    # Includes the compiled modules; without them, each copy's first commands would spend seconds on compiling.
     folders = ["workflow", "notebooks", "config", "envs", "setup", "src", "data/published"]
     files = ["LICENSE", "Makefile", "pyproject.toml", "requirements.lock"]
     subprocess.run(["cp", "-a", "--parents", *folders, *files, root.absolute()], cwd=CHECKOUT, check=True)
