@@ -603,6 +603,26 @@ def test_what_is_folded_is_there_behind_its_summary(bare_project, capsys, displa
     assert displayed == ['<details class="fold"><summary>Bytes &lt;per&gt; second</summary><p>one</p></details>']
 
 
+def test_figures_that_repeat_each_other_for_many_cases_are_folded_after_the_first_ones(bare_project, displayed):
+    page = Exhibits(study="embedded", output="reports/embedded/load_test")
+    style = Style(("a",))
+    points = pl.DataFrame({"series": ["a", "a"], "trial": ["t", "t"], "x": [1.0, 2.0], "y": [1.0, 1.0]})
+    medians = pl.DataFrame({"series": ["a"], "x": [1.5], "low": [1.2], "high": [1.8]})
+    panel = strip_panel("Time", points, medians, Axis("Time", "s"), style)
+
+    def figures(*names):
+        return [(name, f"Of {name}", [panel], style, []) for name in names]
+
+    page.show_groups((f"Load <{name}>", figures(name)) for name in "abcdef")
+    headings, folds = (re.findall(f"<{tag}>(Load.*?)</{tag}>", "".join(displayed)) for tag in ("h3", "summary"))
+    assert headings == [f"Load &lt;{name}&gt;" for name in "abcd"] and folds == ["Load &lt;e&gt;", "Load &lt;f&gt;"]
+    displayed.clear()
+    page.show_figures(figures("x", "y", "z"), most=1, others="The others")
+    first, fold = displayed
+    assert "Of x" in first and fold.startswith('<details class="fold"><summary>The others</summary>')
+    assert "Of y" in fold and "Of z" in fold
+
+
 def test_a_table_without_any_verdict_is_folded_and_one_with_a_verdict_is_not():
     none, worse = (
         Cell((text,), kind=f"{kind} verdict") for text, kind in (("no verdict", "missing"), ("worse", "text"))

@@ -7,7 +7,7 @@ import html
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from IPython.display import HTML, display
 from benchstudy.model import hints, paths
 from benchstudy.model.study import load_study
 from benchstudy.report.exhibits.exhibitfiles import ANSWER, HEADLINE, NOTES
-from benchstudy.report.figures.charts import Figure
+from benchstudy.report.figures.charts import Drawn, Figure
 from benchstudy.report.figures.layers import Panel
 from benchstudy.report.figures.paper import PAGE_MM
 from benchstudy.report.figures.styles import Style
@@ -31,6 +31,7 @@ from benchstudy.report.texts import as_html, fold
 # Panels of a page's figure that the study's overview shows.
 OVERVIEW_PANELS = 2
 _NARROW = 3  # columns; a table with more is not shown beside another one
+_MOST_OPEN = 4  # figures or groups of figures of one kind, such as one per target
 
 
 class Exhibits:
@@ -158,6 +159,25 @@ class Exhibits:
             files = self._downloads("tables", stem, ("txt",))
             shown += f'{listings.side_by_side(title, listed)}<p class="downloads ways">{files}</p>'
         return show(shown) if shown else self.nothing(nothing)
+
+    def show_groups(self, groups: Iterable[tuple[str, Iterable[Drawn]]]) -> None:
+        """Show groups of figures, each below its title; from the fifth on, a group is folded below it."""
+        for number, (title, figures) in enumerate(groups):
+            folded = number >= _MOST_OPEN
+            if not folded:
+                self.heading(title)
+            with self.folded(title) if folded else nullcontext():
+                for figure in figures:
+                    self.show_figure(*figure)
+
+    def show_figures(self, figures: Iterable[Drawn], *, others: str, most: int = _MOST_OPEN) -> None:
+        """Show figures of several cases; those after the first `most` are folded below `others`."""
+        found = [*figures]
+        for figure in found[:most]:
+            self.show_figure(*figure)
+        with self.folded(others):
+            for figure in found[most:]:
+                self.show_figure(*figure)
 
     def show_figure(
         self, name: str, caption: str, panels: Sequence[Panel], style: Style, in_legend: Iterable[str] = (),

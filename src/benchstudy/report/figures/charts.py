@@ -44,6 +44,9 @@ _CONFIG: dict[str, Any] = {
     "title": {"fontSize": 13, "fontWeight": 600, "color": INK, "anchor": "start", "offset": 10},
 }
 
+# What Exhibits.show_figure takes: name, caption, panels, style, series in the legend.
+Drawn = tuple[str, str, list[Panel], Style, list[str]]
+
 
 @dataclass(frozen=True)
 class Figure:

@@ -21,16 +21,15 @@ from benchstudy.model.grouping import grouped
 from benchstudy.report import human
 from benchstudy.report.exhibits import cells
 from benchstudy.report.figures import level_changes
+from benchstudy.report.figures.charts import Drawn
 from benchstudy.report.figures.layers import drawn_only
 from benchstudy.report.figures.level_changes import LevelChanges
-from benchstudy.report.figures.panels import Axis, Panel, Phase, Style, time_panel
+from benchstudy.report.figures.panels import Axis, Panel, Phase, time_panel
 from benchstudy.report.tables.tables import MISSING, Cell, Table, slug
 from benchstudy.statistics import within_trial
 from benchstudy.statistics.change_points import Changes
 from benchstudy.statistics.comparisons import Comparison, judge
 
-# What Exhibits.show_figure takes: name, caption, panels, style, series in the legend.
-Drawn = tuple[str, str, list[Panel], Style, list[str]]
 _TOWERING = 4.0  # times the steady level: with higher ramps the axis is logarithmic
 _SAME_S = 1.0  # phases of several trials are drawn as one if their edges are this close
 _ALIGNED = "steady"  # ramps differ in length, so trials are aligned at the start of this phase

@@ -18,11 +18,12 @@ from benchstudy.families.load_test.page.cells import (
     verdict_cell,
 )
 from benchstudy.families.load_test.page.load import PAGE_BAND, Contrast, LoadTest, Single, Trial
-from benchstudy.families.load_test.page.panels import HEIGHT, Drawn, LoadPanels
+from benchstudy.families.load_test.page.panels import HEIGHT, LoadPanels
 from benchstudy.families.load_test.users.on_host import feedback
 from benchstudy.model.grouping import grouped
 from benchstudy.report import human
 from benchstudy.report.exhibits import cells
+from benchstudy.report.figures.charts import Drawn
 from benchstudy.report.figures.layers import drawn_only
 from benchstudy.report.figures.panels import Axis, time_panel
 from benchstudy.report.tables.tables import MISSING, MOST_OF_TRIALS, Cell, Table, slug

@@ -5,10 +5,11 @@ from collections.abc import Iterator, Mapping, Sequence
 import polars as pl
 
 from benchstudy.families.log_write.page.load import LogWrite, Point, Sweep
-from benchstudy.families.log_write.page.searched import AS_OFFERED, Drawn, crossed_out
+from benchstudy.families.log_write.page.searched import AS_OFFERED, crossed_out
 from benchstudy.report import human
 from benchstudy.report.exhibits import cells, figuredata
 from benchstudy.report.figures import level_changes
+from benchstudy.report.figures.charts import Drawn
 from benchstudy.report.figures.layers import drawn_only
 from benchstudy.report.figures.level_changes import LevelChanges
 from benchstudy.report.figures.panels import Axis, Panel, Phase, Reference, Style, time_panel, trend_panel

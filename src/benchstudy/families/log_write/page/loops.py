@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator
 
-from benchstudy.families.log_write.page.figures import Drawn
 from benchstudy.families.log_write.page.hammer import LogHammer
 from benchstudy.families.log_write.page.load import LogWrite, Point
 from benchstudy.report.exhibits import figuredata
+from benchstudy.report.figures.charts import Drawn
 from benchstudy.report.figures.panels import Axis, Panel, Style, strip_panels
 
 # For each panel: the metric of open loops, and that of the hammer, whose times are tick means.

@@ -12,6 +12,7 @@ from benchstudy.model.causes import Cause
 from benchstudy.model.grouping import grouped
 from benchstudy.report import human
 from benchstudy.report.exhibits.figuredata import leading
+from benchstudy.report.figures.charts import Drawn
 from benchstudy.report.figures.layers import layered, reference_layers
 from benchstudy.report.figures.panels import Axis, Panel, Reference, Style, trend_panel
 from benchstudy.report.tables.tables import slug
@@ -27,8 +28,6 @@ _POINTS = {
     "tip value": pl.String, "tip verdict": pl.String,
 }  # fmt: skip
 _ESTIMATES = {"series": pl.String, "x": _NUMBER, "y": _NUMBER, "low": _NUMBER, "high": _NUMBER}
-# What Page.show_figure takes: name, caption, panels, style, series in the legend.
-Drawn = tuple[str, str, list[Panel], Style, list[str]]
 
 
 class LogSearched:
