@@ -1105,6 +1105,15 @@ def _answer_once(listener: socket.socket) -> None:
         connection.sendall(b"HTTP/1.0 200 OK\r\n\r\n")
 
 
+def test_what_only_sleeps_is_not_waited_for_after_its_stop_command(held, tmp_path):
+    sleep = tmp_path / "sleep"
+    sleep.write_text("#!/bin/sh\ntrap 'echo ended; exit' TERM\nfor i in $(seq 80); do sleep 0.05; done\necho slept\n")
+    sleep.chmod(0o755)
+    service = Service(argv=[str(sleep), "infinity"], stop=["true"], ready={"mount": "/proc"})
+    held.start_service("sleeps", service).stop(tmp_path / "logs")
+    assert (tmp_path / "logs" / "stdout").read_text() == "ended\n"
+
+
 def test_the_stop_command_runs_before_anything_is_killed(held, tmp_path):
     service = Service(
         argv=["sh", "-c", "trap '' TERM; until [ -e stop ]; do sleep 0.05; done; echo polite"],

@@ -258,7 +258,9 @@ class Supervisor:
     def _stop_politely(self, pid: int) -> None:
         if self.spec["stop"]:
             self._do_step("stop", self.spec["stop"], 15.0, heed=False)
-            self._await(pid, time.monotonic() + self.spec["grace_s"], heed=False)
+            # `sleep infinity` stands for what has no process of its own, and would sleep through the whole grace.
+            if os.path.basename(self.spec["argv"][0]) != "sleep":
+                self._await(pid, time.monotonic() + self.spec["grace_s"], heed=False)
 
     def _end_descendants(self, spared_from_survivors: int | None = None) -> list[str]:
         """Send TERM, then KILL after the grace, until nothing is left. Returns the names that outlived the command."""
