@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -418,16 +419,8 @@ def test_the_same_command_goes_on_through_dropped_connections(agent, sshd, event
     assert left_on_host(tmp_path) == []
 
 
-@pytest.mark.parametrize(
-    "ask",
-    [
-        lambda state: abs(state.host("sut").clock().offset_s) < 0.05,
-        lambda state: state.tool_path("sh", "sut").endswith("/sh"),
-        lambda state: state.library("boto3", "sut").startswith(state.host("sut").work_dir),
-    ],
-    ids=["clock", "tool", "library"],
-)
-def test_what_a_trial_asks_a_host_is_asked_again_after_a_dropped_connection(agent, remote, sshd, tmp_path, events, ask):
+@pytest.fixture
+def state(agent, remote, tmp_path, events) -> SessionState:
     backend = {"name": "local", "kind": "path", "path": str(tmp_path)}
     study = parse_study(
         {
@@ -437,11 +430,37 @@ def test_what_a_trial_asks_a_host_is_asked_again_after_a_dropped_connection(agen
             "families": {"file_size": {"backends": [backend], "sizes": ["1MB"], "sync": ["none"]}},
         }
     )
-    plan = study.session("here", "file_size")
-    state = SessionState(SESSION, plan, {"alpha": agent}, tmp_path / "s", events.append)
+    return SessionState(SESSION, study.session("here", "file_size"), {"alpha": agent}, tmp_path / "s", events.append)
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda state: abs(state.host("sut").clock().offset_s) < 0.05,
+        lambda state: state.tool_path("sh", "sut").endswith("/sh"),
+        lambda state: state.library("boto3", "sut").startswith(state.host("sut").work_dir),
+    ],
+    ids=["clock", "tool", "library"],
+)
+def test_what_a_trial_asks_a_host_is_asked_again_after_a_dropped_connection(state, sshd, events, ask):
     assert sshd.drop_connections()
     assert ask(state)
     assert sum("connected again" in event for event in events) == 1
+
+
+def test_commands_that_start_together_ask_for_a_version_once(state, tmp_path):
+    program = tmp_path / "program"
+    program.write_text(f"#!/bin/sh\necho asked >> {tmp_path}/asked\necho program 1.0\n")
+    program.chmod(0o755)
+    together = threading.Barrier(4)
+
+    def ask(_) -> str | None:
+        together.wait()
+        return state.tool("sut", str(program)).version
+
+    with ThreadPoolExecutor(together.parties) as threads:
+        assert set(threads.map(ask, range(together.parties))) == {"program 1.0"}
+    assert (tmp_path / "asked").read_text() == "asked\n"
 
 
 def test_a_broken_agent_is_told_and_not_taken_for_a_lost_connection(held):

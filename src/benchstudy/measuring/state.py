@@ -6,6 +6,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from secrets import token_hex
+from threading import Lock
 from typing import Any, TypeVar
 
 from benchstudy.hosts.agent import HostAgent, RunningService, ServiceFailed
@@ -40,6 +41,7 @@ class SessionState:
         self._services: dict[str, RunningService] = {}
         self._scratched: dict[str, HostAgent] = {}  # hosts with a scratch folder
         self._made: dict[Hashable, Any] = {}
+        self._asking: dict[Hashable, Lock] = {}
         self._secrets: set[str] = set()
 
     def host(self, role: str) -> HostAgent:
@@ -137,10 +139,11 @@ class SessionState:
         return self._made[key]
 
     def _known(self, key: Hashable, ask: Callable[[], T]) -> T:
-        """Like `once`, but after a failure the host is asked again."""
-        if key not in self._made:
-            self._made[key] = ask()
-        return self._made[key]
+        """Like `once`, but after a failure the host is asked again, and commands that run together may ask."""
+        with self._asking.setdefault(key, Lock()):
+            if key not in self._made:
+                self._made[key] = ask()
+            return self._made[key]
 
     def tool(self, role: str, program: str) -> ToolRecord:
         """The binary of `program` on the role's host; asked once per session."""
