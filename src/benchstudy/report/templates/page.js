@@ -42,6 +42,12 @@
       await new Promise((done) => setTimeout(done));
     }
   };
+  // Vega would add its tooltip at the end of the body, outside of the page's landmarks. It takes one that is there.
+  if (figures.length) {
+    const tip = document.createElement("div");
+    tip.id = "vg-tooltip-element";
+    document.querySelector("main").append(tip);
+  }
   startVisible();
   document.addEventListener("toggle", startVisible, true);
 
