@@ -83,6 +83,7 @@ LOOKS = {
             while (marks() === before) await pause();
             return [before, marks()];
           })(),
+          off: window.getComputedStyle(document.querySelector(".legend button[aria-pressed=false]")).textDecorationLine,
         }""",
     ),
     "fio": (FIRST_TRIAL, "document.querySelector(':target').closest('details.case').open"),
@@ -138,5 +139,6 @@ def show(page: Path) -> Shown:
         desk = tab.ask(DESK)
         widths = [seen.pop("width") for seen in (phone, desk)]
         tab.ask(webtools.axe().read_text(encoding="utf-8"))
-        barriers, seen = tab.ask(BARRIERS), tab.ask(f"return {look};")
+        seen = tab.ask(f"return {look};")  # first, so that axe sees a series switched off, and a tooltip
+        barriers = tab.ask(BARRIERS)
         return Shown(tab.console(), widths, **phone, **desk, barriers=barriers, seen=seen)

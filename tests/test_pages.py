@@ -344,6 +344,7 @@ def test_a_link_to_trials_opens_them(shown):
 def test_the_legend_hides_a_series(shown):
     before, after = shown("embedded/file_size.html").seen["marks"]
     assert 0 < after < before
+    assert shown("embedded/file_size.html").seen["off"] == "line-through", "colours may be forced, or not be seen"
 
 
 def test_a_failure_is_a_cell_and_a_row_of_the_index(texts):

@@ -128,11 +128,13 @@ def test_a_figure_on_paper_is_the_static_one_that_fits_with_all_of_its_series(ma
         const off = document.querySelector(".legend button[aria-pressed=false]");
         const style = window.getComputedStyle(off);
         const alone = ofPanels.every((panel) => panel.length === 1);
-        return [alone, live.length, wide.length, style.opacity, style.textDecorationLine].join();
+        const { opacity } = window.getComputedStyle(off.querySelector("svg"));
+        const isAsOthers = style.color === window.getComputedStyle(off.closest("ul")).color;
+        return [alone, live.length, wide.length, opacity, isAsOthers, style.textDecorationLine].join();
         """,
         before='document.querySelector(".legend button").click();',
     )
-    assert seen == "true,0,0,1,none"
+    assert seen == "true,0,0,1,true,none"
 
 
 def test_labels_of_a_static_figure_are_not_cut_off_by_the_edge_of_the_sheet(made):
