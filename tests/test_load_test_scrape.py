@@ -32,7 +32,7 @@ from benchstudy.measuring.session import hold_session
 from benchstudy.model import registry
 
 pytestmark = pytest.mark.usefixtures("own_host_lock")
-PASSWORD = "canary-7f3-of-the-reader"
+PASSWORD, WRONG = "canary-7f3-of-the-reader", "canary-c40-of-nobody"
 
 
 @dataclass(frozen=True)
@@ -98,11 +98,18 @@ def values_of(trial: StoredTrial) -> dict[str, float | None]:
     return {one.metric: one.value for one in parsed.observations}
 
 
-def causes(root: Path, host: Mapping[str, Any], block: Mapping[str, Any]) -> list[str]:
-    """The cause of each failed trial."""
-    trials = hold(root, block, host)
-    assert {trial.record.status for trial in trials} == {"failed"}, [t.record.cause for t in trials]
-    return [trial.record.cause or "" for trial in trials]
+def read(
+    root: Path, host: Mapping[str, Any], asked: Mapping[str, tuple[Mapping[str, Any], Mapping[str, Any]]]
+) -> dict[str, StoredTrial]:
+    """Trials of one session by a name, because each session takes half a second. `asked`: a window and its source."""
+    windows = [{**one, "version": name, "source": name} for name, (one, _) in asked.items()]
+    block = scraped(windows=windows, sources=[{**source, "name": name} for name, (_, source) in asked.items()])
+    return {trial.record.levels["version"]: trial for trial in hold(root, block, host)}
+
+
+def cause(trial: StoredTrial) -> str:
+    assert trial.record.status == "failed"
+    return trial.record.cause or ""
 
 
 def test_windows_become_trials_and_the_server_is_never_asked_again(
@@ -158,24 +165,27 @@ def test_a_file_gives_what_its_server_gave(past: Past, host: dict[str, Any], roo
         assert told["samples"] > 0 and told["series"] > 0 and told["file"] == words[0]
     again = export(root, *words)
     assert again.returncode == 1 and "exists already" in again.stderr
-    kept = {"name": "kept", "file": "data/exports/load.gz", "scrape_interval": "1s"}
-    from_file = hold(root / "from-file", scraped(windows=past.windows, sources=[kept]), host)
-    from_server = hold(root / "from-server", scraped(windows=past.windows, sources=[past.source]), host)
-    for one, other in zip(from_file, from_server, strict=True):
+    exported = root / "data" / "exports" / "load.gz"
+    exported.with_name("cut.gz").write_bytes(exported.read_bytes()[:-400])
+    files = {name: {"file": f"data/exports/{name}.gz", "scrape_interval": "1s"} for name in ("load", "cut", "none")}
+    old, new = past.windows
+    asked = {f"{name}-{one['version']}": (one, source) for name, source in files.items() for one in (old, new)}
+    asked |= {"server-base": (old, past.source), "server-new": (new, past.source)}
+    asked["elsewhere"] = (past.window("base", -900, -800), files["load"])
+    trials = read(root, host, asked)
+    for version in ("base", "new"):
         # Pages are kept whole, so more was exported than a trial asks for.
-        assert values_of(one) | {"samples": None} == values_of(other) | {"samples": None}
-    facts = facts_of(from_file[0])
+        from_file, from_server = (values_of(trials[f"{source}-{version}"]) for source in ("load", "server"))
+        assert from_file | {"samples": None} == from_server | {"samples": None}
+    facts = facts_of(trials["load-base"])
     assert facts["source"]["kind"] == "file" and facts["source"]["url"] == past.server.url
-    assert not from_file[0].record.commands
+    assert not trials["load-base"].record.commands
     # A window that is not in the file, and a file that is none.
-    elsewhere = [past.window("base", -900, -800), past.window("new", 360, 460)]
-    said = causes(root / "elsewhere", host, scraped(windows=elsewhere[:1], sources=[kept]))
-    assert "source kept: data/exports/load.gz" in said[0] and "does not hold the window" in said[0]
-    (root / "data" / "exports" / "cut.gz").write_bytes((root / "data" / "exports" / "load.gz").read_bytes()[:-400])
-    for file, why in (("cut.gz", "is cut off|truncated"), ("none.gz", "there is no file data/exports/none.gz")):
-        block = scraped(windows=past.windows, sources=[{**kept, "file": f"data/exports/{file}"}])
-        for cause in causes(root / file, host, block):
-            assert re.search(why, cause), cause
+    said = cause(trials["elsewhere"])
+    assert "source elsewhere: data/exports/load.gz" in said and "does not hold the window" in said
+    for name, why in (("cut", "is cut off|truncated"), ("none", "there is no file data/exports/none.gz")):
+        for version in ("base", "new"):
+            assert re.search(why, cause(trials[f"{name}-{version}"])), cause(trials[f"{name}-{version}"])
 
 
 def test_what_was_kept_of_two_real_releases_becomes_tables(host: dict[str, Any], root: Path):
@@ -201,16 +211,16 @@ def test_what_a_prometheus_cannot_be_asked_fails_with_the_cause(past: Past, host
     gone = f"http://127.0.0.1:{free_ports(1)[0]}"
     foreign = f"http://127.0.0.1:{host['port']}"
     never, nobody = past.window("new", -900, -800), past.window("new", 360, 460, select='{instance="nobody"}')
-    cases = [
-        (past.windows[0], gone, [gone, "refused", "can this host reach it"]),
-        (past.windows[0], foreign, [foreign]),  # an SSH server
-        (never, past.server.url, ["no sample", "mattermost"]),
-        (nobody, past.server.url, ["no sample", "mattermost"]),
-    ]
-    for number, (one, url, says) in enumerate(cases):
-        (cause,) = causes(root / str(number), host, scraped(windows=[one], sources=[{**past.source, "url": url}]))
+    cases = {
+        "gone": (past.windows[0], gone, [gone, "refused", "can this host reach it"]),
+        "foreign": (past.windows[0], foreign, [foreign]),  # an SSH server
+        "never": (never, past.server.url, ["no sample", "mattermost"]),
+        "nobody": (nobody, past.server.url, ["no sample", "mattermost"]),
+    }
+    trials = read(root, host, {name: (one, {**past.source, "url": url}) for name, (one, url, _) in cases.items()})
+    for name, (_, _, says) in cases.items():
         for text in says:
-            assert text in cause, cause
+            assert text in cause(trials[name]), cause(trials[name])
 
 
 @pytest.mark.fault(25)
@@ -226,29 +236,27 @@ def test_credentials_are_needed_sent_and_never_kept(
     shutil.copytree(folder / "data", root / "guarded" / "data", ignore=shutil.ignore_patterns("lock"))
     with prometheus(root / "guarded", None, f"--web.config.file={web}", authorization=basic) as server:
         past = Past(server, t0)
-        named = {**past.source, "user": "metrics", "password_env": "PROM_PASSWORD"}
-        windows = past.windows[:1]
-        assert (
-            "refused a question without credentials (401"
-            in causes(root / "none", host, scraped(windows=windows, sources=[past.source]))[0]
-        )
-        assert causes(root / "unset", host, scraped(windows=windows, sources=[named])) == [
-            "the environment variable PROM_PASSWORD is not set where snakemake runs"
-        ]
-        monkeypatch.setenv("PROM_PASSWORD", PASSWORD + "-wrong")
-        (cause,) = causes(root / "wrong", host, scraped(windows=windows, sources=[named]))
-        assert "refused the user and password (401" in cause and "password_env" in cause
-        words = ["x.gz", "--url", server.url, "--start", windows[0]["start"], "--end", windows[0]["end"]]
-        refused = export(root, *words, "--user", "metrics", "--password-env", "PROM_PASSWORD")
+        one = past.windows[0]
+        asked = {"none": (one, past.source)}
+        for name in ("unset", "wrong", "right"):
+            variable = f"PROM_PASSWORD_{name.upper()}"
+            asked[name] = (one, {**past.source, "user": "metrics", "password_env": variable})
+        monkeypatch.setenv("PROM_PASSWORD_WRONG", WRONG)
+        monkeypatch.setenv("PROM_PASSWORD_RIGHT", PASSWORD)
+        trials = read(root, host, asked)
+        assert "refused a question without credentials (401" in cause(trials["none"])
+        assert cause(trials["unset"]) == "the environment variable PROM_PASSWORD_UNSET is not set where snakemake runs"
+        wrong = cause(trials["wrong"])
+        assert "refused the user and password (401" in wrong and "password_env" in wrong
+        words = ["x.gz", "--url", server.url, "--start", one["start"], "--end", one["end"]]
+        refused = export(root, *words, "--user", "metrics", "--password-env", "PROM_PASSWORD_WRONG")
         assert refused.returncode == 1 and "refused the user and password" in refused.stderr
-        monkeypatch.setenv("PROM_PASSWORD", PASSWORD)
-        (trial,) = hold(root / "right", scraped(windows=windows, sources=[named]), host)
-        assert values_of(trial)["store_mean"] == pytest.approx(0.007, rel=1e-6)
-        (summary,) = trial.folder.glob("metrics/stdout")
+        assert values_of(trials["right"])["store_mean"] == pytest.approx(0.007, rel=1e-6)
+        (summary,) = trials["right"].folder.glob("metrics/stdout")
         assert '"file": "metrics.ndjson.gz"' in summary.read_text(), "the name of the user is no secret"
-    (root / "said").write_text(refused.stdout + refused.stderr + cause)
+    (root / "said").write_text(refused.stdout + refused.stderr + wrong)
     for path in (path for path in root.rglob("*") if path.is_file() and "guarded" not in path.parts):
-        assert PASSWORD.encode() not in path.read_bytes(), path
+        assert not [secret for secret in (PASSWORD, WRONG) if secret.encode() in path.read_bytes()], path
 
 
 @pytest.mark.fault(21)
@@ -260,18 +268,20 @@ def test_a_clock_that_is_an_hour_off_is_refused_or_corrected(
     # This machine's clock is wrong; the host's and Prometheus' clocks are right.
     monkeypatch.setattr(time, "time", lambda: true_time() + ahead_s)
 
-    def held(name: str, shift_s: float, **changes: Any) -> StoredTrial:
+    def asked(shift_s: float, **changes: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         one = past.window("base", 60 + shift_s, 160 + shift_s, select='{instance="old"}')
-        (trial,) = hold(root / name, scraped(windows=[one], sources=[{**past.source, **changes}]), host)
-        return trial
+        return one, {**past.source, **changes}
 
-    refused = held("refused", 0.0).record
-    assert refused.status == "failed"
-    assert re.search(r"the clock of Prometheus is -3(599|600)\.\d+ s from this machine's", refused.cause or "")
-    assert "`clock: prometheus`" in (refused.cause or "") and "`clock: utc`" in (refused.cause or "")
-    as_shown = held("as-shown", 0.0, clock="prometheus")
+    windows = {
+        "refused": asked(0.0),
+        "as-shown": asked(0.0, clock="prometheus"),
+        "corrected": asked(ahead_s, clock="utc"),
+    }
+    trials = read(root, host, windows)
+    said, as_shown, corrected = cause(trials["refused"]), trials["as-shown"], trials["corrected"]
+    assert re.search(r"the clock of Prometheus is -3(599|600)\.\d+ s from this machine's", said)
+    assert "`clock: prometheus`" in said and "`clock: utc`" in said
     assert facts_of(as_shown)["window"]["start_s"] == pytest.approx(past.t0 + 60)
-    corrected = held("corrected", ahead_s, clock="utc")
     assert facts_of(corrected)["window"]["start_s"] == pytest.approx(past.t0 + 60, abs=1.0)
     assert facts_of(corrected)["clock"]["correction_s"] == pytest.approx(-ahead_s, abs=1.0)
     for trial in (as_shown, corrected):
