@@ -34,13 +34,17 @@ from benchstudy.model.paths import local_state
 if TYPE_CHECKING:
     from benchstudy.model.study import Study
 
+# Of pydantic, what models need; root_model has it build a first one.
+_OF_BOTH = ("psutil", "pydantic.functional_serializers", "pydantic.root_model", "rich.cells", "yaml")
 _OF_HOSTS = (
-    *("paramiko", "psutil", "pydantic.main", "pyinfra.api.connect", "pyinfra.api.operations", "pyinfra.facts.apk"),
-    *("pyinfra.facts.deb", "pyinfra.facts.rpm", "pyinfra.facts.server", "pyinfra.operations.server", "yaml"),
+    *_OF_BOTH,
+    *("gzip", "html", "paramiko", "pyinfra.api.connect", "pyinfra.api.operations", "pyinfra.facts.apk"),
+    *("pyinfra.facts.deb", "pyinfra.facts.rpm", "pyinfra.facts.server", "pyinfra.operations.server", "tarfile"),
 )
 _OF_REPORTS = (
+    *_OF_BOTH,
     *("altair", "IPython.core.completer", "IPython.core.interactiveshell", "jinja2", "nbconvert", "nbformat", "numpy"),
-    *("papermill.engines", "polars", "psutil", "pydantic.main", "scipy.optimize", "scipy.stats", "vl_convert", "yaml"),
+    *("papermill.engines", "polars", "pydantic.dataclasses", "scipy.optimize", "scipy.stats", "vl_convert"),
 )
 # By the first byte that a job sends.
 _LIBRARIES = {b"h": _OF_HOSTS, b"r": _OF_REPORTS}
