@@ -40,14 +40,16 @@ def execute(notebook: Path, trace: Path, output: Path, parameters: Mapping[str, 
     # Imported here because these imports take longer than most jobs.
     import papermill
     from papermill.engines import papermill_engines
+    from papermill.translators import papermill_translators
     from traitlets.config import Config
 
-    from benchstudy.jobs.cellrunner import InProcessEngine
+    from benchstudy.jobs.cellrunner import InProcessEngine, Unformatted
 
     for typed in prose.read(notebook):
         log.warning("%s: cell %s has a number typed into its prose: %s", notebook, typed.cell, typed.number)
     logging.getLogger("papermill").setLevel(logging.ERROR)
     papermill_engines.register(_OWN_ENGINE, InProcessEngine)
+    papermill_translators.register("python", Unformatted)
     trace.parent.mkdir(parents=True, exist_ok=True)
     kernel = kernel_of(notebook)
     try:
