@@ -9,9 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from uuid import uuid4
 
-from benchstudy.model.errors import BenchstudyError
 from benchstudy.model.machine import place
 
 CONTROLLER_PID = "BENCHSTUDY_CONTROLLER_PID"
@@ -31,7 +29,7 @@ def announce_controller(beat: Path, lease_s: float) -> None:
     """
     if CONTROLLER_PID in os.environ:
         return
-    run = uuid4().hex
+    run = os.urandom(16).hex()
     os.environ |= {CONTROLLER_PID: str(os.getpid()), _PLACE: place()}
     os.environ |= {_BEAT: str(beat.absolute()), _RUN: run, _LEASE: str(lease_s)}
     beat.parent.mkdir(parents=True, exist_ok=True)
@@ -72,6 +70,8 @@ def heard_elsewhere() -> bool:
     if not isinstance(controller, _Beat):
         return False
     if not controller.is_heard():
+        from benchstudy.model.errors import BenchstudyError  # every job imports this file before it is handed over
+
         raise BenchstudyError(
             f"{os.environ[_BEAT]}: the command on the other machine renews it no longer: that command has ended, or "
             f"{socket.gethostname()} sees another copy of the project's folder, which all nodes must share"

@@ -6,7 +6,6 @@ and ends with the user's command. It holds libraries only: every job imports the
 older code than Snakemake assumes.
 """
 
-import argparse
 import fcntl
 import gc
 import importlib
@@ -27,11 +26,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchstudy.hosts.controller import CONTROLLER_PID, controller_is_here
-from benchstudy.hosts.forks import exit_status
 from benchstudy.model import machine
 from benchstudy.model.paths import local_state
 
 if TYPE_CHECKING:
+    from argparse import Namespace
+
     from benchstudy.model.study import Study
 
 # Of pydantic, what models need; root_model has it build a first one.
@@ -110,7 +110,7 @@ def _in_fork(kind: bytes, controller: str) -> int | None:
 
 
 @contextmanager
-def _job(kind: bytes, *names: str) -> Iterator[tuple[Path, "Study", argparse.Namespace]]:
+def _job(kind: bytes, *names: str) -> Iterator[tuple[Path, "Study", "Namespace"]]:
     """`job`, in a fork that has its imports."""
     hand_over(kind)
     from benchstudy.jobs.job import job
@@ -221,6 +221,8 @@ def _work(connection: socket.socket) -> None:
         runpy.run_path(sys.argv[0], run_name="__main__")
         status = 0
     except SystemExit as end:
+        from benchstudy.hosts.forks import exit_status
+
         status = exit_status(end)
     except KeyboardInterrupt:  # the job has said so, or had not begun
         status = _INTERRUPTED
