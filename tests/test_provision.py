@@ -146,7 +146,7 @@ def test_a_provisioning_process_that_is_killed_is_a_problem_of_its_host(here, tm
 
 def test_a_file_of_this_machine_that_cannot_be_written_is_named(here, tmp_path):
     state = here / ".benchstudy" / "loopback"
-    state.parent.mkdir()
+    state.parent.mkdir(exist_ok=True)
     state.symlink_to("/proc/nothing-can-be-made-here")
     [problem] = provision_target(study(tmp_path), "bench", here / "facts.json").problems
     assert "/proc/nothing-can-be-made-here" in problem

@@ -59,7 +59,9 @@ LONGEST = (
 
 
 def in_order(items: list[pytest.Item], *, fast_first: bool) -> None:
-    """The longest first, fast ones to fill the gaps, and at the end those that need the machine for themselves.
+    """The longest first, then files that one worker gets as a whole, then tests that are dealt one by one.
+
+    Fast ones fill the gaps, and those that need the machine for themselves are last.
 
     A test that runs alone waits for all others, and none begins meanwhile; earlier in the run, this would cost minutes.
     `fast_first`: the others cannot begin yet.
@@ -70,9 +72,10 @@ def in_order(items: list[pytest.Item], *, fast_first: bool) -> None:
         scopes = {scope_of(item.nodeid) for item in slow}
         slow |= {item for item in items if scope_of(item.nodeid) in scopes}
 
-    def place(item: pytest.Item) -> tuple[int, int, str]:
+    def place(item: pytest.Item) -> tuple[int, int, bool, str]:
         turn = 3 if item.get_closest_marker("alone") else 1 if item in slow else 0 if fast_first else 2
-        return turn, places.get(item.path.name, len(LONGEST)), item.path.name
+        is_whole = scope_of(item.nodeid) != item.nodeid
+        return turn, places.get(item.path.name, len(LONGEST)), not is_whole, item.path.name
 
     items.sort(key=place)
 
