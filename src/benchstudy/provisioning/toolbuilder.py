@@ -438,7 +438,7 @@ def pip_below(folder, tool, environment):
     It is only unpacked: to install it into an environment, and to remove it, takes longer than to install most tools.
     """
     place = sysconfig.get_config_var("WHEEL_PKG_DIR") or sysconfig.get_path("stdlib") + "/ensurepip/_bundled"
-    for wheel in Path(place).glob("pip-*.whl"):
+    for wheel in sorted(Path(place).glob("pip-*.whl"))[-1:]:
         shutil.unpack_archive(wheel, folder / "pip", "zip")
     # In old distributions, it lacks what it needs.
     if (folder / "pip" / "pip" / "_vendor" / "requests").is_dir():
