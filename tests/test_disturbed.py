@@ -55,6 +55,15 @@ def facts(bare_project, results):
     return facts_of(bare_project, {"file_size": show})
 
 
+@pytest.mark.parametrize("what", ["steal", "others_cpu"])
+def test_the_reader_is_not_only_told_to_end_what_a_hypervisor_does(bare_project, what):
+    tables = Tables(bare_project, "embedded", "file_size")
+    fields = {"disturbed": True, "disturbance": json.dumps(SEEN | {"what": what})}
+    tables.add({"backend": "local", "op": "write"}, 1, {"duration": (1.0, "s")}, **fields)
+    said = disturbed.sentence(tables.results())
+    assert ("a host that shares no processor" in said) == ("the hypervisor took 55 %" in said) == (what == "steal")
+
+
 def test_two_cases_of_which_one_was_disturbed_get_no_verdict(results):
     (row,) = Comparisons(results, [], ["duration"], factor="backend", base="local").rows
     assert (row.outcome.verdict, row.outcome.ratio) == (Verdict.NONE, None)

@@ -98,10 +98,11 @@ def sentence(results: Results) -> str:
         return ""
     worst = max(found.values(), key=lambda disturbance: disturbance.share)
     total, named = human.plural(results.counted.height, "trial"), human.listed(list(found), _MOST_NAMED)
+    stolen = any(disturbance.what == "steal" for disturbance in found.values())
     return (
         f"Disturbed: other work took more of a host than the study allows during {len(found)} of {total} ({named}). "
         f"In the worst trial, {told(worst)}."
-    )
+    ) + (" Other machines got what a hypervisor takes: a host that shares no processor avoids that." if stolen else "")
 
 
 def remedy(indexes: Iterable[Mapping[str, Any]]) -> str:
