@@ -128,7 +128,7 @@ def _graph(packages: frozenset[str]) -> tuple[Mapping[str, list[str]], Mapping[s
     The last result is kept beside the compiled modules, as they are, where Python may write them.
     """
     kept, digest = _folder(_OWN) / "__pycache__" / "imports.json", _sha256(packages)
-    with suppress(OSError, ValueError):
+    with suppress(OSError, ValueError, LookupError, TypeError):
         last = json_of(kept.read_bytes())
         if last["sha256"] == digest:
             return last["imports"], {}
