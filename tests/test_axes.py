@@ -37,7 +37,9 @@ def numbers(panel: Panel, *columns: str) -> Iterator[float]:
 
 
 def said(*panels: Panel) -> str:
-    return Figure("name", "Caption.", "", panels, STYLE).html().partition("<figcaption>")[2].partition("</fig")[0]
+    said = Figure("name", "Caption.", "", panels, STYLE).html().partition("<figcaption>")[2].partition("</fig")[0]
+    assert " s)" not in said, "a line may break between a figure and its unit"
+    return said.replace("\N{NO-BREAK SPACE}", " ")
 
 
 def trials(*values: float) -> pl.DataFrame:

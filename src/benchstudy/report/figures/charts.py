@@ -14,7 +14,7 @@ from typing import Any
 from benchstudy.report.figures import off_axis, paper, vega
 from benchstudy.report.figures.layers import Panel
 from benchstudy.report.figures.styles import GRID, INK, MUTED, SYMBOLS, Style
-from benchstudy.report.texts import numbered
+from benchstudy.report.texts import numbered, unbroken
 
 # The width of a static drawing is that of a phone's page and of a paper's column. Two fit side by side on a wide screen
 # and on a paper's page, and none is scaled down, which would make its texts too small to read.
@@ -73,7 +73,7 @@ class Figure:
         return (
             f'<figure class="chart" id="figure-{html.escape(self.name)}">{self._legend_html(self._entries)}'
             f'<div class="panels{many}">{views}</div><figcaption>{numbered(number)}'
-            f"{html.escape(self._said(self.panels))}</figcaption></figure>"
+            f"{html.escape(unbroken(self._said(self.panels)))}</figcaption></figure>"
         )
 
     def _said(self, panels: Sequence[Panel]) -> str:
@@ -98,7 +98,7 @@ class Figure:
         legend = self._legend_html([entry for entry in self._entries if entry.name in drawn], buttons=False)
         return (
             f'<figure class="chart">{legend}<div class="panels{many}">{views}</div>'
-            f"<figcaption>{html.escape(self._said([panel for panel, _ in shown]))}</figcaption></figure>"
+            f"<figcaption>{html.escape(unbroken(self._said([panel for panel, _ in shown])))}</figcaption></figure>"
         )
 
     def _alt_text(self, panel: Panel) -> str:
