@@ -382,7 +382,8 @@ def test_blocks_that_lie_close_together_are_called_one_episode_of_the_host(bare_
 
 
 def test_the_first_page_has_verdicts_that_lead_to_their_table(index, bare_project):
-    (row,) = re.findall(r"<tr><th scope=\"row\">s3 against local</th>.*?</tr>", index[index.index('id="results"') :])
+    results = index[index.index('id="results"') :]
+    (row,) = re.findall(r"<tr>\s*<th scope=\"row\">s3 against local</th>.*?</tr>", results, re.DOTALL)
     assert re.search(r'<td class="text verdict (?:worse|mixed)">worse', row)
     (href,) = re.findall(r'<a href="(?:\./)?embedded/file_size\.html#(table-backends)">', row)
     assert (bare_project / "reports/embedded/file_size/tables/backends.csv").is_file() and href
@@ -413,7 +414,7 @@ def test_what_failed_is_a_row_a_case_with_each_cause_and_how_often(bare_project)
     sessions = list((bare_project / "data" / "raw").rglob("session.json"))
     first_pages.build(declared(("file_size",)), tidy=tidy, sessions=sessions, reports=bare_project / "reports")
     page = (bare_project / "reports" / "index.html").read_text(encoding="utf-8")
-    (row,) = re.findall(r'<tr><th scope="row"><a href="[^"]*#trial-\w+">local · .*?</tr>', page, re.DOTALL)
+    (row,) = re.findall(r'<tr>\s*<th scope="row"><a href="[^"]*#trial-\w+">local · .*?</tr>', page, re.DOTALL)
     interval = "95\N{NO-BREAK SPACE}%: 21–\N{WORD JOINER}72\N{NO-BREAK SPACE}%"
     assert "5 of 11 trials" in row and interval in row
     assert re.search(r">4 of them</a>: no space<br><a [^>]*>1 of them</a>", row)
