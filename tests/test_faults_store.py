@@ -18,7 +18,8 @@ from conftest import CHECKOUT, as_owner
 from one_host import study_on
 
 from benchstudy.commands.cli import main
-from benchstudy.commands.importing import Outcome, import_outputs
+from benchstudy.commands.imported_trials import Outcome
+from benchstudy.commands.importing import import_outputs
 from benchstudy.hosts.controller import CONTROLLER_PID
 from benchstudy.jobs import made
 from benchstudy.jobs.running import begin, not_confirmed

@@ -17,8 +17,10 @@ from conftest import as_project
 from one_host import study_on
 
 from benchstudy import lints
-from benchstudy.commands import cli, importing
-from benchstudy.commands.importing import Outcome, import_outputs, levels_said
+from benchstudy.commands import cli, imported_trials
+from benchstudy.commands.given_levels import levels_said
+from benchstudy.commands.imported_trials import Outcome
+from benchstudy.commands.importing import import_outputs
 from benchstudy.families.fio.family import FAMILY as FIO
 from benchstudy.families.fio.fio_json import parse_fio_json
 from benchstudy.families.fio.fio_result import observe
@@ -770,8 +772,8 @@ def test_a_run_counts_once_alone_and_in_a_file_with_others(tmp_path: Path, monke
 
 
 def test_only_copies_that_have_the_size_of_a_trial_are_hashed(tmp_path: Path, monkeypatch):
-    text, hashed, contents = (FIO_DATA / "fio-3.33-page.json").read_text(), [], importing._contents
-    monkeypatch.setattr(importing, "_contents", lambda files: hashed.append(files) or contents(files))
+    text, hashed, contents = (FIO_DATA / "fio-3.33-page.json").read_text(), [], imported_trials._contents
+    monkeypatch.setattr(imported_trials, "_contents", lambda files: hashed.append(files) or contents(files))
     for number in range(3):
         (tmp_path / f"{number}.json").write_text(another(text, number))
     assert len(imported(tmp_path, *(tmp_path / f"{number}.json" for number in range(3))).imported) == len(hashed) == 3

@@ -281,7 +281,9 @@ def _reports(file: Path, chosen: Sequence[tuple[Any, Any]]) -> str:
 
 
 def _import(arguments: argparse.Namespace) -> int:
-    from benchstudy.commands.importing import import_outputs, levels_said, readable
+    from benchstudy.commands.given_levels import levels_said
+    from benchstudy.commands.imported_trials import readable
+    from benchstudy.commands.importing import import_outputs
 
     study = load_study(arguments.study)
     if "" in arguments.outputs:  # as a path, it would be this whole folder
