@@ -5,7 +5,7 @@ import json
 from dataclasses import replace
 
 import pytest
-from test_overview import facts_of
+from test_overview import facts_of, show_others
 from tidy_fixture import Tables
 
 from benchstudy import lints
@@ -21,6 +21,8 @@ from benchstudy.report.page import Page
 from benchstudy.report.results import material
 from benchstudy.report.results.results import Results
 from benchstudy.report.scrutiny import disturbed, outliers, scrutiny
+from benchstudy.report.study.citation import citation
+from benchstudy.report.study.methods import methods
 from benchstudy.report.tables.tables import Cell, Table
 from benchstudy.statistics.comparisons import Verdict
 
@@ -62,6 +64,26 @@ def test_the_reader_is_not_only_told_to_end_what_a_hypervisor_does(bare_project,
     tables.add({"backend": "local", "op": "write"}, 1, {"duration": (1.0, "s")}, **fields)
     said = disturbed.sentence(tables.results())
     assert ("a host that shares no processor" in said) == ("the hypervisor took 55 %" in said) == (what == "steal")
+
+
+@pytest.mark.parametrize(
+    ("kinds", "taker"),
+    [
+        (["steal", "steal"], "the hypervisor"),
+        (["others_cpu", "others_disk"], "other programs"),
+        (["steal", "others_cpu"], "other programs or the hypervisor"),
+    ],
+)
+def test_the_methods_for_a_paper_blame_who_took_it(bare_project, kinds, taker):
+    """No other program ran in any of 27 trials, and the paragraph said that other programs had disturbed them."""
+    tables = Tables(bare_project, "embedded", "file_size")
+    for block, what in enumerate(kinds, 1):
+        fields = {"disturbed": True, "disturbance": json.dumps(SEEN | {"what": what})}
+        tables.add({"backend": "local", "op": "write"}, block, {"duration": (1.0, "s")}, **fields)
+    tables.write()
+    told = facts_of(bare_project, {"file_size": show_others})
+    text = methods(told, citation(told.study, [family.results for family in told.families])).paragraphs[1]
+    assert f"During 2 trials, {taker} took more of a host than the study allows;" in text
 
 
 def test_two_cases_of_which_one_was_disturbed_get_no_verdict(results):

@@ -464,7 +464,7 @@ def test_the_methods_tell_which_trials_no_figure_includes(bare_project):
     tables.write()
     facts = facts_of(bare_project, {"file_size": show_others})
     told = methods(facts, citation(facts.study, [family.results for family in facts.families])).paragraphs[1]
-    assert "2 trials were set aside and measured again, whatever the values, because other programs used more" in told
+    assert "2 trials were set aside and measured again, whatever the values, because other work took more" in told
     assert "1 trial was discarded by hand, for a reason that the list of trials states." in told
 
 

@@ -104,8 +104,8 @@ REFERENCES = {
 
 # Trials that no figure includes, by their name in `Results.counts`.
 _LEFT_OUT = {
-    "repeated": "set aside and measured again, whatever the values, because other programs used more of a host than "
-    "the study allows",
+    "repeated": "set aside and measured again, whatever the values, because other work took more of a host than the "
+    "study allows",
     "discarded": "discarded by hand, for a reason that the list of trials states",
     "aborted": "aborted without a result, because the connection, the controller or a host was lost",
 }
@@ -244,10 +244,12 @@ def _evaluated(facts: StudyFacts, families: Sequence[FamilyFacts]) -> Iterator[s
     for kind, told in _LEFT_OUT.items():
         if number := sum(count[kind] for count in counts):
             yield f"{human.plural(number, 'trial')} {'was' if number == 1 else 'were'} {told}."
-    marked = sum(len(family.results.disturbed) for family in families)
+    marked = [found for family in families for found in family.results.disturbed.values()]
     if marked:
+        stolen = {found.what == "steal" for found in marked}
+        taker = " or ".join([*["other programs"] * (False in stolen), *["the hypervisor"] * (True in stolen)])
         yield (
-            f"During {human.plural(marked, 'trial')}, other programs used more of a host than the study allows; such "
+            f"During {human.plural(len(marked), 'trial')}, {taker} took more of a host than the study allows; such "
             "trials are marked, and verdicts that rest on them were withheld."
         )
 
