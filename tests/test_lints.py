@@ -407,6 +407,36 @@ def test_a_metric_of_ours_that_fell_to_zero_is_no_series_that_is_missing(tmp_pat
     assert lints.lint(material.read(tables.results())) == []
 
 
+def test_processor_time_is_a_share_of_its_own_trial(tmp_path: Path):
+    """Each trial used the processor all the time. The medians of user and system time add up to 120 % of the time's."""
+    tables = Tables(tmp_path, "s", "fio")
+    for block, (user, system) in enumerate([(0.9, 0.1), (0.2, 1.8), (1.5, 1.5)], 1):
+        values = {"read_time": (user + system, "s"), "read_user": (user, "s"), "read_system": (system, "s")}
+        tables.add({"test": "small-files", "job": "no-fork"}, block, values)
+    (found,) = [f.what for f in lints.lint(material.read(tables.results())) if f.lint == "processor-bound"]
+    assert found == "read: 100 % of 2 s is processor time, so the disk may be faster"
+
+
+@pytest.mark.parametrize(
+    ("edges", "said"),
+    [
+        ([(0.0, 0.005), (0.005, 0.01)], ["lies in the lowest bucket, below 5 ms, in 1 of 2 trials"]),
+        ([(5.0, None), (2.5, 5.0)], ["lies above the last edge of the histogram, 5 s, in 1 of 2 trials"]),
+        ([(5.0, None), (5.0, None)], ["lies above the last edge of the histogram, 5 s"]),
+        ([(0.0, None)], ["lies in the lowest bucket, below 7 ms"]),
+        ([(0.005, 0.01), (0.01, 0.025)], []),
+    ],
+)
+def test_a_p99_at_an_end_of_its_histogram_is_found_in_single_trials(tmp_path: Path, edges, said):
+    """The median of two edges, 0 and 5 ms, is in no trial, and the bucket that it was found in had two edges."""
+    tables = Tables(tmp_path, "s", "load_test")
+    for block, (low, high) in enumerate(edges, 1):
+        values = {"store_p99": (0.007, "s"), "store_p99_low": (low, "s")}
+        tables.add({"version": "old"}, block, values | ({"store_p99_high": (high, "s")} if high else {}))
+    found = [f.what for f in lints.lint(material.read(tables.results())) if f.lint == "histogram-end"]
+    assert found == [f"store: the p99 {text}" for text in said]
+
+
 def test_a_study_declares_ceilings_and_acknowledges_findings():
     acknowledged = {"lint": "single-outlier", "where": "file_size: s3*", "reason": "The first one opens the link."}
     ceiling = {"family": "file_size", "op": "read", "rate": "125MiB/s", "source": "its data sheet"}

@@ -117,6 +117,11 @@ class Material:
     # By case: how many of its trials others disturbed, of how many. Cases without any are left out.
     disturbed: Mapping[str, tuple[int, int]] = field(default_factory=dict)
 
+    def own(self, group: Group) -> list[Group]:
+        """The samples of a group: the single trials of a case. A cell of a published table is its own sample."""
+        found = [s for s in self.samples if (s.section, s.but("trial")) == (group.section, group.but())]
+        return found or [group]
+
     def by(self, key: Callable[[Group], K]) -> Iterator[tuple[K, list[Group]]]:
         """Groups that share a key, in the material's order."""
         yield from grouped((key(group), group) for group in self.groups).items()

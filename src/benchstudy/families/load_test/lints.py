@@ -1,7 +1,7 @@
 """Lints on scraped samples: counter resets, gaps, windows too short for their scrape interval, quantiles at the ends of
 a histogram, and labels of one version only."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sized
 
 from benchstudy.lints import words
 from benchstudy.lints.model import Found, Group, Material, rule
@@ -69,15 +69,23 @@ def histogram_end(material: Material) -> Found:
         for name, figure in group.figures.items():
             if not name.endswith(_P99) or f"{name}_low" not in group.figures or figure.value is None:
                 continue
-            low, high = group.value(f"{name}_low"), group.value(f"{name}_high")
-            what = name.removesuffix(_P99).replace("_", " ")
-            if not low:
-                yield (
-                    group.where,
-                    f"{what}: the p99 lies in the lowest bucket, below {words.time(high or figure.value)}",
-                )
-            elif high is None:
-                yield group.where, f"{what}: the p99 lies above the last edge of the histogram, {words.time(low)}"
+            # Of single trials: the median of two edges is neither trial's.
+            own = [sample for sample in material.own(group) if name in sample.figures]
+            lowest = [sample for sample in own if not sample.value(f"{name}_low")]
+            above = [s for s in own if s.value(f"{name}_low") and s.value(f"{name}_high") is None]
+            what = f"{name.removesuffix(_P99).replace('_', ' ')}: the p99 lies"
+            if lowest:
+                edge = max(sample.value(f"{name}_high") or 0.0 for sample in lowest)
+                below = f"{what} in the lowest bucket, below {words.time(edge or figure.value)}"
+                yield group.where, below + _share(lowest, own)
+            if above:
+                edge = min(sample.value(f"{name}_low") or 0.0 for sample in above)
+                past = f"{what} above the last edge of the histogram, {words.time(edge)}"
+                yield group.where, past + _share(above, own)
+
+
+def _share(some: Sized, own: Sized) -> str:
+    return "" if len(some) == len(own) else f", in {len(some)} of {words.plural(len(own), 'trial')}"
 
 
 @rule(
