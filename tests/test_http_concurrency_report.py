@@ -9,6 +9,7 @@ import polars as pl
 import pytest
 from conftest import CHECKOUT
 from http_fixture import HttpTables, levels_of
+from test_disturbed import SEEN
 
 from benchstudy.families.http_concurrency.load_result import parse_load
 from benchstudy.families.http_concurrency.page.load import HttpLoad
@@ -376,6 +377,17 @@ def test_ceilings_are_of_closed_loops_and_a_saturated_server_says_at_which_numbe
     ]  # fmt: skip
     law = drawn.scalability()
     assert (law.columns[1], law.rows[0][1].lines) == ("Reaches 95 % of its maximum", ("at 1 connection",))
+
+
+def test_a_fitted_law_says_how_many_of_its_trials_were_disturbed(tmp_path):
+    """One disturbed trial of 425/s beside five of 1,900/s moves the law; every other table marked that trial."""
+    tables = HttpTables(tmp_path)
+    for n, rate in (("1", 2700.0), ("5", 2820.0), ("20", 2740.0), ("50", 2550.0)):
+        for block in range(1, 4):
+            fields = {"disturbed": (n, block) == ("1", 2), "disturbance": json.dumps(SEEN)}
+            tables.closed(FILES | {"concurrency": n}, block, tables.noisy(rate, 0.001), **fields)
+    (row,) = Drawn(HttpLoad(tables.results())).scalability().rows
+    assert row[0].marks == ("disturbed 1 of 12",)
 
 
 @pytest.mark.parametrize("fits", [True, False])

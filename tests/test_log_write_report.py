@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from log_fixture import CAPACITY, DECLARED, LogTables, levels_of, write_log
+from test_disturbed import SEEN
 from tidy_fixture import Tables
 
 from benchstudy.families.log_write.family import FAMILY
@@ -265,6 +266,17 @@ def test_the_hammers_screen_is_drawn_again_as_it_was_beside_ours_at_the_same_rat
     assert len({len(line) for line in lines}) == 1, "the box is a box"
     least, mean, most = map(int, re.search(r"integrate: (\d+)ms/(\d+)ms/(\d+)ms", ours.text).groups())
     assert 0 < least < mean < most
+
+
+def test_a_box_tells_that_its_trials_were_disturbed(tmp_path):
+    tables = LogTables(tmp_path, "embedded")
+    tables.opened(levels_of("posix", "no", "open", "1000-per-s"), 1, 1000, 1500)
+    tables.hammered(levels_of("posix", "no", "hammer", "1000-per-s"), 1, 1000, 1500)
+    for row in tables.trials:
+        row |= {"disturbed": True, "disturbance": json.dumps(SEEN)}
+    ((_, (ours, its)),) = LogHammer(load_of(tables.write())).boxes()
+    assert ours.note.endswith("Other work disturbed 1 of 1 trial.")
+    assert its.note.endswith("Other work disturbed this trial.")
 
 
 def test_every_trial_whose_tree_grew_by_a_backlog_is_counted(tmp_path):

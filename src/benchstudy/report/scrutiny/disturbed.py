@@ -51,6 +51,14 @@ def mark(results: Results, key: Key) -> tuple[str, ...]:
     return (f"disturbed {found[0]} of {found[1]}",) if found else ()
 
 
+def mark_together(results: Results, keys: Collection[Key]) -> tuple[str, ...]:
+    """The mark of a figure that rests on the trials of several cases, such as a fitted law."""
+    rows = results.counted.select("target", "case", "trial").rows()
+    own = {trial for target, case, trial in rows if (target, case) in keys}
+    found = len(results.disturbed.keys() & own)
+    return (f"disturbed {found} of {len(own)}",) if found else ()
+
+
 def beside_mark(results: Results, key: Key, lines: Iterable[str]) -> tuple[str, ...]:
     """The lines of a cell with the mark of its case: they do not repeat its numbers, unless n is another one."""
     found, total = cases(results).get(key, (0, 0))

@@ -13,6 +13,7 @@ from benchstudy.model.grouping import grouped
 from benchstudy.report import human
 from benchstudy.report.exhibits import cells
 from benchstudy.report.results.results import Estimate
+from benchstudy.report.scrutiny import disturbed
 from benchstudy.report.tables.tables import MISSING, Cell, Table, slug
 from benchstudy.statistics.comparisons import share
 from benchstudy.statistics.scalability import Parameter, Scalability
@@ -259,10 +260,11 @@ class HttpTables:
                 continue
             saturated = self.load.saturation(sweep)
             limited = [p.level for p in sweep.points if self.load.client_limit(p)]
+            marks = disturbed.mark_together(self.load.results, {(p.target, p.case) for p in sweep.points})
             note = f"client-limited at {', '.join(limited)}: the fit describes server and generator together"
             body.append(
                 (
-                    Cell((self.load.name(sweep), *([note] if limited else []))),
+                    Cell((self.load.name(sweep), *([note] if limited else [])), marks=marks),
                     Cell.text(
                         f"at {human.plural(round(saturated.number), 'connection')}"
                         if saturated
@@ -282,7 +284,7 @@ class HttpTables:
             "Contention, σ",
             "Coherency, κ",
             "Peak at",
-            "Largest deviation",
+            "Largest deviation from a geometric mean",
         )
         caption = "Universal Scalability Law, with 95 % intervals from a bootstrap of trials"
         return Table("scalability", caption, columns, tuple(body))

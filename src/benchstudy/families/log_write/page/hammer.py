@@ -10,6 +10,7 @@ from benchstudy.families.log_write.page.summary import worst_disagreement
 from benchstudy.families.log_write.page.tables import LogTables
 from benchstudy.model.grouping import grouped
 from benchstudy.report import human
+from benchstudy.report.scrutiny import disturbed
 from benchstudy.report.tables.listings import Listing
 from benchstudy.report.tables.tables import MISSING, Cell, Table
 
@@ -74,6 +75,9 @@ class LogHammer:
             f"Medians of {human.plural(len(values), 'trial')}. Minimum, maximum, and the counts of leaves not sent, "
             "pushed back or failed cover all trials. Times start when a leaf was due."
         )
+        found, total = disturbed.cases(self.load.results).get((point.target, point.case), (0, 0))
+        if found:
+            note += f" Other work disturbed {found} of {human.plural(total, 'trial')}."
         return Listing(title, framed(lines), note, self.load.href(point))
 
     def _least(self, point: Point) -> dict[str, float]:
@@ -91,6 +95,8 @@ class LogHammer:
             return None
         which = f", nearest to the median of {len(values)} trials" if len(values) > 1 else ", the only trial"
         note = f"Trial {trial}{which}: the screen at the end. Its min/avg/max are of tick means, not of single leaves."
+        if trial in self.load.results.disturbed:
+            note += " Other work disturbed this trial."
         return Listing(
             f"Hammer's own screen at {point.level}", screen.box(), note, self.load.results.places.href(trial)
         )
