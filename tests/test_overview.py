@@ -468,6 +468,28 @@ def test_the_methods_tell_which_trials_no_figure_includes(bare_project):
     assert "1 trial was discarded by hand, for a reason that the list of trials states." in told
 
 
+@pytest.mark.parametrize("counts", [True, False])
+def test_a_kernel_that_changed_between_two_sessions_is_told(bare_project, counts):
+    """Medians mixed three trials of each kernel, and the page said that no change of the host was noticed."""
+    tables = Tables(bare_project, "embedded", "file_size")
+    six(tables)
+    for row in tables.trials[3:]:
+        row["session"] = "later" if counts else row["session"]
+    tables.write()
+    (file,) = (bare_project / "data" / "raw").rglob("session.json")
+    index = json.loads(file.read_text())
+    later = json.loads(json.dumps(index["sessions"][0])) | {"uuid": "later"}
+    later["hosts"]["here"]["before"] |= {"kernel": {"release": "6.2.0"}, "cpus_allowed": 4}
+    file.write_text(json.dumps(index | {"sessions": [*index["sessions"], later]}))
+    facts = facts_of(bare_project, {"file_size": show_others})
+    (results,) = (family.results for family in facts.families)
+    told = [text for text in evidence.weak_points(results, facts.indexes) if "changed between sessions" in text]
+    found = ["Kernel of here changed between sessions: 6.1.0 -> 6.2.0.", "Processors allowed of here changed"]
+    assert len(told) == 2 * counts and all(text.startswith(start) for text, start in zip(told, found, strict=False))
+    text = methods(facts, citation(facts.study, [results])).paragraphs[0]
+    assert "Host here: A processor, 2 and 4 processors, 8 GB of memory, Debian 12, Linux 6.1.0 and 6.2.0." in text
+
+
 def test_what_is_told_of_trials_without_a_part_in_any_figure_is_known(bare_project):
     """Nobody measured the discarded trial again, and the methods account for the aborted one."""
     tables = Tables(bare_project, "embedded", "file_size")

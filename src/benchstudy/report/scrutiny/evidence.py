@@ -187,6 +187,7 @@ def weak_points(results: Results, indexes: Indexes) -> list[str]:
     """The weaknesses of the figures that follow from the numbers of trials and their records."""
     return [
         *many_targets.cut(list(programs.weaknesses(results))),
+        *many_targets.cut(list(programs.changed_hosts(results, indexes))),
         *_weak_numbers(results),
         *episodes.weaknesses(results),
         *many_targets.cut(list(stopping.weaknesses(results, indexes))),

@@ -1,4 +1,4 @@
-"""Programs, and files that their arguments name, that changed between the trials of a case."""
+"""Programs, files that their arguments name, and hosts that changed between the trials of a case."""
 
 import json
 from collections import defaultdict
@@ -7,7 +7,9 @@ from collections.abc import Iterator
 import polars as pl
 
 from benchstudy.report import human
+from benchstudy.report.results import sessions
 from benchstudy.report.results.results import Results
+from benchstudy.report.scrutiny.many_targets import Indexes
 
 
 def files(trials: pl.DataFrame) -> dict[str, str]:
@@ -32,3 +34,19 @@ def weaknesses(results: Results) -> Iterator[str]:
             f"{path} changed between the trials of {human.plural(len(cases), 'case')}, by its SHA-256. Their figures "
             "mix several versions: discard the trials of all versions but one, or make the version a factor."
         )
+
+
+def changed_hosts(results: Results, indexes: Indexes) -> Iterator[str]:
+    """Yield a sentence for each fact of a host, such as its kernel, that differs between sessions that count."""
+    counted = set(results.of_trials.counted["session"].drop_nulls())
+    found: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for session in (session for index in indexes for session in index["sessions"] if session["uuid"] in counted):
+        for host, environment in session["hosts"].items():
+            for fact, text in sessions.host_lines(environment.get("before")):
+                found[host, fact] += [text] if text not in found[host, fact] else []
+    for (host, fact), texts in found.items():
+        if len(texts) > 1:
+            yield (
+                f"{fact} of {host} changed between sessions: {' -> '.join(texts)}. Medians and their intervals mix "
+                "trials from before and after the change; ratios take both cases from one session."
+            )

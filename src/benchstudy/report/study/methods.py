@@ -1,7 +1,7 @@
 """A study's methods in words for a paper, with references, generated from the records of the study."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import polars as pl
@@ -186,16 +186,19 @@ def _measured(facts: StudyFacts, families: Sequence[FamilyFacts]) -> Iterator[st
 
 
 def _hosts(facts: StudyFacts) -> Iterator[str]:
-    found: dict[str, Mapping[str, str]] = {}
+    found: dict[str, dict[str, list[str]]] = {}
     alike: dict[str, list[str]] = {}
     for index in facts.indexes:
         for name, environment in sessions.environments(index):
-            found[name] = dict(sessions.host_lines(environment.get("before")))
-    for name, told in found.items():
+            own = found.setdefault(name, {})
+            for fact, text in sessions.host_lines(environment.get("before")):
+                own[fact] = list(dict.fromkeys([*own.get(fact, ()), text]))
+    for name, texts in found.items():
+        told = {fact: " and ".join(seen) for fact, seen in texts.items()}
         cores = told.get("Processors allowed")
         parts = [
             told.get("Processor"),
-            human.plural(int(cores), "processor") if cores else None,
+            (human.plural(int(cores), "processor") if cores.isdecimal() else f"{cores} processors") if cores else None,
             f"{told['Memory']} of memory" if "Memory" in told else None,
             told.get("System"),
             f"Linux {told['Kernel']}" if "Kernel" in told else None,
