@@ -23,6 +23,7 @@ from load_fixture import (
     write_load,
 )  # fmt: skip
 from prometheus_file import every, write_trial
+from test_disturbed import SEEN
 
 from benchstudy import lints
 from benchstudy.families.load_test.family import FAMILY
@@ -494,14 +495,15 @@ def drawn_of(panels) -> list[dict]:
     return [r for p in panels for rows in p.spec(400)["datasets"].values() for r in rows]
 
 
-def searched_at_other_times(root: Path) -> LoadTest:
-    """One search per version.
+def searched_at_other_times(root: Path, **of_new: object) -> LoadTest:
+    """One search per version. `of_new`: fields of the new version's trial.
 
     The base's window is 12 to 72 s, the other's 42 to 102 s, and its times are twice as long in it.
     """
     tables = LoadTables(root)
     for version, later_s in ((BASE, 0.0), (NEW, 30.0)):
-        trial = tables.run(levels_of(version, load="unbounded"), 1, users=93.0 if version == BASE else 22.0)
+        users, fields = (93.0, {}) if version == BASE else (22.0, of_new)
+        trial = tables.run(levels_of(version, load="unbounded"), 1, users=users, **fields)
         for row in [row for rows in tables.series.values() for row in rows if row["trial"] == trial]:
             row |= {name: row[name] + later_s for name in ("t_s", "start_s", "end_s") if row.get(name) is not None}
             if row.get("panel") == "api_mean" and version == NEW and row["t_s"] > 60:
@@ -529,6 +531,14 @@ def test_each_trials_own_window_is_drawn_and_no_height_is_clipped_by_it(tmp_path
     for version, begin, end in bars:
         times = [r["x"] for r in close if r.get("series") == version and "x" in r]
         assert begin <= min(times) and max(times) <= end, "of each its own window"
+
+
+def test_a_headline_of_too_few_trials_tells_that_one_was_disturbed(tmp_path):
+    """Another guest of the hypervisor took 12 % of the host, and the first page only said "57 → 46.5"."""
+    summary = LoadSummary(searched_at_other_times(tmp_path, disturbed=True, disturbance=json.dumps(SEEN)))
+    lines = [line["evidence"] for answer in summary.answers() for line in answer["lines"]]
+    assert len(lines) == 3 and all(f"; {NEW}: disturbed in 1 of 1 trial" in line for line in lines)
+    assert f"so without a verdict. {NEW}: disturbed in 1 of 1 trial." in " ".join(sentences(summary))
 
 
 def test_one_trial_an_arm_has_both_values_for_a_headline_and_no_per_cent(tmp_path):

@@ -13,6 +13,7 @@ from benchstudy.families.load_test.page.users import METRIC, LoadUsers, alert_wo
 from benchstudy.families.load_test.page.wording import setting
 from benchstudy.report import human
 from benchstudy.report.comparisons import answers, findings
+from benchstudy.report.scrutiny import disturbed
 from benchstudy.statistics.comparisons import Comparison, Verdict
 
 SAME_MIX = "at the same mix of calls"
@@ -122,7 +123,15 @@ class LoadSummary:
         """Why there is no verdict."""
         n = self.load.n(contrast)
         few = f"only {human.plural(n, 'trial')} per version, so there is no verdict"
-        return few if n < FEWEST else f"no verdict: {made.why}"
+        return "; ".join([few, *self._disturbed(contrast)]) if n < FEWEST else f"no verdict: {made.why}"
+
+    def _disturbed(self, contrast: Contrast) -> Iterator[str]:
+        """How many trials of each version other work disturbed, if it did: the reason for no verdict is another one."""
+        found = disturbed.cases(self.load.results)
+        for version, case in contrast.cases.items():
+            if (key := (contrast.target, case)) in found:
+                few, total = found[key]
+                yield f"{version}: disturbed in {few} of {human.plural(total, 'trial')}"
 
     def _band_note(self) -> str:
         bands = {self.load.place(c): band for c in self.users.outcomes if (band := self.users.band(c)) is not None}
@@ -203,7 +212,8 @@ class LoadSummary:
             n = self.load.n(contrast)
             few = "one trial" if n == 1 else human.plural(n, "trial")
             told = f"Supported users, in these trials: {both}, from {few} per arm, so without a verdict."
-            return told + self._limited_by(contrast)
+            aside = "".join(f" {text}." for text in self._disturbed(contrast))
+            return told + aside + self._limited_by(contrast)
         change, interval = lines
         told = f"{change} supported users ({both}), {interval}: {made.verdict}, {made.why}."
         if band is not None:
