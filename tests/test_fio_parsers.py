@@ -230,6 +230,7 @@ def edited(name: str, edit) -> str:
     ("edit", "cause"),
     [
         (lambda d: d["jobs"][0]["read"].update(bw=17), "inconsistent"),
+        (lambda d: d["jobs"][0]["read"]["clat_ns"]["bins"].popitem(), "clat: inconsistent: the histogram holds"),
         (lambda d: d["jobs"][0]["read"].update(iops=None), "iops is None"),
         (lambda d: d["jobs"][0]["read"].update(iops=-5), "iops is -5"),
         (lambda d: d["jobs"][0].pop("usr_cpu"), "usr_cpu is None"),
@@ -282,7 +283,8 @@ def test_every_bin_has_the_edges_that_fio_gives_it():
     def parsed(**bins: int) -> list[tuple[int, int, int]]:
         def edit(document):
             read = document["jobs"][0]["read"]
-            read["clat_ns"]["bins"] = bins
+            total = sum(count for key, count in bins.items() if key.isdecimal())
+            read["clat_ns"] |= {"bins": bins, "N": total}
 
         document = parse_fio_json(edited("fio-3.33-latency-plus.json", edit))
         found = document.jobs[0].directions["read"].latencies["clat"].bins

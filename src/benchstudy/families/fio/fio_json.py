@@ -245,6 +245,9 @@ def _latency(parent: Mapping[str, Any], kind: str, where: str, ios: int | None) 
     count = int(_number(values, "N", where)) if "N" in values else None
     if count == 0 or (count is None and highest == 0):
         return None
+    bins = _bins(values.get("bins"), per_second, where)
+    if count is not None and bins and (held := sum(number for *_, number in bins)) != count:
+        raise ParseError(f"{where}: inconsistent: the histogram holds {held} of {count} samples")
     return Latency(
         count=ios if count is None else count,
         min=_number(values, "min", where) / per_second,
@@ -252,7 +255,7 @@ def _latency(parent: Mapping[str, Any], kind: str, where: str, ios: int | None) 
         mean=_number(values, "mean", where) / per_second,
         stddev=_number(values, "stddev", where) / per_second,
         percentiles=_percentiles(values.get("percentile"), per_second, f"{where}, percentile"),
-        bins=_bins(values.get("bins"), per_second, where),
+        bins=bins,
     )
 
 
