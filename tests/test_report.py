@@ -26,7 +26,7 @@ from benchstudy.report.page import Page
 from benchstudy.report.published import published
 from benchstudy.report.results import estimatefiles
 from benchstudy.report.results.results import Reason, Results
-from benchstudy.report.scrutiny import evidence, programs
+from benchstudy.report.scrutiny import disturbed, evidence, programs
 from benchstudy.report.tables.tables import Cell, Table, anchor, link
 from benchstudy.report.trials import triallist
 from benchstudy.statistics.stats import summarise
@@ -540,6 +540,21 @@ def test_mixed_instruments_and_edited_studies_are_told(tables):
     add(tables, 0.003, instrument="b" * 64, study_sha256="c" * 64)
     text = evidence.weakness_list(evidence.weak_points(tables.results(), []))
     assert "2 versions of the measuring code" in text and "post hoc" in text
+
+
+def test_imported_trials_of_two_versions_in_one_case_are_told(tables):
+    fields = {"imported": True, "programs": "[]", "tool": "fio", "session": None, "disturbed": None}
+    add(tables, 0.001, 0.002, tool_version="3.28", **fields)
+    assert not list(programs.weaknesses(tables.results()))
+    add(tables, 0.003, tool_version="3.33", **fields)
+    results = tables.results()
+    (said,) = programs.weaknesses(results)
+    assert said.startswith("1 case has trials of different versions of fio, 3.28 and 3.33. Their figures mix")
+    declared = {"limit": 0.05, "then": "mark", "at_most": 1}
+    assert disturbed.rule(results, declared) == "What else ran during 3 imported trials is unknown."
+    add(tables, 0.004, levels=LEVELS | {"backend": "other"}, disturbed=False)
+    told = disturbed.rule(tables.results(), declared)
+    assert "disturbed 0 of 1 measured trial; 0 trials could not be checked. What else ran during 3 imported" in told
 
 
 def test_a_program_or_script_that_changed_between_trials_of_a_case_is_told(tables):

@@ -142,13 +142,19 @@ def of_drawn(results: Results, trials: Collection[str]) -> str:
 def rule(results: Results, declared: Mapping[str, Any]) -> str:
     """What the study allows others to take, what happens if they take more, and how often that was."""
     then = f"measured again, {declared['at_most']} times at most" if declared["then"] == "repeat" else "marked"
-    counts, total = results.counts(), human.plural(results.counted.height, "trial")
+    imported = int(results.counted["imported"].fill_null(False).sum())
+    aside = f"What else ran during {human.plural(imported, 'imported trial')} is unknown." if imported else ""
+    if imported == results.counted.height:
+        return aside
+    noun = "measured trial" if imported else "trial"
+    counts, total = results.counts(), human.plural(results.counted.height - imported, noun)
     verb = "was" if counts["repeated"] == 1 else "were"
     again = f" {human.plural(counts['repeated'], 'further disturbed trial')} {verb} set aside and measured again."
     return (
         f"Other work may take {rounding.percent(declared['limit'])} of a host's processors or of its disks' time "
         f"during a trial. If it takes more, the trial is {then}. Other work disturbed {counts['disturbed']} of "
         f"{total}; {human.plural(unseen(results), 'trial')} could not be checked.{again if counts['repeated'] else ''}"
+        f"{' ' * bool(aside)}{aside}"
     )
 
 

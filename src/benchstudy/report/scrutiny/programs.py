@@ -1,7 +1,7 @@
 """Programs, files that their arguments name, and hosts that changed between the trials of a case."""
 
 import json
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 
 import polars as pl
@@ -33,6 +33,16 @@ def weaknesses(results: Results) -> Iterator[str]:
         yield (
             f"{path} changed between the trials of {human.plural(len(cases), 'case')}, by its SHA-256. Their figures "
             "mix several versions: discard the trials of all versions but one, or make the version a factor."
+        )
+    # Of an imported trial, only the tool's version is known.
+    told = counted.filter(pl.col("programs").fill_null("[]") == "[]").drop_nulls(["tool", "tool_version"])
+    of_case = told.group_by("target", "case", "tool", maintain_order=True).agg(pl.col("tool_version").unique().sort())
+    mixed = Counter((tool, " and ".join(own)) for _, _, tool, own in of_case.iter_rows() if len(own) > 1)
+    for (tool, own), cases_of in mixed.items():
+        yield (
+            f"{human.plural(cases_of, 'case')} {'has' if cases_of == 1 else 'have'} trials of different versions of "
+            f"{tool}, {own}. Their figures mix these versions: discard the trials of all but one, or import them "
+            "again with a `--level` that tells them apart."
         )
 
 
