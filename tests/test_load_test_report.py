@@ -984,6 +984,19 @@ def test_the_pages_own_figures_stand_beside_ours_and_what_it_found_by_hand_besid
     assert said(rest[measured]).endswith(f"without {DRIVER}")
 
 
+def test_beside_published_figures_ours_are_marked_if_they_were_disturbed(tmp_path):
+    seen = {"disturbed": True, "disturbance": json.dumps(SEEN)}
+    users = row(LoadPublished(PUBLISHED, searched_at_other_times(tmp_path / "a", **seen)).users(), "Postgres")
+    marks = [users[f"Measured: {what}"].marks for what in ("base", "new", "change")]
+    assert marks == [(), ("disturbed 1 of 1",), ("disturbed 1 of 2",)]
+    tables = LoadTables(tmp_path / "b")
+    for version, fields in ((BASE, {}), (NEW, seen)):
+        tables.run(levels_of(version), 1, **fields)
+    load = load_of(tables.write(), {k: v for k, v in DECLARED.items() if k == "databases"})
+    shift = LoadPublished(PUBLISHED, load).shift()
+    assert {cells[2].marks for cells in shift.rows} == {("disturbed 1 of 2",)}
+
+
 def test_a_change_of_p99_within_one_bucket_is_nowhere_told_as_known(load):
     """The p99s of both versions lie between 25 and 50 ms; only PromQL's interpolation tells them apart."""
     found = reading(load, "PostgreSQL 15, bounded", "store")

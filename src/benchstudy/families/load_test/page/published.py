@@ -6,7 +6,7 @@ from pathlib import Path
 import polars as pl
 
 from benchstudy.families.load_test.page.cells import signed, signed_percent
-from benchstudy.families.load_test.page.load import FEWEST, LoadTest
+from benchstudy.families.load_test.page.load import FEWEST, Contrast, LoadTest
 from benchstudy.families.load_test.page.mix import LoadMix, Reading
 from benchstudy.families.load_test.page.users import METRIC, LoadUsers
 from benchstudy.report import human
@@ -15,6 +15,7 @@ from benchstudy.report.published import published
 from benchstudy.report.published.published_page import PublishedPage, Section
 from benchstudy.report.results import sessions
 from benchstudy.report.results.results import Results
+from benchstudy.report.scrutiny import disturbed
 from benchstudy.report.tables.tables import MISSING, Cell, Table
 from benchstudy.statistics.mix_shift import Shift
 
@@ -65,11 +66,11 @@ class LoadPublished:
         for row in rows.iter_rows(named=True):
             what = "mean" if row["statistic"].startswith("mean") else "p99"
             everything = row["series"].startswith("all")
-            mine = [_difference(reading, what, everything, href) for _, href, reading in readings]
+            mine = [_difference(reading, what, everything, href, marks) for _, href, marks, reading in readings]
             name = f"{row['series'][0].upper()}{row['series'][1:]}, {what}"
             body.append((Cell.text(name), published.printed(str(row["as_printed"])), *mine))
         caption = "Store times, new against old: what people found by hand, and what our search finds"
-        return Table("shift", caption, ("Of", "Published", *(head for head, _, _ in readings)), tuple(body))
+        return Table("shift", caption, ("Of", "Published", *(head for head, *_ in readings)), tuple(body))
 
     # -- times of two versions ---------------------------------------------------------------------------------------
 
@@ -99,34 +100,40 @@ def _users_here(load: LoadTest) -> Iterator[tuple[str, str, list[Cell]]]:
             if figure := users.figure(contrast, case):
                 n = f"n = {estimate.summary.n}" if estimate is not None else ""
                 lines = (figure, version, users.bounded(contrast).get(version, n))
-                cell = Cell(lines, cells.href(load.results, contrast.target, case))
+                marks = disturbed.mark(load.results, (contrast.target, case))
+                cell = Cell(lines, cells.href(load.results, contrast.target, case), marks=marks)
             found.append(cell)
         ratio, n_trials = users.ratio(contrast, made), load.n(contrast)
         few = n_trials < FEWEST  # a relative change from so few trials would look like a result
         told = f"{human.plural(n_trials, 'trial')} per arm" if few else signed_percent(ratio or 0.0)
         href = load.hrefs(contrast)[-1]
-        change = MISSING if ratio is None else Cell((told,), href, "text" if few else "number")
+        kind = "text" if few else "number"
+        change = MISSING if ratio is None else Cell((told,), href, kind, marks=_marks(load, contrast))
         yield human.level(contrast.database).lower(), load.database(contrast.database), [*found, change]
 
 
-def _shifts_here(load: LoadTest) -> Iterator[tuple[str, str, Reading]]:
-    """A heading, a link and the reading of store times for every contrast of a bounded load, as on the page."""
+def _shifts_here(load: LoadTest) -> Iterator[tuple[str, str, tuple[str, ...], Reading]]:
+    """A heading, a link, marks and the reading of store times for every contrast of a bounded load, as on the page."""
     searched = LoadUsers(load).searched
     for reading in LoadMix(load).readings:
         contrast = reading.contrast
         if reading.group == "store" and not searched(contrast):
             head = f"Measured: {load.title(contrast)}, {contrast.base} → {contrast.new}"
-            yield head, load.hrefs(contrast)[-1], reading
+            yield head, load.hrefs(contrast)[-1], _marks(load, contrast), reading
 
 
-def _difference(reading: Reading, what: str, everything: bool, href: str) -> Cell:
+def _marks(load: LoadTest, contrast: Contrast) -> tuple[str, ...]:
+    return disturbed.mark_together(load.results, {(contrast.target, case) for case in contrast.cases.values()})
+
+
+def _difference(reading: Reading, what: str, everything: bool, href: str, marks: tuple[str, ...]) -> Cell:
     if everything:
-        return Cell((*_change(reading.shift, what), reading.verdict), href)
+        return Cell((*_change(reading.shift, what), reading.verdict), href, marks=marks)
     labels = [p.label for p in reading.drivers or reading.shift.parts[:1] if p.state != "both"]
     rest = reading.shift.without(labels) if labels else None
     if rest is None:
         return Cell(("no label left or entered",), kind="missing")
-    return Cell((*_change(rest, what), f"without {', '.join(labels)}"), href)
+    return Cell((*_change(rest, what), f"without {', '.join(labels)}"), href, marks=marks)
 
 
 def _by_statistic(rows: pl.DataFrame) -> Mapping[tuple[str, str], Mapping[str | None, str]]:
