@@ -355,13 +355,14 @@ class StudyIndex:
         return f"{self._link(self._folder / results.places.page(trial))}#trial-{trial}"
 
     def _hosts(self) -> list[dict[str, Any]]:
-        """Each host once, as the latest session found it, with every change that a session noticed."""
+        """Each host once, with what sessions found and every change that one noticed; all its facts are the latest."""
         found: dict[str, dict[str, Any]] = {}
+        texts = sessions.host_texts(seen for index in self._indexes for seen in sessions.environments(index))
         for index in self._indexes:
             for name, environment in sessions.environments(index):
                 facts = environment.get("before") or {}
                 host = found.setdefault(name, {"name": name, "changes": [], "lines": [], "facts": ""})
-                host["lines"] = sessions.host_lines(facts)
+                host["lines"] = [(fact, " and ".join(told)) for fact, told in texts[name].items()]
                 host["facts"] = json.dumps(facts, indent=1, ensure_ascii=False)
                 host["changes"] += [f"{index['family']}: {change}" for change in environment.get("diff") or ()]
         for family, results in self._results.items():

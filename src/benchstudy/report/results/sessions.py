@@ -58,6 +58,16 @@ def cores(facts: Mapping[str, Any] | None) -> int | None:
     return int(count) if count else None
 
 
+def host_texts(seen: Iterable[tuple[str, Mapping[str, Any]]]) -> dict[str, dict[str, list[str]]]:
+    """Each host's `host_lines` over several sessions: host, name, and each text once. `seen`: as in `environments`."""
+    found: dict[str, dict[str, list[str]]] = {}
+    for host, environment in seen:
+        own = found.setdefault(host, {})
+        for name, text in host_lines(environment.get("before")):
+            own[name] = list(dict.fromkeys([*own.get(name, ()), text]))
+    return found
+
+
 def host_lines(facts: Mapping[str, Any] | None) -> list[tuple[str, str]]:
     """The facts by which a reader compares hosts, as pairs (name, text). Unknown ones are left out."""
     facts = facts or {}

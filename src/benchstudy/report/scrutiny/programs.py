@@ -49,14 +49,11 @@ def weaknesses(results: Results) -> Iterator[str]:
 def changed_hosts(results: Results, indexes: Indexes) -> Iterator[str]:
     """Yield a sentence for each fact of a host, such as its kernel, that differs between sessions that count."""
     counted = set(results.of_trials.counted["session"].drop_nulls())
-    found: dict[tuple[str, str], list[str]] = defaultdict(list)
-    for session in (session for index in indexes for session in index["sessions"] if session["uuid"] in counted):
-        for host, environment in session["hosts"].items():
-            for fact, text in sessions.host_lines(environment.get("before")):
-                found[host, fact] += [text] if text not in found[host, fact] else []
-    for (host, fact), texts in found.items():
-        if len(texts) > 1:
+    held = (session for index in indexes for session in index["sessions"] if session["uuid"] in counted)
+    seen = sessions.host_texts(environment for session in held for environment in session["hosts"].items())
+    for host, facts in seen.items():
+        for fact in (fact for fact, texts in facts.items() if len(texts) > 1):
             yield (
-                f"{fact} of {host} changed between sessions: {' -> '.join(texts)}. Medians and their intervals mix "
-                "trials from before and after the change; ratios take both cases from one session."
+                f"{fact} of {host} changed between sessions: {' -> '.join(facts[fact])}. Medians and their intervals "
+                "mix trials from before and after the change; ratios take both cases from one session."
             )

@@ -186,14 +186,9 @@ def _measured(facts: StudyFacts, families: Sequence[FamilyFacts]) -> Iterator[st
 
 
 def _hosts(facts: StudyFacts) -> Iterator[str]:
-    found: dict[str, dict[str, list[str]]] = {}
     alike: dict[str, list[str]] = {}
-    for index in facts.indexes:
-        for name, environment in sessions.environments(index):
-            own = found.setdefault(name, {})
-            for fact, text in sessions.host_lines(environment.get("before")):
-                own[fact] = list(dict.fromkeys([*own.get(fact, ()), text]))
-    for name, texts in found.items():
+    seen = (environment for index in facts.indexes for environment in sessions.environments(index))
+    for name, texts in sessions.host_texts(seen).items():
         told = {fact: " and ".join(seen) for fact, seen in texts.items()}
         cores = told.get("Processors allowed")
         parts = [
