@@ -350,6 +350,23 @@ def test_failed_thresholds_and_checks_of_k6_are_noted(tmp_path: Path, name: str,
     ]
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "why"),
+    [
+        ("6308.11", "8308.11", "arithmetic: Requests per second is 8308.11"),
+        ("  90%     29", "  90%     129", "percentiles: they fall where they must rise"),
+        ("Failed requests:        0", "Failed requests:        500", "500 of 50000 requests failed, ab does not"),
+    ],
+)
+def test_a_report_of_ab_that_contradicts_itself_is_refused(tmp_path: Path, old: str, new: str, why: str):
+    """A report with 9,999,999 requests per second, 2,525 by its other figures, led the page; so did failed requests."""
+    file = tmp_path / "ab.txt"
+    file.write_text((DATA / "http" / "filestash-static-c100.txt").read_text().replace(old, new))
+    outcome = imported(tmp_path, file)
+    ((_, cause),) = outcome.refused
+    assert not outcome.imported and why in cause and cause.endswith("so it was altered or damaged")
+
+
 WRK = DATA / "http" / "wrk-plain.txt"
 
 
