@@ -312,7 +312,7 @@ class LoadUsers:
                     row = self._limit_row(measured, version, trial)
                     if row not in body:
                         body.append(row)
-        columns = ("Test", "Supported users", "Users in the window", "Bracket", "Slope", "Alerts, share of checks")
+        columns = ("Test", "Supported users", "Users in the window", "Bracket", "Slope", "Alerts, share of all checks")
         return Table("limits", "What limited the users, per trial", columns, tuple(body), MOST_OF_TRIALS)
 
     def _limit_row(self, measured: Contrast | Single, version: str, trial: Trial) -> tuple[Cell, ...]:
