@@ -104,8 +104,13 @@ class AbResult:
             *_against(self, said),
             *_failures(self),
             *_little(self, mean or self.mean_between()),
+            *self.contradictions(),
             *_arithmetic(self),
         ]
+
+    def contradictions(self) -> list[str]:
+        """Problems that no report has as ab wrote it, whatever server and load did."""
+        return [*_unexplained(self), *_quotients(self), *_falling(self)]
 
 
 def options(command: str) -> dict[str, list[str]]:
@@ -172,7 +177,10 @@ def _failures(result: AbResult) -> Iterator[str]:
             f"connection: {broken} requests got no whole answer (connect {result.failed_connect}, receive "
             f"{result.failed_receive}, exceptions {result.failed_exceptions}, write {result.write_errors})"
         )
-    elif result.failed and not result.failed_length:
+
+
+def _unexplained(result: AbResult) -> Iterator[str]:
+    if result.failed and not result.failed_length and not result.errors().connect:
         yield f"connection: {result.failed} of {result.complete} requests failed, ab does not say how"
 
 
@@ -219,7 +227,7 @@ def percentile_place(complete: int, percent: float) -> int:
     return int(0.5 + complete * percent / 100)
 
 
-def _arithmetic(result: AbResult) -> Iterator[str]:
+def _quotients(result: AbResult) -> Iterator[str]:
     """Check the figures that ab computes from others. People who edit a transcript by hand forget these."""
     if result.duration and result.requests_per_second is not None:
         shown = [
@@ -232,6 +240,15 @@ def _arithmetic(result: AbResult) -> Iterator[str]:
         for name, printed, derived, digit in shown:
             if printed is not None and abs(printed - derived) > 1.1 * (blur * derived + digit):
                 yield f"arithmetic: {name} is {printed:g}, but the other figures make it {derived:g}"
+
+
+def _falling(result: AbResult) -> Iterator[str]:
+    values = [seconds for _, seconds in sorted(result.percentiles.items())]
+    if values != sorted(values):
+        yield "percentiles: they fall where they must rise"
+
+
+def _arithmetic(result: AbResult) -> Iterator[str]:
     if result.html_transferred > result.transferred:
         yield f"arithmetic: HTML transferred {result.html_transferred} B is more than in total {result.transferred} B"
     length = result.document_length
@@ -240,8 +257,6 @@ def _arithmetic(result: AbResult) -> Iterator[str]:
         yield f"arithmetic: HTML transferred {result.html_transferred} B is less than {result.complete} × {length} B"
     values = [seconds for _, seconds in sorted(result.percentiles.items())]
     total = result.times.get("total")
-    if values != sorted(values):
-        yield "percentiles: they fall where they must rise"
     if values and total and values[-1] != total.max:
         yield f"percentiles: the longest request took {values[-1]:g} s in one table and {total.max:g} s in the other"
     for name, times in result.times.items():

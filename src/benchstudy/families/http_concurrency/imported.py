@@ -35,8 +35,6 @@ from benchstudy.families.shared.files import text_of
 from benchstudy.model.family import UNKNOWN, Imported, ParseError
 
 OUTPUTS = "ab's report, what wrk prints, k6's --summary-export or --out json, hey's summary, Locust's …_stats.csv"
-# Of problems that no run of ab can have, whatever server and load did.
-_IMPOSSIBLE = ("but the other figures make it", "they fall where they must rise", "ab does not say how")
 _WHOLE_S = 0.0025  # ab prints milliseconds, and looks at the time after each answer
 # ab's options that change a request, and those that change how it is sent. The others are in the report, or only affect
 # printing.
@@ -57,9 +55,8 @@ def recognise(path: Path) -> list[Imported]:
 
 def _of_ab(text: str, number: int, of: int) -> Imported:
     result = parse_ab(text)
-    for problem in result.problems():
-        if any(words in problem for words in _IMPOSSIBLE):
-            raise ParseError(f"{problem}: ab writes no such report, so it was altered or damaged")
+    for problem in result.contradictions():
+        raise ParseError(f"{problem}: ab writes no such report, so it was altered or damaged")
     notes = ["closed loop: coordinated omission possible", "limits, warm-up and checks are not known"]
     notes += [f"report {number} of {of} in the file"] if of > 1 else []
     return Imported(
