@@ -81,6 +81,7 @@ def install(tmp_path, monkeypatch):
 
 def forget(monkeypatch) -> None:
     registry.packages.cache_clear()
+    registry.left_out.cache_clear()
     registry.get.cache_clear()
     registry.warn_once.cache_clear()
     inputs._files.cache_clear()
@@ -91,16 +92,27 @@ def forget(monkeypatch) -> None:
         monkeypatch.delitem(sys.modules, module, raising=False)
 
 
-def test_an_entry_point_that_clashes_or_leads_nowhere_is_told_without_a_traceback(install, capsys):
-    for point, told in {
-        "fio = broken_bench": "two packages provide a family 'fio': benchstudy.families.fio and broken_bench; "
-        "uninstall broken, or rename its entry point and its family",
-        "broken = broken_benches": "broken provides a family 'broken', but broken_benches is not a package with an "
-        "__init__.py; correct its entry point and install it again, or uninstall broken",
-    }.items():
-        install(point=point)
-        assert main(["systems"]) == 1
-        assert capsys.readouterr().err == f"benchstudy: {told}\n"
+def test_an_entry_point_that_clashes_or_leads_nowhere_stops_only_studies_of_that_name(install, capsys, caplog):
+    for name, package, told in [
+        (
+            "fio",
+            "broken_bench",
+            "two packages provide a family 'fio': benchstudy.families.fio and broken_bench; "
+            "uninstall broken, or rename its entry point and its family",
+        ),
+        (
+            "broken",
+            "broken_benches",
+            "broken provides a family 'broken', but broken_benches is not a package with an "
+            "__init__.py; correct its entry point and install it again, or uninstall broken",
+        ),
+    ]:
+        install(point=f"{name} = {package}")
+        assert main(["systems"]) == 0
+        assert "nginx" in capsys.readouterr().out and caplog.messages == [f"left out: {told}"]
+        parse_study(STUDY | {"families": {"command": {"commands": [{"name": "x", "argv": ["true"]}]}}})
+        assert refused(lambda name=name: parse_study(STUDY | {"families": {name: {}}})) == told
+        caplog.clear()
 
 
 def test_a_broken_family_keeps_no_other_from_shipping_its_libraries(install):
@@ -185,13 +197,15 @@ def refused(act) -> str:
     return str(error.value)
 
 
-def test_a_package_around_a_family_that_cannot_be_imported_is_named(install, capsys):
+def test_a_package_around_a_family_that_cannot_be_imported_is_named(install, caplog):
     install(point="broken = broken_bench.inner", __init__="1 / 0")
-    assert main(["systems"]) == 1
-    assert capsys.readouterr().err == (
-        "benchstudy: broken provides a family 'broken', but broken_bench.inner cannot be imported: ZeroDivisionError: "
-        "division by zero; correct it and install it again, or uninstall broken\n"
+    told = (
+        "broken provides a family 'broken', but broken_bench.inner cannot be imported: ZeroDivisionError: "
+        "division by zero; correct it and install it again, or uninstall broken"
     )
+    assert main(["systems"]) == 0
+    assert caplog.messages == [f"left out: {told}"]
+    assert refused(lambda: parse_study(STUDY)) == told
 
 
 @pytest.mark.parametrize(

@@ -13,11 +13,13 @@ import yaml
 from conftest import CHECKOUT, as_owner
 
 from benchstudy.commands.cli import main
+from benchstudy.model import registry
 from benchstudy.model.catalogue.folders import Catalogue
 from benchstudy.model.catalogue.instances import Instances
 from benchstudy.model.catalogue.system import README, Found, texts_of
 from benchstudy.model.errors import StudyError
 from benchstudy.model.needs import programs_by_host
+from benchstudy.model.schema import study_schema
 from benchstudy.model.services import PLACEHOLDER, Service
 from benchstudy.model.study import load_study, parse_study, with_systems
 
@@ -360,7 +362,7 @@ def test_an_own_system_takes_the_place_of_one_that_ships(tmp_path):
     assert programs == ["/opt/redis", "redis-server"]
 
 
-def test_a_package_brings_systems(tmp_path, monkeypatch):
+def test_a_package_brings_systems_and_a_wrong_one_stops_only_studies_that_name_its(tmp_path, monkeypatch, caplog):
     package = tmp_path / "bringing" / "things"
     shutil.copytree(DATA / "systems", package)
     for folder in (package, package.parent):
@@ -379,9 +381,33 @@ def test_a_package_brings_systems(tmp_path, monkeypatch):
         (metadata / "entry_points.txt").write_text(f"[benchstudy.systems]\nthings = {point}\n")
         monkeypatch.delitem(sys.modules, "bringing", raising=False)
         importlib.invalidate_caches()
-        with pytest.raises(StudyError) as refused:
-            Catalogue()
-        assert str(refused.value) == f"bringing provides systems, but {told} install it again, or uninstall bringing"
+        assert "nginx" in Catalogue()
+        told = f"left out: bringing provides systems, but {told} install it again, or uninstall bringing"
+        assert caplog.messages.pop() == told
+
+
+def test_systems_of_packages_that_cannot_be_used_stop_only_studies_that_name_them(tmp_path, monkeypatch, caplog):
+    for package, system in (("one", "same"), ("two", "same"), ("two", "broken")):
+        folder = tmp_path / f"{package}_systems"
+        shutil.copytree(DATA / "systems" / "shop", folder / system)
+        (folder / "__init__.py").touch()
+        metadata = tmp_path / f"{package}-1.dist-info"
+        metadata.mkdir(exist_ok=True)
+        (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1\n")
+        (metadata / "entry_points.txt").write_text(f"[benchstudy.systems]\nmine = {package}_systems\n")
+    (tmp_path / "two_systems" / "broken" / "system.yaml").write_text("titel: X\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    registry.warn_once.cache_clear()
+    assert "nginx" in {found.name for found in Catalogue().sound()}
+    assert "with.nginx" in study_schema(Catalogue())["$defs"]
+    places = {tmp_path / f"{package}_systems" / "same" for package in ("one", "two")}
+    told = [line for line in caplog.messages if "two packages provide a system 'same'" in line]
+    assert len(told) == 1 and all(str(place) in told[0] for place in places)
+    assert any("broken: " in line and "titel: unknown key" in line for line in caplog.messages)
+    for name, why in {"same": "two packages provide a system 'same'", "broken": "unknown key"}.items():
+        block = {"commands": [{"name": "x", "argv": ["x"], "system": name}]}
+        with pytest.raises(StudyError, match=why):
+            with_systems(study(command=block), None)
 
 
 # --- what hosts need --------------------------------------------------------------------------------------------------

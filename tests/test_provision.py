@@ -194,10 +194,12 @@ def brought(tmp_path, monkeypatch):
         path.write_text(text)
     monkeypatch.syspath_prepend(tmp_path / "site")
     registry.packages.cache_clear()
+    registry.left_out.cache_clear()
     registry.get.cache_clear()
     yield tmp_path / "site" / "other_benches" / "brought"
     monkeypatch.undo()
     registry.packages.cache_clear()
+    registry.left_out.cache_clear()
     registry.get.cache_clear()
 
 

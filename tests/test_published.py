@@ -243,8 +243,10 @@ def sixth(tmp_path, monkeypatch):
         (site / name).write_text(text)
     monkeypatch.syspath_prepend(site)
     registry.packages.cache_clear()
+    registry.left_out.cache_clear()
     yield
     registry.packages.cache_clear()
+    registry.left_out.cache_clear()
 
 
 def published_page(root: Path) -> str:

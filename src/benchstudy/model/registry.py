@@ -12,7 +12,7 @@ import importlib.metadata
 import importlib.util
 import logging
 import pkgutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from importlib.machinery import ModuleSpec
@@ -34,26 +34,46 @@ _NO_FAMILY = "FAMILY must be an instance of a subclass of Family, such as `FAMIL
 
 @cache
 def packages() -> Mapping[str, str]:
-    """The package of each family, by the family's name, sorted. Imports none of them.
+    """The package of each family that can be used, by the family's name, sorted. Imports none of them."""
+    taken = left_out()
+    found = _shipped() | {point.name: point.value for point in _points() if point.name not in taken}
+    return dict(sorted(found.items()))
 
-    Raises StudyError when two packages provide a family of the same name, or an entry point leads nowhere.
-    """
+
+@cache
+def left_out() -> Mapping[str, str]:
+    """Why entry points of other packages give no family, by name, with the fix. A study of that name is refused."""
+    found: dict[str, str] = {}
+    values = _shipped()
+    for point in _points():
+        package = point.dist.name if point.dist else point.value
+        other = values.setdefault(point.name, point.value)
+        if other != point.value:
+            found[point.name] = (
+                f"two packages provide a family {point.name!r}: {other} and {point.value}; uninstall "
+                f"{package}, or rename its entry point and its family"
+            )
+            continue
+        try:
+            provided(point, f"a family {point.name!r}", "with an __init__.py", lambda spec: spec.origin is not None)
+        except StudyError as error:
+            found[point.name] = str(error)
+    for told in found.values():
+        warn_once(f"left out: {told}")
+    return found
+
+
+def _shipped() -> dict[str, str]:
     folders = importlib.import_module(_SHIPPED).__path__
-    found = {
+    return {
         module.name: f"{_SHIPPED}.{module.name}"
         for module in pkgutil.iter_modules(folders)
         if module.ispkg and _exists(f"{_SHIPPED}.{module.name}.family")
     }
-    for point in importlib.metadata.entry_points(group=ENTRY_POINTS):
-        package = point.dist.name if point.dist else point.value
-        if found.get(point.name, point.value) != point.value:
-            raise StudyError(
-                f"two packages provide a family {point.name!r}: {found[point.name]} and {point.value}; uninstall "
-                f"{package}, or rename its entry point and its family"
-            )
-        provided(point, f"a family {point.name!r}", "with an __init__.py", lambda spec: spec.origin is not None)
-        found[point.name] = point.value
-    return dict(sorted(found.items()))
+
+
+def _points() -> Iterable[EntryPoint]:
+    return importlib.metadata.entry_points(group=ENTRY_POINTS)
 
 
 def provided(point: EntryPoint, what: str, kind: str, fits: Callable[[ModuleSpec], bool]) -> ModuleSpec:
@@ -102,6 +122,8 @@ def warn_once(told: str) -> None:
 @cache
 def get(name: str) -> Family:
     """The family of this name; only its own package is imported. Raises KeyError, or StudyError for a broken one."""
+    if name in left_out():
+        raise StudyError(left_out()[name])
     package = packages()[name]
     try:
         family = importlib.import_module(f"{package}.family").FAMILY

@@ -5,7 +5,7 @@ reader refuses everything that it refuses, but for a Boolean in quotes in `measu
 depends on the whole study, such as an undefined name.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from pydantic import BaseModel, Field, create_model
@@ -38,10 +38,8 @@ _OF_KIND: Mapping[str, Mapping[str, Any]] = {
 
 
 def study_schema(catalogue: Catalogue) -> dict[str, Any]:
-    """JSON Schema, draft 2020-12, of a study: with all installed families, and the systems of `catalogue`.
-
-    Raises StudyError for a system with an invalid file.
-    """
+    """JSON Schema, draft 2020-12, of a study: with all installed families, and the systems of `catalogue`."""
+    systems = {found.name: found.system for found in catalogue.sound()}
     families = {family.name: family for family in registry.sound() if _has_schema(family)}
     blocks: dict[str, Any] = {
         name: (family.Config | None, Field(None, description=family.title)) for name, family in families.items()
@@ -56,15 +54,15 @@ def study_schema(catalogue: Catalogue) -> dict[str, Any]:
         reference = of_families["properties"][name]["anyOf"][0]["$ref"]
         _take_systems(definitions[_name(reference)], family.Config, definitions)
     service = definitions["Service"]["properties"]
-    names = {"description": "a system of the catalogue", "examples": [*catalogue], "type": "string"}
+    names = {"description": "a system of the catalogue", "examples": [*systems], "type": "string"}
     own = {"system": names, "with": {"description": "its parameters"}}
     definitions |= {
-        _ALONE: _by_system(catalogue, own, "with"),
-        _LEVELS: _by_system(catalogue, own, "levels"),
+        _ALONE: _by_system(systems, own, "with"),
+        _LEVELS: _by_system(systems, own, "levels"),
         _VALUE: _closed({key: {} for key in own}, _ALONE),
         _SERVICE: _closed({key: service.get(key, {}) for key in OF_A_SYSTEM}, _ALONE),
-        **{f"with.{name}": _parameters(found.system.parameters) for name, found in catalogue.items()},
-        **{f"levels.{name}": _levels(name, found.system.parameters) for name, found in catalogue.items()},
+        **{f"with.{name}": _parameters(system.parameters) for name, system in systems.items()},
+        **{f"levels.{name}": _levels(name, system.parameters) for name, system in systems.items()},
     }
     return {"$schema": GenerateJsonSchema.schema_dialect, **made, "title": "A study of benchstudy"}
 
@@ -172,14 +170,14 @@ def _closed(properties: Mapping[str, Any], said: str, description: str = "") -> 
     return {"type": "object", **about, **whole, "allOf": [{"$ref": f"#/$defs/{said}"}]}
 
 
-def _by_system(catalogue: Catalogue, own: Mapping[str, Any], said: str) -> dict[str, Any]:
+def _by_system(systems: Iterable[str], own: Mapping[str, Any], said: str) -> dict[str, Any]:
     """The system decides what `with:` holds. An unknown name may be a service of the study."""
     of_each = [
         {
             "if": {"properties": {"system": {"const": name}}},
             "then": {"properties": {"with": {"$ref": f"#/$defs/{said}.{name}"}}},
         }
-        for name in catalogue
+        for name in systems
     ]
     return {"type": "object", "properties": dict(own), "allOf": of_each}
 

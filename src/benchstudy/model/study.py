@@ -173,7 +173,7 @@ class Study(Strict):
             return value
         typed = {}
         for name, block in value.items():
-            require_known(str(name), registry.names(), f"unknown family {name!r}")
+            require_known(str(name), [*registry.names(), *registry.left_out()], f"unknown family {name!r}")
             config = registry.get(name).Config
             if isinstance(block, config):
                 typed[name] = block

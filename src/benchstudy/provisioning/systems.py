@@ -12,12 +12,11 @@ def install_systems(folders: Iterable[str]) -> list[Path]:
     """Install the packages with the programs that the family's services, commands and generators start on this host.
 
     `folders`: the study's own folders of systems. Returns the deploys of systems whose programs are built, to be run.
-    Raises StudyError for an invalid system.
     """
     catalogue, wanted = Catalogue([Path(folder) for folder in folders]), wanted_programs()
     chosen: dict[str, Package] = {}
     deploys = []
-    for found in catalogue.values():
+    for found in catalogue.sound():
         chosen |= {name: p for name, p in found.system.packages.items() if wanted & {*p.programs}}
         if wanted & {*found.system.builds}:
             deploys.append(found.folder / DEPLOY)
@@ -35,5 +34,5 @@ def install_systems(folders: Iterable[str]) -> list[Path]:
 
 def started_by(packages: Iterable[str]) -> list[str]:
     """The services that these packages (Debian's names) would start by themselves, as far as a system declares them."""
-    known = {name: package for found in Catalogue().values() for name, package in found.system.packages.items()}
+    known = {name: package for found in Catalogue().sound() for name, package in found.system.packages.items()}
     return sorted({service for name in packages if name in known for service in known[name].starts})

@@ -25,15 +25,24 @@ _DECIDE_NOTHING = (".py", ".pyc", ".sh", ".md")
 class Catalogue(dict[str, Found]):
     """Systems by name, each read only when it is used. If two have the same name, the nearer one wins.
 
-    `folders`: the user's own, nearest first. Raises StudyError when two packages provide the same name.
+    `folders`: the user's own, nearest first. What an installed package declares wrongly is left out, with a warning.
     """
 
     def __init__(self, folders: Sequence[Path] = ()):
-        found: dict[str, Found] = {}
-        for folder in dict.fromkeys([*folders, *_of_project(), *_of_packages()]):
-            for system in _in(folder):
-                found.setdefault(system.name, Found(system.name, system))
+        found = _of_packages()
+        for folder in reversed([*folders, *_of_project()]):
+            found |= {system.name: Found(system.name, system) for system in _in(folder)}
         super().__init__(sorted(found.items()))
+
+    def sound(self) -> Iterator[Found]:
+        """The systems that can be read. A broken one is left out, with a warning: it must not stop other studies."""
+        for found in self.values():
+            try:
+                found.system  # noqa: B018  reads the file
+            except StudyError as error:
+                registry.warn_once(f"left out: {error}")
+            else:
+                yield found
 
 
 def installing_files(catalogue: Catalogue) -> list[Path]:
@@ -84,14 +93,16 @@ def _of_project() -> list[Path]:
     return [root / OWN_FOLDER, *paths.places(root, _SHIPPED)]
 
 
-def _of_packages() -> list[Path]:
-    names: dict[str, str] = {}
-    folders = []
+def _of_packages() -> dict[str, Found]:
+    found: dict[str, Found] = {}
     for point in importlib.metadata.entry_points(group=ENTRY_POINTS):
-        spec = registry.provided(point, "systems", "of Python", lambda spec: bool(spec.submodule_search_locations))
-        folder = Path(next(iter(spec.submodule_search_locations or ())))
-        folders.append(folder)
-        for name in (system.name for system in _in(folder)):
-            if names.setdefault(name, point.value) != point.value:
-                raise StudyError(f"two packages provide a system {name!r}: {names[name]} and {point.value}; remove one")
-    return folders
+        try:
+            spec = registry.provided(point, "systems", "of Python", lambda spec: bool(spec.submodule_search_locations))
+        except StudyError as error:
+            registry.warn_once(f"left out: {error}")
+            continue
+        for system in _in(Path(next(iter(spec.submodule_search_locations or ())))):
+            other = found.get(system.name)
+            also = other.folder if other is not None and other.folder != system else None
+            found[system.name] = Found(system.name, system, also)
+    return found

@@ -113,15 +113,18 @@ def _check_form(where: str, key: str, value: Any) -> None:
 
 @dataclass(frozen=True)
 class Found:
-    """A folder of a catalogue; its name is the system's name."""
+    """A folder of a catalogue; its name is the system's name. `also`: another package's folder of the same name."""
 
     name: str
     folder: Path
+    also: Path | None = None
 
     @cached_property
     def system(self) -> System:
         """Raises StudyError that names the file, the field and the fix."""
         path = self.folder / FILE
+        if self.also is not None:
+            raise StudyError(f"two packages provide a system {self.name!r}: {self.also} and {self.folder}; remove one")
         try:
             data = read_yaml(path.read_text(encoding="utf-8"))
             if not isinstance(data, Mapping):
