@@ -223,6 +223,10 @@ def test_a_package_around_a_family_that_cannot_be_imported_is_named(install, cap
         ('"s", "Time"', '"ms", "Time"', "metrics.time: 'ms' is not a base unit: convert it to one of 1, percent, s"),
         ('"lower"', '"lower", tells="cach"', "metrics.time: tells is 'cach': did you mean \"cache\"?"),
         ('"time", "s"', '"trial", "s"', "metrics.trial: its name is 'trial': use `declare`, and another name"),
+        ('"time", "s"', '"my time", "s"', "metrics.my time: 'my time' cannot be a name: use lowercase letters, digits"),
+        ('"Time"', '" "', "metrics.time: its title is empty: give a text"),
+        ('"lower"', "primary=True", "metrics.time: it is primary: say whether 'higher' or 'lower' is better"),
+        ('title = "broken"', 'title = ""', "name is missing: give a text"),
         ('"runs"', '"hosts"', "series_schemas: every family has a table 'hosts': use another name"),
         ('"time_s"', '"trial"', "series_schemas.runs: every table gets the column 'trial': leave it out"),
         ('"Float64"', '"Float"', "series_schemas.runs.time_s: 'Float' is not a type: did you mean \"Float64\"?"),
@@ -388,6 +392,8 @@ def test_a_parser_gives_each_metric_once_and_only_declared_series():
         Given(Parsed([one, one])).parse({}, Path())
     with pytest.raises(ParseError, match="given declares no series 'runs'"):
         Given(Parsed([one], {"runs": []})).parse({}, Path())
+    with pytest.raises(ParseError, match="given finds no figure in the files of this trial"):
+        Given(Parsed([])).parse({}, Path())
 
 
 def test_a_lint_that_fails_is_named_with_its_module(monkeypatch):

@@ -95,6 +95,10 @@ def test_its_lint_finds_and_a_study_acknowledges_it(page):
     assert "brief-nap" in page and "They are meant to be brief." in page
 
 
+def test_its_page_says_which_primary_metric_no_trial_gave(page):
+    assert "No trial gave dreams, which the family declares as primary." in page
+
+
 def test_the_overview_and_the_published_page_show_it(reported):
     overview = (reported.root / "reports" / "index.html").read_text()
     for said in (f"{FAMILY}.html", "Naps that last too long", "Naps of 1ms"):

@@ -269,7 +269,7 @@ class Family(ABC, Generic[ConfigT]):
     def misdeclared(self) -> Iterator[str]:
         """Why what it declares cannot be used, with the fix."""
         for name in ("name", "title"):
-            if not isinstance(getattr(self, name, None), str):
+            if not (isinstance(said := getattr(self, name, None), str) and said.strip()):
                 yield f"{name} is missing: give a text"
         if not (isinstance(self.Config, type) and issubclass(self.Config, FamilyConfig)):
             yield f"Config is {self.Config!r}: derive a class from FamilyConfig"
@@ -354,6 +354,8 @@ class Family(ABC, Generic[ConfigT]):
                     raise ParseError(f"{self.name} gives {seen.metric} twice for one trial")
                 given.add(seen.metric)
                 check_figure(self.metrics[seen.metric], seen.value)
+            if not given:
+                raise ParseError(f"{self.name} finds no figure in the files of this trial")
             for name, rows in parsed.series.items():
                 if name not in self.series_schemas:
                     raise ParseError(f"{self.name} declares no series {name!r} (`series_schemas`)")

@@ -1,5 +1,6 @@
 """What a family's trials give: each metric is declared once, with its unit, its title and its better direction."""
 
+import re
 from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal, get_args
@@ -8,6 +9,7 @@ from benchstudy.model.names import nearest
 from benchstudy.model.units import BASE_UNITS
 
 Better = Literal["higher", "lower"]
+METRIC = re.compile(r"[a-z][a-z0-9_.]{0,63}")
 FAILED = "trial"  # in tables, the metric of a failed trial
 # What a page asks of any family, whatever its metrics are called: the highest rate that a search found, the other ends
 # of the bracket around it, what only a search gives; the share of its CPUs that a load generator used (a sum if there
@@ -54,6 +56,12 @@ def misdeclared(metrics: Mapping[str, Metric]) -> Iterator[str]:
             yield f"metrics.{name} is {metric!r}: give a Metric, through `declare`"
         if metric.name != name or name == FAILED:
             yield f"metrics.{name}: its name is {metric.name!r}: use `declare`, and another name than {FAILED!r}"
+        if not METRIC.fullmatch(str(name)):
+            yield f"metrics.{name}: {name!r} cannot be a name: use lowercase letters, digits, _ and ."
+        if not str(metric.title).strip():
+            yield f"metrics.{name}: its title is empty: give a text"
+        if metric.primary and metric.better is None:
+            yield f"metrics.{name}: it is primary: say whether 'higher' or 'lower' is better"
         if metric.unit not in BASE_UNITS:
             yield f"metrics.{name}: {metric.unit!r} is not a base unit: convert it to one of {', '.join(BASE_UNITS)}"
         if metric.better not in (None, *get_args(Better)):

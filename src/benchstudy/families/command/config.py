@@ -2,7 +2,6 @@
 
 import itertools
 import math
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Annotated, Any, ClassVar, Literal
@@ -12,7 +11,7 @@ from pydantic import BeforeValidator, Field, field_validator, model_validator
 from benchstudy.families.command.metrics import METRICS
 from benchstudy.families.command.sources import OwnMetric, OwnSeries, Regex
 from benchstudy.model.family import FamilyConfig, TakesSystem
-from benchstudy.model.metrics import Metric
+from benchstudy.model.metrics import METRIC, Metric
 from benchstudy.model.names import COLUMNS, FACTOR, Name, check_name, require_each_once, require_known
 from benchstudy.model.programs import Argv, Environment, Words, require_program
 from benchstudy.model.references import unfilled
@@ -20,7 +19,6 @@ from benchstudy.model.services import PLACEHOLDER, check_service
 from benchstudy.model.strict import Strict
 from benchstudy.model.units import CountOrDurationField, Size, SizeField
 
-_METRIC = re.compile(r"[a-z][a-z0-9_.]{0,63}")
 # Names that are taken by columns of tables or by placeholders.
 _TAKEN = {*COLUMNS, "command", "run", "series", "x_s", "system", "tools"}
 COMMAND = "command"  # the factor whose levels are the commands' names
@@ -94,7 +92,7 @@ class CommandSpec(Strict):
     metrics: dict[str, OwnMetric] = Field(
         {},
         description="metrics by name, in addition to those of every command",
-        json_schema_extra={"propertyNames": {"pattern": rf"^{_METRIC.pattern}$"}},
+        json_schema_extra={"propertyNames": {"pattern": rf"^{METRIC.pattern}$"}},
     )
     series: dict[Name, OwnSeries] = Field({}, description="series over time, by name")
     expect: Expect = Expect()
@@ -124,7 +122,7 @@ class CommandSpec(Strict):
     @classmethod
     def _own_names(cls, value: dict[str, OwnMetric]) -> dict[str, OwnMetric]:
         for name in value:
-            if not _METRIC.fullmatch(name):
+            if not METRIC.fullmatch(name):
                 raise ValueError(f"{name!r} cannot be a metric: use lowercase letters, digits, _ and .")
             if name in METRICS or name == "trial":
                 raise ValueError(f"{name!r} is a metric of every command: use another name")

@@ -189,6 +189,7 @@ def weak_points(results: Results, indexes: Indexes) -> list[str]:
         *many_targets.cut(list(programs.weaknesses(results))),
         *many_targets.cut(list(programs.changed_hosts(results, indexes))),
         *_weak_numbers(results),
+        *_never_given(results),
         *episodes.weaknesses(results),
         *many_targets.cut(list(stopping.weaknesses(results, indexes))),
         *_weak_trials(results, indexes),
@@ -211,6 +212,16 @@ def _weak_numbers(results: Results) -> list[str]:
         f"{stats.smallest_n(50)} successful trials, which are too few for a 95 % interval of the median."
     )
     return [said] if small else []
+
+
+def _never_given(results: Results) -> list[str]:
+    """In families that ship, it depends on the cases which primary metrics there are, such as reading or writing."""
+    if results.family not in registry.brought() or not results.metrics:
+        return []
+    declared = registry.get(results.family).metrics
+    missing = [name for name, metric in declared.items() if metric.primary and name not in results.metrics]
+    said = f"No trial gave {human.listed(missing, _MOST_CASES)}, which the family declares as primary."
+    return [said] if missing else []
 
 
 def _weak_trials(results: Results, indexes: Indexes) -> list[str]:
