@@ -110,6 +110,8 @@ def test_what_cases_are_measured_for_is_the_studys_choice():
         ({"metrics": {"t": {"json": "$.a..b"}}}, "is not a JSON path"),
         ({"metrics": {"t": {**TPS, "csv": "rps"}}}, "give exactly one of regex, json, csv, size_of"),
         ({"metrics": {"t": {**TPS, "unit": "msec"}}}, "'msec' is an unknown unit: did you mean \"ms\"?"),
+        ({"metrics": {"t": {"in": "stderr", "file": "x", "regex": "(x)"}}}, "in: leave it out: `file` is read instead"),
+        ({"metrics": {"t": {"in": "stderr", "size_of": "x", "unit": "B"}}}, "in: leave it out: `size_of` is read"),
         ({"metrics": {"t": {"size_of": "/etc/passwd", "unit": "B"}}}, "must be a path below the working folder"),
         ({"shell": True, "argv": ["a", "b"]}, "with shell: true, give exactly one text"),
         ({"discard_stdout": True, "metrics": {"t": TPS}}, "a metric, series or `expect` reads stdout"),

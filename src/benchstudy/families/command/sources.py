@@ -80,6 +80,13 @@ class Source(Strict):
         None, description="file of the command to search instead of an output; may contain {{factors}}"
     )
 
+    @model_validator(mode="after")
+    def _one_place(self) -> "Source":
+        other = next((key for key in ("file", "size_of") if getattr(self, key, None) is not None), None)
+        if other is not None and self.stream == "stderr":
+            raise ValueError(f"in: leave it out: `{other}` is read instead of an output")
+        return self
+
 
 class OwnMetric(Source):
     """A figure of each run. Give exactly one of `regex`, `json`, `csv` and `size_of`."""
