@@ -1,5 +1,6 @@
 """Configuration of the family http_concurrency: servers, endpoints, limits, generators and sweeps."""
 
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal
@@ -264,7 +265,8 @@ class Generator(Strict):
         return self
 
     def _problem(self) -> str | None:
-        times = [time for time in (self.duration, self.warm_up) if isinstance(time, float)]
+        said = {"duration": self.duration, "warm_up": self.warm_up}
+        times = {name: time for name, time in said.items() if isinstance(time, float)}
         if self.tool == "ab":
             if self.requests is None:
                 return "ab needs requests, its -n; with a duration, it ends at whichever comes first"
@@ -273,12 +275,13 @@ class Generator(Strict):
                 return f"{self.tool} needs a duration, and no requests"
             if isinstance(self.warm_up, int):
                 return f"{self.tool} needs a duration as warm_up"
-        if self.tool == "k6" and any(0 < time < 1 for time in times):
+        if self.tool == "k6" and any(0 < time < 1 for time in times.values()):
             return "k6 takes no duration and no warm_up below 1s"
         if self.tool == "k6" and self.request_timeout < 0.001:
             return "k6 takes no request_timeout below 1ms"
-        if self.tool != "k6" and any(time != int(time) for time in (*times, self.request_timeout)):
-            return f"{self.tool} takes whole seconds only"
+        for name, time in {**times, "request_timeout": self.request_timeout}.items():
+            if self.tool != "k6" and time != int(time):
+                return f"{name}: {self.tool} takes whole seconds only, such as {math.ceil(time)}s"
         return misplaced_option(self, _FOR_ONE_TOOL)
 
     @property
