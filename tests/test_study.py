@@ -45,7 +45,7 @@ def changed(*path, to):
         (changed("hosts", "local", "usr", to="x"), 'hosts.local.usr: unknown key: did you mean "user"?'),
         (changed("families", "file_sise", to={}), "unknown family 'file_sise': did you mean \"file_size\"?"),
         (changed("thresholds", to={"margin": "0%"}), "thresholds.margin: '0%' is not a margin"),
-        (changed("thresholds", to={"margin": "400%"}), 'such as "5%" (above 0, below 100 %)'),
+        (changed("thresholds", to={"margin": "400%"}), "write a difference above 0 and below 100 %"),
         (changed("thresholds", to={"margin": 5}), 'such as "5%"'),
         (changed("thresholds", to={"margins": {"fo": "3%"}}), "'fo' names no family: did you mean \"fio\"?"),
         (changed("thresholds", to={"margins": {"fio/": "3%"}}), "names no metric after the slash"),

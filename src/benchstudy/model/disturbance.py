@@ -16,7 +16,7 @@ from benchstudy.model.units import ProperShare, parse_percent
 def _limit(value: Any) -> float:
     if 1.0 in (parse_percent(value), value) and value is not True:
         return 1.0
-    return required_share(value, 'not a limit: write the share of a host that others may use, such as "5 %"')
+    return required_share(value, 'not a limit: write the share of a host that others may use, up to "100 %"')
 
 
 LimitField = Annotated[float, BeforeValidator(_limit, json_schema_input_type=ProperShare | Literal["100%", "100 %", 1])]

@@ -51,12 +51,12 @@ def required_share(value: Any, otherwise: str) -> float:
     """The same, but raises ValueError with `otherwise`, which says what `value` is not and what to write."""
     share = share_of_percent(value)
     if share is None:
-        raise ValueError(f"{value!r} is {otherwise} (above 0, below 100 %)")
+        raise ValueError(f"{value!r} is {otherwise}")
     return share
 
 
 def _precision(value: Any) -> float:
-    return required_share(value, 'not a precision: write how far a median may be off, such as "5 %"')
+    return required_share(value, 'not a precision: write a share above 0 and below 100 %, such as "5 %"')
 
 
 PrecisionField = Annotated[float, BeforeValidator(_precision, json_schema_input_type=ProperShare)]

@@ -54,7 +54,7 @@ class Target(Strict):
 
 
 def _margin(value: Any) -> float:
-    return required_share(value, 'not a margin: write the relative difference that matters, such as "5%"')
+    return required_share(value, 'not a margin: write a difference above 0 and below 100 %, such as "5%"')
 
 
 MarginField = Annotated[float, BeforeValidator(_margin, json_schema_input_type=ProperShare)]
