@@ -354,6 +354,14 @@ def test_code_of_a_family_that_fails_is_named(install, tmp_path, capsys, old, ne
     assert f"families.broken: {told}" in said and f"; correct the code of the family, {tmp_path}" in said
 
 
+def test_a_parser_that_fails_names_its_line(install):
+    install(parse="def parse_trial(levels, files):\n    1 / 0\n")
+    told = "broken cannot read the files of this trial: ZeroDivisionError: division by zero, line 2 of parse.py"
+    with pytest.raises(ParseError) as failed:
+        registry.get("broken").parse({}, Path())
+    assert str(failed.value) == told
+
+
 def test_a_check_that_fails_is_a_finding_beside_those_of_other_families(install, tmp_path, capsys):
     install(run=RUN, check="def check_host(config, host):\n    raise ValueError('one\\ntwo')\n")
     with SshdHost(tmp_path / "sshd") as sshd:

@@ -345,7 +345,7 @@ class Family(ABC, Generic[ConfigT]):
         Raises ParseError, also for an observation that `metrics` does not declare in this unit, and for an impossible
         figure. Whatever a file contains, no other exception is raised.
         """
-        with damaged(f"{self.name} cannot read the files of this trial"):
+        with damaged(f"{self.name} cannot read the files of this trial", self._folder):
             parsed, given = self.read(case_levels, files), set[str]()
             for seen in parsed.observations:
                 if seen.metric not in self.metrics or self.metrics[seen.metric].unit != seen.unit:
@@ -377,7 +377,7 @@ class Family(ABC, Generic[ConfigT]):
         Raises ParseError. Part of the parser, so that `run` need not read results.
         """
         note_trial = getattr(self._part("parse"), "note_trial", None) if self._has("parse") else None
-        with damaged(f"{self.name} cannot read the files of this trial"):
+        with damaged(f"{self.name} cannot read the files of this trial", self._folder):
             return note_trial(files) if note_trial else {}
 
     def check(self, config: ConfigT, host: Any) -> None:
@@ -393,7 +393,7 @@ class Family(ABC, Generic[ConfigT]):
 
         Raises ParseError for a damaged file.
         """
-        with damaged(f"{self.name} cannot read this output"):
+        with damaged(f"{self.name} cannot read this output", self._folder):
             found = self.recognise(path)
             runs = [found] if isinstance(found, Imported) else list(found or ())
             for run in runs:
@@ -422,7 +422,7 @@ class Family(ABC, Generic[ConfigT]):
     @property
     def extensions(self) -> tuple[Path, ...]:
         """Folders of modules that run on hosts beside the agent, as `module:function`."""
-        folder = Path(inspect.getfile(type(self))).with_name("on_host")
+        folder = self._folder / "on_host"
         return (folder,) if folder.is_dir() else ()
 
     # Only sessions need code that talks to hosts, and only reports code that draws: parts are imported when needed.
@@ -433,11 +433,15 @@ class Family(ABC, Generic[ConfigT]):
         try:
             return importlib.import_module(module)
         except Exception as error:
-            said = as_line(error, Path(inspect.getfile(type(self))).parent)
+            said = as_line(error, self._folder)
             raise BrokenPart(f"{module}: {said}; correct it, or install the whole package again") from error
 
     def _has(self, name: str) -> bool:
         return bool(self._package) and importlib.util.find_spec(f"{self._package}.{name}") is not None
+
+    @property
+    def _folder(self) -> Path:
+        return Path(inspect.getfile(type(self))).parent
 
     @property
     def _package(self) -> str:

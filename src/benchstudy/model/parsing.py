@@ -10,9 +10,11 @@ import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from numbers import Integral, Real
+from pathlib import Path
 from typing import Any
 
 from benchstudy.model.causes import Cause, Failure
+from benchstudy.model.errors import as_line
 from benchstudy.model.metrics import Metric
 
 # Sums, squares and ratios of such figures stay finite, and sums of such counts fit into 64 bits.
@@ -38,10 +40,11 @@ class ParseError(ValueError):
 
 
 @contextmanager
-def damaged(said: str) -> Iterator[None]:
+def damaged(said: str, folder: Path | None = None) -> Iterator[None]:
     """Raises ParseError, beginning with `said`, for anything that a document lacks or has in the wrong form.
 
-    Also a decorator. Errors of this machine, such as an unreadable disk, are raised unchanged.
+    `folder`: that of the code, whose line is named. Also a decorator. Errors of this machine, such as an unreadable
+    disk, are raised unchanged.
     """
     try:
         yield
@@ -54,7 +57,8 @@ def damaged(said: str) -> Iterator[None]:
             raise
         raise _short(ParseError(f"{said}: {error}")) from error
     except Exception as error:
-        raise _short(ParseError(f"{said}: {type(error).__name__}: {error}")) from error
+        what = as_line(error, folder) if folder else f"{type(error).__name__}: {error}"
+        raise _short(ParseError(f"{said}: {what}")) from error
 
 
 def _short(error: ParseError) -> ParseError:
