@@ -238,10 +238,14 @@ class _Reader:
         return _Gauge(steps, instants)
 
     def _histogram(self, metric: str) -> "_HistogramSinks":
-        edges = _Edges()
+        edges: dict[float, int] = {}
+
+        def number(labels: Labels) -> int:
+            return edges.setdefault(float(labels["le"]), len(edges))
+
         return _HistogramSinks(
             edges,
-            _Counter(self._totals(f"{metric}_bucket"), self._rates(f"{metric}_bucket", edges.number)),
+            _Counter(self._totals(f"{metric}_bucket"), self._rates(f"{metric}_bucket", number)),
             self._counter(f"{metric}_sum"),
             self._counter(f"{metric}_count"),
         )
@@ -272,9 +276,9 @@ class _Reader:
         with np.errstate(divide="ignore", invalid="ignore"):
             mean = _one(sinks.sums.rates.sums, times) / _one(sinks.counts.rates.sums, times)
         found.panels[f"{group}_mean"] = Panel(times, mean)
-        order = np.argsort(sinks.edges.values)
-        rates = sinks.buckets.rates.sums
-        quantile = histogram_quantile(TAIL, [sinks.edges.values[n] for n in order], rates[order])
+        edges = sorted(sinks.edges)
+        rates = sinks.buckets.rates.sums[[sinks.edges[edge] for edge in edges]]
+        quantile = histogram_quantile(TAIL, edges, rates)
         found.panels[f"{group}_p99"] = Panel(times, *quantile)
         found.events += self._appeared(group, sinks.counts.totals, label)
 
@@ -393,23 +397,10 @@ class _Gauge(NamedTuple):
 
 
 class _HistogramSinks(NamedTuple):
-    edges: "_Edges"
+    edges: dict[float, int]  # the buckets' upper edges, numbered in the order in which they appear
     buckets: _Counter
     sums: _Counter
     counts: _Counter
-
-
-class _Edges:
-    """Numbers the buckets' upper edges in the order in which they appear."""
-
-    def __init__(self) -> None:
-        self.values: list[float] = []
-
-    def number(self, labels: Labels) -> int:
-        edge = float(labels["le"])
-        if edge not in self.values:
-            self.values.append(edge)
-        return self.values.index(edge)
 
 
 class _Sums:
