@@ -17,7 +17,6 @@ from benchstudy.families.log_write.page.figures import AS_OFFERED, LogFigures
 from benchstudy.families.log_write.page.hammer import LogHammer
 from benchstudy.families.log_write.page.limits import REST
 from benchstudy.families.log_write.page.load import LogWrite
-from benchstudy.families.log_write.page.loops import LogLoops
 from benchstudy.families.log_write.page.published import LogPublished
 from benchstudy.families.log_write.page.summary import LogSummary
 from benchstudy.families.log_write.page.tables import LogTables as Drawn
@@ -328,7 +327,7 @@ def test_open_and_closed_loops_stand_in_pairs(load):
 
 
 def test_open_and_closed_loops_stand_in_one_picture(load):
-    ((_, _, panels, style, _),) = LogLoops(load, LogHammer(load)).figures()
+    ((_, _, panels, style, _),) = LogHammer(load).figures()
     assert [name.split(" · ")[0] for name in style.names[:4]] == ["open", "closed"] * 2
     assert [panel.title for panel in panels] == ["Achieved", "Time in queue, mean", "Time to integrate, mean"]
     drawn = json.dumps(panels[1].spec(400))

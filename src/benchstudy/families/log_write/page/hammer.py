@@ -10,11 +10,20 @@ from benchstudy.families.log_write.page.summary import worst_disagreement
 from benchstudy.families.log_write.page.tables import LogTables
 from benchstudy.model.grouping import grouped
 from benchstudy.report import human
+from benchstudy.report.exhibits import figuredata
+from benchstudy.report.figures.charts import Drawn
+from benchstudy.report.figures.panels import Axis, Panel, Style, strip_panels
 from benchstudy.report.scrutiny import disturbed
 from benchstudy.report.tables.listings import Listing
 from benchstudy.report.tables.tables import MISSING, Cell, Table
 
 _TIMES = ("queue", "integrate")
+# For each panel: the metric of open loops, and that of the hammer, whose times are tick means.
+_MEASURES = {
+    "Achieved": ("qps", "qps", "1/s"),
+    "Time in queue, mean": ("queue_mean", "hammer_queue_avg", "s"),
+    "Time to integrate, mean": ("integrate_mean", "hammer_integrate_avg", "s"),
+}
 
 
 class LogHammer:
@@ -153,6 +162,28 @@ class LogHammer:
         columns = [f"{which}: {end}" for which in ("Time in queue", "Time to integrate") for end in ends]
         caption = "The open loop and the hammer at the same offered rate"
         return Table("open-closed", caption, ("Log and rate", "Generator", "Achieved", *columns), tuple(body))
+
+    def figures(self) -> Iterator[Drawn]:
+        """One figure, with a row per log, rate and loop and a panel per metric; no figure without such a log."""
+        rows = {self._row_name(point): point for pair in self.both() for point in pair}
+        style = Style(tuple(rows))
+        panels: list[Panel] = []
+        for title, (of_open, of_closed, unit) in _MEASURES.items():
+            cases = (
+                (of_open if point.sweep.is_open else of_closed, point.key, {"series": name})
+                for name, point in rows.items()
+            )
+            points, estimates = figuredata.of_cases(self.load.results, cases)
+            if not points.is_empty():
+                panels += strip_panels(title, points, estimates, Axis(title, unit), style)
+        if panels:
+            caption = "The open loop and the hammer (a closed loop) at the same offered rate, trial by trial."
+            yield "open-closed-loops", caption, panels, style, []
+
+    def _row_name(self, point: Point) -> str:
+        # The loop first, because an axis cuts off the end of a long label.
+        loop = "open" if point.sweep.is_open else "closed"
+        return f"{loop} · {point.level} · {self.load.name(point.sweep, generator=False)}"
 
     def both(self) -> Iterator[tuple[Point, Point]]:
         """Pairs of an open and a closed loop of the same log at the same offered rate."""
