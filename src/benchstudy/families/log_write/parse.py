@@ -131,8 +131,7 @@ def reason_of(row: Mapping[str, Any]) -> Reason | None:
     if "reason" in row:
         return _REASON.validate_python(row["reason"])
     if row.get("died"):
-        cause = Cause(row["cause"]) if "cause" in row else cause_of(row["died"]).cause
-        return Reason(Missed.DIED, cause=cause, said=row["died"])
+        return Reason(Missed.DIED, cause=cause_of(row["died"]).cause, said=row["died"])
     return Reason(Missed.TOLD, said=row["why"]) if row["why"] else None
 
 
@@ -175,7 +174,7 @@ def _servers(facts: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
 
     A server that died later, at another rate, is left out, because its peak belongs to that rate.
     """
-    if facts["mode"] != SEARCH or "starts" not in facts:
+    if facts["mode"] != SEARCH:
         return facts["servers"]
     start = facts["starts"][_best(facts)["start"] - 1]
     return () if start["died"] else start["servers"]
@@ -192,8 +191,7 @@ def _best(facts: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _step_rows(facts: Mapping[str, Any], files: Path) -> Rows:
     """Return a row per attempt at a rate, for the window that decided it: the failed one, else the last."""
-    # Old trials, without several attempts per rate, have no number of the attempt.
-    decided = {(row["step"], row.get("attempt", 1)): row for row in facts["steps"]}
+    decided = {(row["step"], row["attempt"]): row for row in facts["steps"]}
     return [
         {"step": number, "attempt": attempt, **_step_values(facts, files, row)}
         for (number, attempt), row in decided.items()
