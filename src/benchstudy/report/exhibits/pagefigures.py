@@ -44,38 +44,34 @@ class PageFigures(Exhibits):
         points = {view: figuredata.points(self.results, metric, series, where, x) for view, where in views.items()}
         points = {view: frame for view, frame in points.items() if not frame.is_empty()}
         failed = self.not_drawn([metric], views.values())
-        together = pl.concat(points.values()) if points else pl.DataFrame()
-        if together.is_empty():
+        if not points:
             return self._not_measured(caption, failed)
-        sizes = sorted(set(together["x"].to_list()))
-        unit = together["unit"][0]
-        lines: list[Panel] = []
-        lone: list[Panel] = []
-        shown: dict[bool, list[str]] = {True: [], False: []}
-        law = ""
-        for view, frame in points.items():
-            estimates = figuredata.estimates(self.results, metric, series, views[view], x)
+        lines = {view: frame for view, frame in points.items() if frame["x"].n_unique() > 1}
+        lone = {view: frame for view, frame in points.items() if view not in lines}
+        # A single point is no trend: the tables have its figure, and the panel is folded, in a figure of its own. In
+        # the figure of the others, it would decide their scale.
+        single = f"{human.plural(len(lone), 'panel')} with a single point per series ({human.noun(x_title)})"
+        for stem, frames in ((name, lines), (f"{name}-single" if lines else name, lone)):
+            if not frames:
+                continue
+            together = pl.concat(frames.values())
+            sizes, unit = sorted(set(together["x"].to_list())), together["unit"][0]
             y = Axis(y_title or self.results.declared(metric).title, unit, shared=together["y"].to_list())
             x_axis = Axis(x_title, x_unit, log=sizes[0] > 0, values=sizes, shared=sizes)  # levels may be zero
-            curves = None if fitted is None else figuredata.curves(self.results, fitted, series, views[view], x)
-            if curves is not None and not curves.is_empty():
-                law = " (a line with a band: the fitted law, with its 95 % interval)"
-            panel = trend_panel(view, frame, estimates, x_axis, y, style, curves=curves)
-            is_line = frame["x"].n_unique() > 1
-            (lines if is_line else lone).append(panel)
-            shown[is_line] += frame["series"].to_list()
-        drawn = f"Hollow points: trials; filled points and lines: medians{law}; upright bars: their 95 % intervals"
-        scale = f"{'both axes' if sizes[0] > 0 else 'vertical axis'} logarithmic"
-        said = f"{_stopped(caption)} {drawn}; {_counted(points.values(), 'x')}; {scale}."
-        if lines:
-            self.show_figure(name, said, lines, style, shown[True], failed=failed)
-        if lone:
-            # A single point is no trend: the tables have its figure, and the panel is folded.
-            with self.folded(
-                f"{human.plural(len(lone), 'panel')} with a single point per series ({human.noun(x_title)})"
-            ):
-                stem = f"{name}-single" if lines else name
-                self.show_figure(stem, said, lone, style, shown[False], failed="" if lines else failed)
+            panels: list[Panel] = []
+            law = ""
+            for view, frame in frames.items():
+                estimates = figuredata.estimates(self.results, metric, series, views[view], x)
+                curves = None if fitted is None else figuredata.curves(self.results, fitted, series, views[view], x)
+                if curves is not None and not curves.is_empty():
+                    law = " (a line with a band: the fitted law, with its 95 % interval)"
+                panels.append(trend_panel(view, frame, estimates, x_axis, y, style, curves=curves))
+            drawn = f"Hollow points: trials; filled points and lines: medians{law}; upright bars: their 95 % intervals"
+            scale = f"{'both axes' if sizes[0] > 0 else 'vertical axis'} logarithmic"
+            said = f"{_stopped(caption)} {drawn}; {_counted(frames.values(), 'x')}; {scale}."
+            with nullcontext() if frames is lines else self.folded(single):
+                self.show_figure(stem, said, panels, style, together["series"], failed=failed)
+            failed = ""
 
     def strip(
         self, name: str, metrics: Titled, *, series: str, where: Where, value_title: str, caption: str,

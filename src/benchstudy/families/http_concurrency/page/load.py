@@ -309,21 +309,6 @@ class HttpLoad(SweepResults):
             view["case"] += [p.case for p in sweep.points if not (percentile and self.too_few(percentile, p))]
         return found
 
-    def figures(self, name: str, percentile: int | None = None) -> Iterator[tuple[str, dict[str, dict[str, Any]]]]:
-        """`views` in up to two figures, each with its name: views with lines, and those of one load, which pages fold.
-
-        In one figure, the folded panels would decide the scale of the others.
-        """
-        loads = {point.key: point.number for point in self.measured}
-        lines, single = dict[str, dict[str, Any]](), dict[str, dict[str, Any]]()
-        for title, view in self.views(percentile).items():
-            drawn = {loads[view["target"], case] for case in view["case"] if (view["target"], case) in loads}
-            (single if len(drawn) == 1 else lines)[title] = view
-        if lines or not single:
-            yield name, lines
-        if single:
-            yield f"{name}-single" if lines else name, single
-
     def name(self, sweep: Sweep, *parts: str) -> str:
         """The name of a sweep for readers: "sftpgo · 1-core-32MiB · static · ab", or only the named `parts`."""
         target = [sweep.target] if len(self.results.targets) > 1 else []
