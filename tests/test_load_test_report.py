@@ -785,13 +785,13 @@ def test_an_interval_within_one_trial_holds_nothing_of_the_ramp(tmp_path):
 
 
 def test_the_set_up_is_what_was_recorded_and_declared(load, once):
-    table = LoadSetup(load, indexes_of(load.results)).table()
+    table = LoadSetup(load).table()
     assert "12,000 posts" in said(row(table, "Data set")["Value"])
     rule = said(row(table, "Unbounded: rule")["Value"])
     assert "at most 20,000 users, steps of 8 users, every 2 s" in rule and "over 30 min" in rule
     assert said(row(table, "Order of base")["Value"]) == "AB BA AB BA AB BA"
     assert "A processor" in said(row(table, "Host here")["Value"])
-    scraped = LoadSetup(once, ()).table()
+    scraped = LoadSetup(once).table()
     assert said(row(scraped, "Load")["Value"]).startswith("run by someone else")
     assert not any("Order" in r[0].lines[0] for r in scraped.rows)
 

@@ -14,7 +14,6 @@ from log_write_study import FAMILY
 from benchstudy.families.log_write.page.capacity import LogCapacity
 from benchstudy.families.log_write.page.limits import told
 from benchstudy.families.log_write.page.load import LogWrite
-from benchstudy.families.log_write.page.searched import LogSearched
 from benchstudy.families.log_write.page.summary import LogSummary
 from benchstudy.families.log_write.parse import note_trial
 from benchstudy.jobs.tidy import tidy_family
@@ -86,7 +85,7 @@ def test_the_report_shows_the_rate_as_failed_with_its_cause(out_of_memory: Searc
     assert verdicts[0].kind == "failed" and verdicts[0].lines[0].startswith("OOM: killed by the kernel")
     (capacity,) = LogCapacity(load).table().rows
     assert capacity[-1].lines == ("memory",)
-    (figure,) = LogSearched(load).figures()
+    (figure,) = LogCapacity(load).figures()
     _, caption, panels, _, shown = figure
     assert f"OOM at {TOO_MUCH:,}/s" in caption
     assert [panel.title for panel in panels] == ["Achieved", "Time to integrate, p99"] and "no dedup, passed" in shown

@@ -83,7 +83,7 @@ class LoadTest:
     """Results of the family. `declared`: its block of the study as measured; `indexes`: records of the sessions."""
 
     def __init__(self, results: Results, declared: Mapping[str, Any], indexes: Indexes = ()):
-        self.results, self.declared, self._indexes = results, declared, indexes
+        self.results, self.declared, self.indexes = results, declared, indexes
         self.margins = Margins.declared(indexes)
         # The versions under test are different programs on purpose: the build is the factor.
         self._comparability = Comparability(results, indexes, across_tools=True, across_caches=False)
@@ -219,7 +219,7 @@ class LoadTest:
     @property
     def beside_the_server(self) -> bool:
         """Whether the users ran on the host of the server."""
-        sites = [roles for index in self._indexes if "sut" in (roles := index.get("roles") or {})]
+        sites = [roles for index in self.indexes if "sut" in (roles := index.get("roles") or {})]
         return not self.scraped and any(roles[load_roles(roles)[0]] == roles["sut"] for roles in sites)
 
     @cached_property

@@ -9,7 +9,6 @@ import polars as pl
 
 from benchstudy.families.load_test.page.load import LoadTest, Trial
 from benchstudy.report import human
-from benchstudy.report.comparisons.comparability import Indexes
 from benchstudy.report.results import sessions
 from benchstudy.report.tables.tables import Cell, Table
 
@@ -18,10 +17,8 @@ Rows = Iterator[tuple[str, Sequence[str]]]  # without values, a setting is left 
 
 
 class LoadSetup:
-    """`indexes`: the records of the sessions, which describe the hosts."""
-
-    def __init__(self, load: LoadTest, indexes: Indexes):
-        self.load, self._indexes = load, indexes
+    def __init__(self, load: LoadTest):
+        self.load = load
 
     def table(self) -> Table:
         """Settings and values, as on the published page. If trials differ in a value, all values are listed."""
@@ -120,8 +117,8 @@ class LoadSetup:
             yield "Clocks", [f"Prometheus' clock differs from the host's by at most {off}; times are corrected"]
 
     def _machines(self) -> Rows:
-        for index in self._indexes:
-            where = f" of {index['target']}" if len(self._indexes) > 1 else ""
+        for index in self.load.indexes:
+            where = f" of {index['target']}" if len(self.load.indexes) > 1 else ""
             hosts: dict[str, str] = {}
             for name, environment in sessions.environments(index):
                 lines = [f"{what}: {text}" for what, text in sessions.host_lines(environment.get("before"))]

@@ -8,7 +8,6 @@ from benchstudy.families.load_test.page.cells import ratio_lines, signed, signed
 from benchstudy.families.load_test.page.labels import LoadLabels
 from benchstudy.families.load_test.page.load import FEWEST, GROUPS, LABELS, PAGE_BAND, Contrast, LoadTest, Single
 from benchstudy.families.load_test.page.mix import MIX_DRIVEN, LoadMix, Reading
-from benchstudy.families.load_test.page.panels import LoadPanels
 from benchstudy.families.load_test.page.users import METRIC, LoadUsers, alert_word
 from benchstudy.families.load_test.page.wording import setting
 from benchstudy.report import human
@@ -27,12 +26,11 @@ class LoadSummary:
     def judged(self) -> dict[str, list[Comparison]]:
         """Comparisons outside of the comparison tables; p values are adjusted within each group."""
         readings = [*self.mix.readings, *self.mix.repeats]
-        panels = LoadPanels(self.load)
         return {
             "Supported users": list(self.users.outcomes.values()),
             "Mix shift": [made for reading in readings for made in (reading.raw, reading.like)],
             "Methods and handlers": [line.outcome for line in self.labels.lines],
-            "Graphs": [made for contrast in self.load.contrasts for made in panels.judged(contrast).values()],
+            "Graphs": [made for c in self.load.contrasts for made in self.users.panels.judged(c).values()],
         }
 
     def findings(self) -> dict[str, Any]:

@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import polars as pl
 
+from benchstudy.families.log_write.page.capacity import AS_OFFERED, crossed_out
 from benchstudy.families.log_write.page.load import LogWrite, Point, Sweep
-from benchstudy.families.log_write.page.searched import AS_OFFERED, crossed_out
 from benchstudy.report import human
 from benchstudy.report.exhibits import cells, figuredata
 from benchstudy.report.figures import level_changes
