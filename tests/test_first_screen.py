@@ -482,7 +482,7 @@ def test_the_first_screen_has_the_first_answers_of_each_page(facts, tmp_path):
 def test_the_first_screen_explains_a_missing_steady_state_only_if_a_case_misses_it(facts, drifting):
     first, *others = facts.families
     cases = first.results.cases.select("target", "case").rows()[:drifting]
-    steady = {"looked_at": 1, "drifting": drifting, "cases": cases, "unseen": [], "rule": "a trend"}
+    steady = {"looked_at": 1, "cases": cases, "unseen": [], "rule": "a trend"}
     marked = copy.copy(facts)
     marked.families = [replace(first, notes={"steady": {first.name: steady}}), *(replace(o, notes={}) for o in others)]
     told = "Not steady means that the trials of a case still changed or varied"

@@ -241,7 +241,6 @@ class Page(PageTables, PageFigures):
     def _targets(self, results: OverTargets) -> None:
         """Show which targets differ from the others, and the evidence."""
         found = spread.find(results, self.indexes)
-        self.note("targets", self.family, section.noted(found))
         show(f"<h2>Targets</h2><p>{html.escape(found.said)}</p>")
         style, panels = section.figure(results, found)
         self.show_figure("targets", section.FIGURE_CAPTION, panels, style)

@@ -25,8 +25,8 @@ def summarised(found: Comparisons, caption: str) -> dict[str, Any]:
 
     `tested`: verdict and p values of each tested comparison, for the study as a whole. `methods`: how they were tested.
     `margins`: those that decided. `detectable`: the lowest and the highest smallest detectable effect, relative.
-    `refused`: the reasons for no verdict, each with its count. `lacking`: the comparisons without an interval, an
-    adjusted p value, a smallest detectable effect, or trials of one session.
+    `lacking`: the comparisons without an interval, an adjusted p value, a smallest detectable effect, or trials of one
+    session.
     """
     outcomes = [row.outcome for row in found.rows]
     detectable = [o.evidence.smallest_detectable for o in outcomes if o.evidence]
@@ -41,7 +41,6 @@ def summarised(found: Comparisons, caption: str) -> dict[str, Any]:
         "margins": sorted({o.margin for o in outcomes if o.ratio is not None}),
         "methods": sorted({o.method for o in outcomes if o.evidence}),
         "detectable": [min(detectable), max(detectable)] if detectable else [],
-        "refused": dict(Counter(o.why for o in outcomes if o.verdict is Verdict.NONE)),
         "lacking": {what: [_name(row) for row in rows] for what, rows in _lacking(found.rows).items()},
         "lines": lines(found),
     }

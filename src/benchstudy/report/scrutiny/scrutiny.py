@@ -14,7 +14,7 @@ from benchstudy.lints import Finding
 from benchstudy.model.grouping import grouped
 from benchstudy.report import human
 from benchstudy.report.results.results import Results
-from benchstudy.report.scrutiny import disturbed, drift, evidence, outliers, tails
+from benchstudy.report.scrutiny import drift, evidence, outliers, tails
 from benchstudy.report.scrutiny.drift import Drift, Key
 from benchstudy.report.scrutiny.outliers import Outlier
 from benchstudy.statistics.comparisons import share
@@ -87,24 +87,15 @@ def notes(found: Scrutiny, weak: Sequence[str], lints: Iterable[Finding]) -> dic
             "flagged": len(found.flagged),
             "explained": found.explained,
             "trials": found.results.counted.height,
-            "metrics": found.results.primary_metrics,
             "unseen": outliers.unseen(found.results),
         },
         "steady": {
             "rule": found.drift.rule,
             "looked_at": found.drift.looked_at,
-            "drifting": len(found.drift.cases),
             "cases": found.drift.cases,
             "unseen": found.drift.unseen,
         },
         "failures": _failures(found.results),
-        "disturbed": {
-            "trials": len(found.results.disturbed),
-            "of": found.results.counted.height,
-            "unseen": disturbed.unseen(found.results),
-            "said": disturbed.sentence(found.results),
-            "cases": [found.results.case_name(*key) for key in disturbed.cases(found.results)],
-        },
         "tails": tails.unsupported(found.results),
     }
 

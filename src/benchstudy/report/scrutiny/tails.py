@@ -14,10 +14,10 @@ _COUNTS = ("{op}_ios", "{op}_calls", "{op}_requests", "requests", "accepted", "o
 def unsupported(results: Results) -> dict[str, Any]:
     """Count the tail percentiles (above p50) of all cases.
 
-    `cells` counts all, `few` those with too few operations, and `uncounted` those with an unknown number. `cases`
-    lists the cases of the latter as (target, case).
+    `cells` counts all, and `few` those with too few operations. `cases` lists the cases with an unknown number of them,
+    as (target, case).
     """
-    found: dict[str, Any] = {"cells": 0, "few": 0, "uncounted": 0}
+    found: dict[str, Any] = {"cells": 0, "few": 0}
     cases: dict[tuple[str, str], None] = {}
     for metric in results.metrics:
         match = _PERCENTILE.fullmatch(metric)
@@ -27,7 +27,6 @@ def unsupported(results: Results) -> dict[str, Any]:
             found["cells"] += 1
             operations = _operations(results, match[1] or "", *key)
             if operations is None:
-                found["uncounted"] += 1
                 cases[key] = None
             elif operations < stats.smallest_n(float(match[2])):
                 found["few"] += 1

@@ -41,18 +41,6 @@ def introduction(results: OverTargets) -> str:
     )
 
 
-def noted(found: Spread) -> dict[str, Any]:
-    """The spread as plain data for the study's overview."""
-    return {
-        "targets": len(found.targets),
-        "outlying": list(found.outlying),
-        "sure": found.sure,
-        "lost": [one.target for one in found.lost],
-        "unmeasured": list(found.unmeasured),
-        "said": found.said,
-    }
-
-
 # -- figure ------------------------------------------------------------------------------------------------------------
 
 
