@@ -16,10 +16,10 @@ from conftest import Project
 from sshd_hosts import SshdHost
 from waiting import runs, until
 
-from benchstudy.model.groups import MOST_GROUPS, connected, groups, places
+from benchstudy.model.groups import GROUPS, connected, groups, places
 from benchstudy.model.study import parse_study
 
-# Groups of two: one is complete, one has a dead host, and of one, only one target is measured.
+# Groups of two or three: one is complete, one has a dead host, and of one, only one target is measured.
 TARGETS, ALIVE, DEAD = 11, ("t0", "t1", "t2", "t9"), "t10"
 COMMANDS = {"commands": [{"name": "x", "argv": ["true"], "warm_up": 0, "repeat": 1}]}
 
@@ -38,14 +38,14 @@ def declared(roles: dict[str, dict[str, str]], hosts: dict[str, Any] | None = No
 def test_targets_that_share_hosts_are_together_and_no_two_groups_share_one():
     ring = {"a": ["1", "2"], "b": ["3"], "c": ["2", "4"], "d": ["5", "3"], "e": ["6"]}
     assert connected(ring) == [["a", "c"], ["b", "d"], ["e"]]
-    pairs = {f"t{n}": {"sut": f"h{n // 2}", "load": f"l{n}"} for n in range(40)}
+    pairs = {f"t{n}": {"sut": f"h{n // 2}", "load": f"l{n}"} for n in range(36)}
     study = parse_study(declared(pairs))
     found = groups(study)
     assert sorted(target for group in found for target in group.targets) == sorted(pairs)
-    assert {len(group.targets) for group in found} == {4, 6} and len(found) == MOST_GROUPS
+    assert {len(group.targets) for group in found} == {8, 10} and len(found) == GROUPS
     hosts = places(study)
-    assert sum(map(len, hosts.values())) == len(set().union(*hosts.values())) == 60
-    more = groups(parse_study(declared(pairs | {"t40": {"sut": "h40"}})))
+    assert sum(map(len, hosts.values())) == len(set().union(*hosts.values())) == 54
+    more = groups(parse_study(declared(pairs | {"t36": {"sut": "h36"}})))
     assert sum(old != new for old, new in zip(found, more, strict=True)) == 1, "a target at the end moves no other"
 
 

@@ -7,8 +7,10 @@ from functools import cached_property
 from benchstudy.model.grouping import grouped
 from benchstudy.model.study import Study
 
-# As many jobs as the documented `--cores 8` runs at once; each runs the sessions of all its targets side by side.
-MOST_GROUPS = 8
+# With up to so many parts, each target has jobs of its own: the documented `--cores 8` runs as many at once.
+MOST_ALONE = 8
+# Each runs the sessions of all its targets side by side. Few: each holds 45 MiB, however many targets it has.
+GROUPS = 4
 # With more, resources stand for groups and parts instead of single hosts.
 MOST_HOSTS = 32
 
@@ -47,15 +49,15 @@ def connected(hosts: Mapping[str, Iterable[str]]) -> list[list[str]]:
     return list(grouped((representative(next(iter(names))), target) for target, names in hosts.items()).values())
 
 
-def groups(study: Study, most: int = MOST_GROUPS) -> list[Group]:
-    """The groups of a study with more than `most` parts that share no host; [] if each target has its own jobs.
+def groups(study: Study) -> list[Group]:
+    """The groups of a study with more than MOST_ALONE parts that share no host; [] if each target has its own jobs.
 
     Each part joins the group with the fewest targets so far, so a target added at the end moves no other.
     """
     parts = connected(machines_of_targets(study))
-    if len(parts) <= most:
+    if len(parts) <= MOST_ALONE:
         return []
-    filled: list[list[list[str]]] = [[] for _ in range(most)]
+    filled: list[list[list[str]]] = [[] for _ in range(GROUPS)]
     for part in parts:
         min(filled, key=lambda group: sum(map(len, group))).append(part)
     return [Group(number, tuple(map(tuple, group))) for number, group in enumerate(filled, start=1)]
