@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+from benchstudy.model.catalogue.folders import Catalogue
 from benchstudy.provisioning.host import provision_hosts
 
 
@@ -30,7 +31,10 @@ def provision_here(
         "host": {"loopback": True, "work_dir": str(work_dir)},
         "roles": ["sut"],
         "target_roles": list(target_roles),
-        "deploys": [*({"path": str(p), "family": block} for p in own if p.is_file()), {"systems": [], "family": block}],
+        "deploys": [
+            *({"path": str(p), "family": block} for p in own if p.is_file()),
+            {"systems": [*Catalogue().sound()], "family": block},
+        ],
     }
     answers: dict[str, dict[str, Any]] = {}
     with mock.patch.dict(os.environ, environment or os.environ, clear=True):

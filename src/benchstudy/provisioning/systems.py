@@ -4,19 +4,19 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from benchstudy.model.catalogue.folders import Catalogue
-from benchstudy.model.catalogue.system import DEPLOY, Package
+from benchstudy.model.catalogue.system import DEPLOY, Found, Package
 from benchstudy.provisioning.deploy import install, wanted_programs
 
 
-def install_systems(folders: Iterable[str]) -> list[Path]:
+def install_systems(systems: Iterable[Found]) -> list[Path]:
     """Install the packages with the programs that the family's services, commands and generators start on this host.
 
-    `folders`: the study's own folders of systems. Returns the deploys of systems whose programs are built, to be run.
+    Returns the deploys of systems whose programs are built, to be run.
     """
-    catalogue, wanted = Catalogue([Path(folder) for folder in folders]), wanted_programs()
+    wanted = wanted_programs()
     chosen: dict[str, Package] = {}
     deploys = []
-    for found in catalogue.sound():
+    for found in systems:
         chosen |= {name: p for name, p in found.system.packages.items() if wanted & {*p.programs}}
         if wanted & {*found.system.builds}:
             deploys.append(found.folder / DEPLOY)

@@ -11,6 +11,7 @@ from typing import Any
 
 from benchstudy.model import needs, paths, registry
 from benchstudy.model.catalogue.folders import Catalogue, decides_what_hosts_have, installing_files
+from benchstudy.model.catalogue.system import Found
 from benchstudy.model.errors import BenchstudyError
 from benchstudy.model.files import as_json, now, write_atomically
 from benchstudy.model.grouping import grouped
@@ -97,10 +98,11 @@ def provision_targets(
     `say` gets progress messages from a target's hosts.
     """
     root = project_root()
+    systems = _systems(study) if facts_paths else []
     requests = {
         f"{target}/{request['name']}": request | {"keep_downloads": keep_downloads}
         for target in facts_paths
-        for request in _requests(root, study, target, families)
+        for request in _requests(root, study, target, families, systems)
     }
     asked, wrong = asked_of_targets(root, study, families, facts_paths), []
     left = {target: set(study.targets[target].roles.values()) for target in facts_paths}
@@ -197,10 +199,11 @@ def what_is_ahead(study: Study, provisionings: Iterable[tuple[str, str]]) -> dic
     """
     families = grouped(provisionings)
     root, found = project_root(), dict[str, Ahead]()
+    systems = _systems(study) if families else []
     requests = {
         f"{target}/{request['name']}": request | {"look": True}
         for target, names in families.items()
-        for request in _requests(root, study, target, names)
+        for request in _requests(root, study, target, names, systems)
     }
     replies: dict[str, dict[str, Any]] = {}
     _ask(root, requests, replies.__setitem__, lambda target, line: log.info("%s", line))
@@ -258,16 +261,23 @@ def _deploy_by_name(root: Path, families: Iterable[str]) -> dict[str, Path]:
     return {name: path for name, path in found.items() if path and path.is_file()}
 
 
-def _deploys(root: Path, study: Study, families: Sequence[str]) -> list[dict[str, Any]]:
-    """What to run, in order: a file or folders of systems, and the family's block of the study as data."""
+def _systems(study: Study) -> list[Found]:
+    """The systems that can be used, read once for all hosts."""
+    return list(Catalogue([Path(folder) for folder in study.systems]).sound())
+
+
+def _deploys(root: Path, study: Study, families: Sequence[str], systems: Sequence[Found]) -> list[dict[str, Any]]:
+    """What to run, in order: a file or the systems, and the family's block of the study as data."""
     blocks = {family: study.families[family].model_dump(mode="json", serialize_as_any=True) for family in families}
     files = [
         {"path": str(path), "family": blocks.get(name, {})} for name, path in _deploy_by_name(root, families).items()
     ]
-    return [*files, *({"systems": study.systems, "family": block} for block in blocks.values())]
+    return [*files, *({"systems": systems, "family": block} for block in blocks.values())]
 
 
-def _requests(root: Path, study: Study, target: str, families: Sequence[str]) -> list[dict[str, Any]]:
+def _requests(
+    root: Path, study: Study, target: str, families: Sequence[str], systems: Sequence[Found]
+) -> list[dict[str, Any]]:
     """One request per host of the target, each for its own worker."""
     roles = study.targets[target].roles
     return [
@@ -276,7 +286,7 @@ def _requests(root: Path, study: Study, target: str, families: Sequence[str]) ->
             "host": study.hosts[name].model_dump(mode="json"),
             "roles": [role for role, host in roles.items() if host == name],
             "target_roles": list(roles),
-            "deploys": _deploys(root, study, families),
+            "deploys": _deploys(root, study, families, systems),
         }
         for name in dict.fromkeys(roles.values())
     ]
