@@ -9,6 +9,7 @@ import pytest
 from sshd_hosts import SshdHost
 from waiting import until
 
+from benchstudy.commands.checks import check_host
 from benchstudy.hosts import ssh_config
 from benchstudy.measuring.session import hold_session
 from benchstudy.model import registry
@@ -131,8 +132,12 @@ def test_a_sudo_that_is_refused_hides_nothing_that_is_there(here, tmp_path):
         assert found.problems == [] and found.hosts["here"]["packages"]["bash"]
         (here / "envs" / "file_size.py").write_text(f"{deploy}install('more', 'no-such-package')\n")
         [problem] = provision_target(one, "bench", here / "facts.json").problems
+        checked = [(text, fix) for fine, text, fix in check_host(one, "here", one.sessions()) if not fine]
     assert "more: missing on here" in problem
     assert "hosts.here.sudo: true does not help: sudo: a password is required" in problem
+    [(told, fix)] = [found for found in checked if "sudo" in found[0]]
+    assert told == "hosts.here.sudo: true, but the host refuses it: sudo: a password is required"
+    assert fix.startswith("allow every command with password-less sudo there")
 
 
 @pytest.mark.fault(33)

@@ -20,6 +20,7 @@ from benchstudy.model import interference, paths, registry, rounding
 from benchstudy.model.criteria import DISTURBED
 from benchstudy.model.disturbance import DisturbancePolicy
 from benchstudy.model.errors import BenchstudyError, as_line, plain
+from benchstudy.model.host import Host
 from benchstudy.model.output import print_json
 from benchstudy.model.study import SessionPlan, Study, load_study
 
@@ -132,12 +133,24 @@ def check_host(study: Study, name: str, plans: Sequence[SessionPlan]) -> list[Fi
             )
             return (
                 findings
+                + _check_sudo(remote, host)
                 + _check_machine(agent)
                 + _check_neighbours(agent, study.disturbance or DisturbancePolicy())
                 + _check_families(plans, agent)
             )
     except BenchstudyError as error:
         return [(False, str(error).removeprefix(f"{name}: ").removeprefix(f"{name}, "), "")]  # each line begins with it
+
+
+def _check_sudo(remote: Remote, host: Host) -> list[Finding]:
+    """Whether provisioning may use sudo as the study says. Root needs none."""
+    if not host.sudo or remote.is_root():
+        return []
+    refused = remote.sudo_refused()
+    if not refused:
+        return [(True, "password-less sudo works", "")]
+    fix = "allow every command with password-less sudo there, or remove `sudo: true` and install packages by hand"
+    return [(False, f"hosts.{remote.name}.sudo: true, but the host refuses it: {refused}", fix)]
 
 
 def _check_machine(agent: HostAgent) -> list[Finding]:

@@ -49,6 +49,15 @@ class Remote(Connection):
         if not arrived:
             self.run(["rm", "-rf", "--", arriving])
 
+    def is_root(self) -> bool:
+        return self.run(["id", "-u"]).text.strip() == "0"
+
+    def sudo_refused(self) -> str:
+        """Why the user may not run any command with password-less sudo; "" if they may. Asked as pyinfra calls it."""
+        done = self.run(["sudo", "-H", "-n", "sh", "-c", "true"], check=False)
+        said = done.stderr.decode("utf-8", "replace").strip().splitlines() or [f"status {done.exit_status}"]
+        return said[-1] if done.exit_status else ""
+
     def remove_left_parts(self, parent: str) -> list[str]:
         """Remove what `put_folder` of killed controllers left in the folder `parent` of the host. Returns the paths.
 

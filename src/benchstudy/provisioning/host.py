@@ -71,8 +71,8 @@ def provision(request: Mapping[str, Any], say: Say) -> dict[str, Any]:
 
 def _provision(remote: Remote, host: Host, request: Mapping[str, Any], say: Say) -> dict[str, Any]:
     work_dir = remote.expand(host.work_dir)
-    is_root = remote.run(["id", "-u"]).text.strip() == "0"
-    refused = _sudo_refused(remote) if host.sudo and not is_root else ""
+    is_root = remote.is_root()
+    refused = remote.sudo_refused() if host.sudo and not is_root else ""
     sudo = host.sudo and not is_root and not refused
     # One unavailable package must not keep the others from being installed.
     data = {name: request[name] for name in ("roles", "target_roles")}
@@ -162,13 +162,6 @@ def _refresh_package_lists(remote: Remote, sudo: bool, say: Say) -> list[str]:
                 # Not fatal: the package may be in the present lists.
                 return [f"{' '.join(command)}: {done.stderr.decode('utf-8', 'replace').strip()[-500:]}"]
     return []
-
-
-def _sudo_refused(remote: Remote) -> str:
-    """Why the user may not run any command with password-less sudo; "" if they may. Called as pyinfra calls sudo."""
-    done = remote.run(["sudo", "-H", "-n", "sh", "-c", "true"], check=False)
-    said = done.stderr.decode("utf-8", "replace").strip().splitlines() or [f"status {done.exit_status}"]
-    return said[-1] if done.exit_status else ""
 
 
 def _how_to_allow(name: str, host: Host, refused: str) -> str:
