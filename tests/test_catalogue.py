@@ -291,6 +291,17 @@ def test_what_is_wrong_with_a_system_is_told_with_its_file(edit, told, tmp_path)
     assert told in str(error.value) and "system stock" in str(error.value)
 
 
+def test_a_misspelt_family_to_which_a_system_offers_is_told_where_its_offer_is_missed(tmp_path):
+    folder = tmp_path / "systems" / "stock"
+    shutil.copytree(DATA / "systems" / "stock", folder)
+    offers = "offers: {http_concurency: {servers: {port: x}}}\n"
+    (folder / "system.yaml").write_text(f"{(DATA / 'systems/stock/system.yaml').read_text()}\n{offers}")
+    block = {"servers": [{"system": "stock"}], "generators": GENERATORS, "concurrency": [1]}
+    with pytest.raises(StudyError, match=r'offers\.http_concurency: no such family: did you mean "http_concurrency"'):
+        with_systems(study(http_concurrency=block), tmp_path)
+    with_systems(study(command={"commands": [{"name": "x", "argv": ["x"], "system": "stock"}]}), tmp_path)
+
+
 def test_a_system_that_needs_itself_is_told(tmp_path):
     shutil.copytree(DATA / "systems", tmp_path / "systems")
     file = tmp_path / "systems" / "stock" / "system.yaml"

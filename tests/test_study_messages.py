@@ -121,12 +121,46 @@ def changed(path: str, value: object) -> dict:
         ),
         ("families.log_write.front_ends", [], "families.log_write.front_ends: it is empty, which leaves no case"),
         ("families.file_size.backends", [None], "backends.0: nothing is given: write a mapping of keys to values"),
+        ("ceilings.0.where", "backend=lcoal*", "ceilings.0.where: 'backend=lcoal*' matches no case of file_size"),
+        (f"{FILE_SIZE}.rclone-s3.ports", ["s3", "s3"], "rclone-s3.ports: 's3' is given twice: remove one"),
+        (
+            "families.command",
+            {"commands": [{"name": "x", "argv": ["x"]}], "primary": ["wall_time", "wall_time"]},
+            "families.command.primary: 'wall_time' is given twice: remove one",
+        ),
+        (
+            "families.http_concurrency.sweeps",
+            [{"concurrency": [1, 1], "rates": ["9/s", "9/s"]}],
+            "sweeps.0.concurrency: 1 is given twice: remove one",
+        ),
+        ("families.http_concurrency.rates", ["9/s", "9/s"], "http_concurrency.rates: '9/s' is given twice: remove one"),
+        ("families.log_write.sweeps", [{"backends": ["x", "x"]}], "sweeps.0.backends: 'x' is given twice: remove one"),
+        ("families.log_write.front_ends", [1, 1], "log_write.front_ends: 1 is given twice: remove one"),
+        ("families.http_concurrency.limits", [{"name": "x", "memory": "1KB"}], "limits.0.memory: 1KB: no program"),
+        ("families.log_write.limits", [{"name": "x", "memory": "255KiB"}], "memory: give at least 256KiB"),
+        *(
+            (
+                "families.command",
+                {"commands": [{"name": "x", "argv": ["x"], **read}]},
+                "regex: its group () matches only the empty text: write what it should match, as ([0-9.]+)",
+            )
+            for read in (
+                {"metrics": {"a": {"regex": "()"}}},
+                {"metrics": {"a": {"regex": r"[()] \(tps = ()"}}},
+                {"series": {"a": {"regex": "([0-9]+) ()"}}},
+            )
+        ),
     ],
 )
 def test_the_field_and_what_to_write_are_named(path, value, told):
     with pytest.raises(StudyError) as error:
         parse_study(changed(path, value))
     assert told in str(error.value)
+
+
+def test_a_parenthesis_that_is_no_group_is_no_empty_group():
+    commands = [{"name": "x", "argv": ["x"], "metrics": {"a": {"regex": r"[()]\(\)([^()]+)"}}}]
+    parse_study(changed("families.command", {"commands": commands}))
 
 
 @pytest.mark.parametrize(

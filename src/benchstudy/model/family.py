@@ -159,11 +159,16 @@ class Case:
     @property
     def id(self) -> str:
         """Readable and safe as a folder name: `backend=s3,op=write,size=100MB`. A long one ends in a digest."""
-        whole = ",".join(f"{factor}={level}" for factor, level in self.levels.items())
+        whole = self.spelled
         if len(whole) <= _LONGEST_ID:
             return whole
         digest = hashlib.sha256(whole.encode()).hexdigest()[:16]
         return f"{whole[: _LONGEST_ID - 17]}-{digest}"
+
+    @property
+    def spelled(self) -> str:
+        """Like `id`, however long it is."""
+        return ",".join(f"{factor}={level}" for factor, level in self.levels.items())
 
     def misdescribed(self) -> Iterator[str]:
         """Why tables or folders cannot hold its levels, with the fix."""
@@ -407,6 +412,11 @@ class Family(ABC, Generic[ConfigT]):
             return None
         found: Imported | list[Imported] | None = self._part("imported").recognise(path)
         return found
+
+    @property
+    def imports(self) -> bool:
+        """Whether a study may have cases of it that only imported outputs give."""
+        return self._has("imported")
 
     @property
     def outputs(self) -> str:

@@ -5,9 +5,9 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
-from pydantic import AfterValidator, GetJsonSchemaHandler, WithJsonSchema
+from pydantic import AfterValidator, Field, GetJsonSchemaHandler, WithJsonSchema
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}")
 # Valid names for user-defined factors, except the columns that every family's tables have.
@@ -71,3 +71,16 @@ class Listed:
 Name = Annotated[
     str, AfterValidator(check_name), WithJsonSchema({"type": "string", "pattern": rf"^(?!.*\.\.){_NAME.pattern}$"})
 ]
+
+Item = TypeVar("Item")
+
+
+def check_each_once(values: list[Item]) -> list[Item]:
+    """`values`, if none of them is given twice. Raises ValueError."""
+    for number, value in enumerate(values):
+        if value in values[:number]:
+            raise ValueError(f"{value!r} is given twice: remove one")
+    return values
+
+
+EachOnce = Annotated[list[Item], AfterValidator(check_each_once), Field(json_schema_extra={"uniqueItems": True})]

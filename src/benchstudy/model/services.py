@@ -13,14 +13,26 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
-from benchstudy.model.names import Name, require_known
+from benchstudy.model.names import EachOnce, Name, require_known
 from benchstudy.model.programs import Argv, Environment
 from benchstudy.model.strict import Spelled, Strict
-from benchstudy.model.units import PositiveSizeField, TimeoutField
+from benchstudy.model.units import PositiveSizeField, Size, TimeoutField
 
 PLACEHOLDER = re.compile(r"\{\{\s*([^{}]+?)\s*\}\}")
+
+
+_LEAST_MEMORY = 256 << 10  # in a group with less, not even `true` starts
+
+
+def _lets_a_program_start(memory: Size) -> Size:
+    if memory.bytes < _LEAST_MEMORY:
+        raise ValueError(f"{memory}: no program starts in so little memory: give at least 256KiB")
+    return memory
+
+
+MemoryField = Annotated[PositiveSizeField, AfterValidator(_lets_a_program_start)]
 
 
 class Limits(Strict):
@@ -30,7 +42,7 @@ class Limits(Strict):
     """
 
     cpus: int | None = Field(None, ge=1, description="this many whole CPUs; all when left out")
-    memory: PositiveSizeField | None = Field(None, description="including page cache and swap; all when left out")
+    memory: MemoryField | None = Field(None, description="including page cache and swap; all when left out")
 
 
 @dataclass(frozen=True)
@@ -81,8 +93,8 @@ class Service(Strict):
         description="the role on whose host it runs; with `load`, each client that measures its folder starts its own",
     )
     needs: list[Name] = Field([], description="services that must be ready first")
-    ports: list[Name] = Field([])
-    secrets: list[Name] = Field([])
+    ports: EachOnce[Name] = Field([])
+    secrets: EachOnce[Name] = Field([])
     secret_env: dict[Name, str] = Field(
         {}, description="your own secrets: the environment variable of the controller that holds {{secret.NAME}}"
     )

@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
+from fnmatch import fnmatchcase
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -427,7 +428,25 @@ def parse_study(data: Mapping[str, Any], beside: Path | None = None, *, stored: 
             raise StudyError(
                 f"families.{plan.family_name}: the case {twice} is described twice: keep one, or rename one"
             )
+    if not stored:
+        _require_ceilings_of_cases(study)
     return study
+
+
+def _require_ceilings_of_cases(study: Study) -> None:
+    """Raises StudyError for a ceiling whose pattern matches no case. Imported outputs may give a family other cases."""
+    patterns = [(f"ceilings.{i}.where", c.family, c.where) for i, c in enumerate(study.ceilings)]
+    measured = [(i, c.measured) for i, c in enumerate(study.ceilings) if c.measured is not None]
+    patterns += [(f"ceilings.{i}.measured.where", m.family, m.where) for i, m in measured]
+    for field, family, pattern in patterns:
+        if family not in study.families or registry.get(family).imports:
+            continue
+        cases = [case for plan in study.sessions() if plan.family_name == family for case in plan.cases]
+        if not any(fnmatchcase(text, pattern) for case in cases for text in (case.id, case.spelled)):
+            raise StudyError(
+                f"{field}: {pattern!r} matches no case of {family}: write a pattern of some, such as {cases[0].id}; * "
+                "is any text"
+            )
 
 
 def _no_case(where: str, config: FamilyConfig) -> str:

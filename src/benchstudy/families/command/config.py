@@ -12,7 +12,7 @@ from benchstudy.families.command.metrics import METRICS
 from benchstudy.families.command.sources import OwnMetric, OwnSeries, Regex
 from benchstudy.model.family import FamilyConfig, TakesSystem
 from benchstudy.model.metrics import METRIC, Metric
-from benchstudy.model.names import COLUMNS, FACTOR, Name, check_name, require_each_once, require_known
+from benchstudy.model.names import COLUMNS, FACTOR, EachOnce, Name, check_name, require_each_once, require_known
 from benchstudy.model.programs import Argv, Environment, Words, require_program
 from benchstudy.model.references import unfilled
 from benchstudy.model.services import PLACEHOLDER, check_service
@@ -208,10 +208,10 @@ class CommandConfig(FamilyConfig):
     takes_systems: ClassVar[Mapping[str, TakesSystem]] = {"commands": TakesSystem("system", levels="matrix")}
 
     commands: list[CommandSpec] = Field([], min_length=1, description="the commands to run")
-    primary: list[str] = Field(
+    primary: EachOnce[str] = Field(
         [], description="primary metrics; the default is each of `metrics` with a `better`, else `wall_time`"
     )
-    packages: list[str] = Field(
+    packages: EachOnce[str] = Field(
         [], description="packages, by Debian's names, that provisioning installs on hosts that run the commands"
     )
 

@@ -32,6 +32,13 @@ def _check_regex(value: str) -> str:
     return value
 
 
+def _require_full_groups(regex: str) -> None:
+    """Raises ValueError for a group that can only match the empty text, which is no figure."""
+    plain = re.sub(r"\\.|\[\^?\]?(?:\\.|[^]])*\]", "x", regex, flags=re.DOTALL)  # without escapes and sets
+    if "()" in plain:
+        raise ValueError("regex: its group () matches only the empty text: write what it should match, as ([0-9.]+)")
+
+
 def json_path(text: str) -> Any:
     """Compile a path, whose `search` finds values. A leading `$` is allowed. Raises ValueError."""
     try:
@@ -114,6 +121,7 @@ class OwnMetric(Source):
     def _readable(self) -> "OwnMetric":
         if self.regex is not None and not 1 <= re.compile(self.regex).groups <= 2:
             raise ValueError("regex: put the figure into a group: 'tps = ([0-9.]+)'; a second group is its unit")
+        _require_full_groups(self.regex or "")
         if self.where and self.csv is None:
             raise ValueError("where: use it only with csv")
         if self.size_of is not None and (self.file is not None or self.base[1] != "B"):
@@ -150,4 +158,5 @@ class OwnSeries(Source):
     def _readable(self) -> "OwnSeries":
         if self.regex is not None and re.compile(self.regex).groups != 2:
             raise ValueError("regex: give two groups, the time and the figure: '([0-9.]+) s, ([0-9.]+) tps'")
+        _require_full_groups(self.regex or "")
         return self

@@ -11,7 +11,7 @@ from benchstudy.families.shared.levels import UNLIMITED, Limit, Rate, RateField,
 from benchstudy.model.clients import LoadedByClients
 from benchstudy.model.criteria import LEAST_CEILING_S
 from benchstudy.model.family import Case, TakesSystem
-from benchstudy.model.names import Name
+from benchstudy.model.names import EachOnce, Name, check_each_once
 from benchstudy.model.references import unfilled
 from benchstudy.model.services import check_port
 from benchstudy.model.strict import Extended, Strict
@@ -57,7 +57,10 @@ Headers = Annotated[dict[str, str], AfterValidator(_checked_headers)]
 Concurrency = Annotated[
     list[int],
     AfterValidator(_checked_concurrency),
-    WithJsonSchema({"type": "array", "items": {"type": "integer", "minimum": 1, "maximum": _MOST_AT_ONCE}}),
+    AfterValidator(check_each_once),
+    WithJsonSchema(
+        {"type": "array", "items": {"type": "integer", "minimum": 1, "maximum": _MOST_AT_ONCE}, "uniqueItems": True}
+    ),
 ]
 
 
@@ -302,12 +305,12 @@ class Generator(Strict):
 class Sweep(Strict):
     """Cases to measure: every combination of the listed names. A field that is left out selects everything."""
 
-    servers: list[Name] | None = Field(None, description="the default is all servers without `ceiling: true`")
-    limits: list[Name] | None = Field(None, description="names, and `none`; the default is all names")
-    endpoints: list[Name] | None = None
-    generators: list[Name] | None = None
+    servers: EachOnce[Name] | None = Field(None, description="the default is all servers without `ceiling: true`")
+    limits: EachOnce[Name] | None = Field(None, description="names, and `none`; the default is all names")
+    endpoints: EachOnce[Name] | None = None
+    generators: EachOnce[Name] | None = None
     concurrency: Concurrency | None = Field(None, description="for closed loops; the default is the family's")
-    rates: list[RateField] | None = Field(None, description="for open loops; the default is the family's")
+    rates: EachOnce[RateField] | None = Field(None, description="for open loops; the default is the family's")
 
 
 class HttpConcurrencyConfig(LoadedByClients):
@@ -320,7 +323,7 @@ class HttpConcurrencyConfig(LoadedByClients):
     limits: list[Limit] = Field([])
     generators: list[Generator] = Field([], min_length=1)
     concurrency: Concurrency = Field([], description="numbers of concurrent requests, for closed loops")
-    rates: list[RateField] = Field([], description='rates of requests, for open loops, such as "200/s"')
+    rates: EachOnce[RateField] = Field([], description='rates of requests, for open loops, such as "200/s"')
     sweeps: list[Sweep] = Field(
         [Sweep()],
         description="the combinations to measure; the default is all. A server with `ceiling: true` is also measured "

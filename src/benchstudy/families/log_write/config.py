@@ -18,7 +18,7 @@ from benchstudy.families.shared.levels import (
 )
 from benchstudy.model.clients import LoadedByClients
 from benchstudy.model.family import Case, TakesSystem
-from benchstudy.model.names import Name
+from benchstudy.model.names import EachOnce, Name
 from benchstudy.model.references import unfilled
 from benchstudy.model.services import check_port, check_service
 from benchstudy.model.strict import Strict
@@ -254,17 +254,17 @@ class CapacitySearch(Strict):
 class LogSweep(Strict):
     """Cases to measure: every combination of the listed levels. A key that is left out means all levels."""
 
-    backends: list[Name] | None = None
-    antispam: list[Antispam] | None = Field(
+    backends: EachOnce[Name] | None = None
+    antispam: EachOnce[Antispam] | None = Field(
         None, description='"yes" and "no", in quotes; the default is what each backend has'
     )
-    limits: list[Name] | None = Field(None, description="names, or `none`; the default is all names")
-    front_ends: list[FrontEnds] | None = Field(
+    limits: EachOnce[Name] | None = Field(None, description="names, or `none`; the default is all names")
+    front_ends: EachOnce[FrontEnds] | None = Field(
         None, description="numbers of servers of one log; the default is the family's list"
     )
-    duplicates: list[DuplicateShare] | None = Field(None, description="the default is the family's list")
-    generators: list[Name] | None = None
-    rates: list[RateOrSearch] | None = Field(None, description="the default is the family's list")
+    duplicates: EachOnce[DuplicateShare] | None = Field(None, description="the default is the family's list")
+    generators: EachOnce[Name] | None = None
+    rates: EachOnce[RateOrSearch] | None = Field(None, description="the default is the family's list")
     blocks: int | None = Field(
         None, ge=1, description="measure these cases only in the first blocks, this many; the default is all blocks"
     )
@@ -288,13 +288,13 @@ class LogWriteConfig(LoadedByClients):
         [], description="resource limits of each server of a log; its database is never limited"
     )
     generators: list[LogGenerator] = Field([], min_length=1)
-    rates: list[RateOrSearch] = Field(
+    rates: EachOnce[RateOrSearch] = Field(
         [], description='offered leaves per second, such as "500/s", or `search` for the capacity'
     )
-    front_ends: list[FrontEnds] = Field(
+    front_ends: EachOnce[FrontEnds] = Field(
         [1], description="numbers of servers of one log; the generator writes to them in turn"
     )
-    duplicates: list[DuplicateShare] = Field(["0%"], description="shares of leaves that were sent before")
+    duplicates: EachOnce[DuplicateShare] = Field(["0%"], description="shares of leaves that were sent before")
     search: CapacitySearch = CapacitySearch()
     sweeps: list[LogSweep] = Field([LogSweep()], description="the combinations to measure; the default is every one")
 

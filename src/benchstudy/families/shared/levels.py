@@ -7,9 +7,8 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, model_validator
 
 from benchstudy.model.names import Name, require_known
-from benchstudy.model.services import Limits
+from benchstudy.model.services import Limits, MemoryField
 from benchstudy.model.strict import Strict
-from benchstudy.model.units import PositiveSizeField
 
 UNLIMITED = "none"  # the level of the factor `limits` without any limit
 _LEAST, _MOST = 0.001, 1e12  # per second: k6 takes no lower rate, and no generator sends more
@@ -22,8 +21,8 @@ class Limit(Strict):
 
     name: Name
     cpus: int | None = Field(None, ge=1, description="number of whole CPUs; the default is all")
-    memory: PositiveSizeField | None = Field(
-        None, description="memory including page cache, without swap; the default is all"
+    memory: MemoryField | None = Field(
+        None, description="memory including page cache, without swap, at least 256KiB; the default is all"
     )
 
     @model_validator(mode="after")

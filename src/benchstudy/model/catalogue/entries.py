@@ -5,11 +5,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from benchstudy.model import registry
 from benchstudy.model.catalogue.instances import Instances, Spec
 from benchstudy.model.catalogue.merging import above, left_out
 from benchstudy.model.catalogue.parameter import as_level
+from benchstudy.model.catalogue.system import FILE, Found
 from benchstudy.model.errors import StudyError
 from benchstudy.model.family import TakesSystem
+from benchstudy.model.names import nearest
 
 _SHORT = ("system", "with")
 
@@ -95,11 +98,22 @@ class Entries:
     def _merged(self, said: Mapping[str, Any], level: _Level) -> dict[str, Any]:
         """What the system offers, overridden by what the entry says."""
         instance = self._instances.instance(level.instance)
+        self._require_spelt(instance.found)
         beneath = {self._takes.field: "{{self}}"} if self._takes.field else {}
         beneath |= instance.found.system.offers.get(self._family, {}).get(self.key, {})
         offered = instance.offered(left_out(beneath, said))
         name = {"name": level.name} if self._is_list else {}
         return above({**name, **offered}, {**said, **name})
+
+    def _require_spelt(self, found: Found) -> None:
+        """Raises StudyError if what a system offers this family is under a misspelt name. Other unknown names are of
+        families that are not installed.
+        """
+        offers = found.system.offers
+        for name in offers if self._family not in offers else ():
+            hint = nearest(name, [self._family])
+            if name not in registry.packages() and hint.startswith("did you mean"):
+                raise StudyError(f"system {found.name}: {found.folder / FILE}: offers.{name}: no such family: {hint}")
 
     def _with_matrix(self, where: str, levels: list[_Level], made: list[dict[str, Any]]) -> dict[str, Any]:
         """One entry whose factors are the parameters, with one service per combination of their levels."""
