@@ -426,6 +426,13 @@ def test_a_case_that_is_described_anew_stops_the_session_and_says_what_changed(l
     assert len(adopt(lab.plan("a", words="otherwise"), imported, set())) == 3, "it is what somebody else ran"
 
 
+def test_all_cases_that_are_described_anew_are_counted(lab):
+    lab.hold(lab.plan("a", "b", "c"))
+    told = lab.hold(lab.plan("a", "b", "c", words="otherwise"))["problem"]
+    assert "the study now describes this case differently" in told
+    assert told.endswith("The same is true of 2 more cases")
+
+
 def test_the_only_result_of_a_case_is_taken_without_reading_its_files(lab):
     """Ten thousand trials are adopted before a session begins."""
     lab.happens[("a", 1)] = [beside(0.5)]

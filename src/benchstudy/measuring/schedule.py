@@ -12,6 +12,7 @@ from benchstudy.measuring.raw import RESULTS, StoredTrial, TrialStore
 from benchstudy.model import hints, registry
 from benchstudy.model.errors import SessionFailed
 from benchstudy.model.family import Case
+from benchstudy.model.rounding import plural
 from benchstudy.model.study import SessionPlan
 
 
@@ -74,32 +75,54 @@ def results(
     """Like `adopt`, but with all results of a case in a block, including those repeated after a disturbance."""
     cases = {case.id: case for case in plan.cases}
     found: dict[tuple[str, int], list[StoredTrial]] = {}
+    changed: dict[str, StoredTrial] = {}  # by case, a trial of another definition
+    moved: dict[str, StoredTrial] = {}  # by case, a trial of another host
     for trial in trials:
         facts = trial.facts
         if facts.uuid in discarded or facts.status not in RESULTS or facts.case not in cases:
             continue
         case = cases[facts.case].in_block(facts.block)
         if facts.definition_sha256 != case.definition_sha256 and facts.imported_from is None:
-            was, is_now = trial.record.definition, dict(case.definition)
-            changed = sorted(
-                k for k in {*was, *is_now} if was.get(k) != json.loads(json.dumps(is_now, default=str)).get(k)
-            )
-            raise SessionFailed(
-                f"{facts.case}: the study now describes this case differently ({', '.join(changed) or 'levels'} "
-                f"changed) than when trial {trial.short} measured it. Give the study a new name to measure afresh, or "
-                f"restore the old value, or run {hints.benchstudy('discard', '--case', facts.case, '--why', '…')}"
-            )
-        for role, host in _elsewhere(plan, trial).items():
-            # The trials of other targets are as good as before.
-            of_target = ["--target", plan.target] if len(plan.study.targets) > 1 else []
-            raise SessionFailed(
-                f"{facts.case}: trial {trial.short} was measured with the role {role} on the host {host}, and the "
-                f"target {plan.target} now gives it to {plan.roles[role]}: one case would have trials of two hosts. "
-                "Give the target a new name to measure there, or restore the old host, or run "
-                f"{hints.benchstudy('discard', '--case', facts.case, *of_target, '--why', '…')}"
-            )
+            changed.setdefault(facts.case, trial)
+            continue
+        if facts.case not in moved and _elsewhere(plan, trial):
+            moved[facts.case] = trial
         found.setdefault((facts.case, facts.block), []).append(trial)
+    if changed:
+        first = next(iter(changed.values()))
+        raise SessionFailed(_defined_anew(cases[first.facts.case].in_block(first.facts.block), first, len(changed) - 1))
+    if moved:
+        raise SessionFailed(_measured_elsewhere(plan, next(iter(moved.values())), len(moved) - 1))
     return found
+
+
+def _defined_anew(case: Case, trial: StoredTrial, others: int) -> str:
+    """What to do about a trial of a case that the study has changed since, as it has `others`."""
+    was, is_now = trial.record.definition, json.loads(json.dumps(dict(case.definition), default=str))
+    changed = sorted(key for key in {*was, *is_now} if was.get(key) != is_now.get(key))
+    return (
+        f"{case.id}: the study now describes this case differently ({', '.join(changed) or 'levels'} "
+        f"changed) than when trial {trial.short} measured it. Give the study a new name to measure afresh, or "
+        f"restore the old value, or run {hints.benchstudy('discard', '--case', case.id, '--why', '…')}"
+        f"{_and_more(others)}"
+    )
+
+
+def _measured_elsewhere(plan: SessionPlan, trial: StoredTrial, others: int) -> str:
+    """What to do about a trial that was measured on another host, as some of `others` cases were."""
+    case, (role, host) = trial.facts.case, next(iter(_elsewhere(plan, trial).items()))
+    # The trials of other targets are as good as before.
+    of_target = ["--target", plan.target] if len(plan.study.targets) > 1 else []
+    return (
+        f"{case}: trial {trial.short} was measured with the role {role} on the host {host}, and the "
+        f"target {plan.target} now gives it to {plan.roles[role]}: one case would have trials of two hosts. "
+        "Give the target a new name to measure there, or restore the old host, or run "
+        f"{hints.benchstudy('discard', '--case', case, *of_target, '--why', '…')}{_and_more(others)}"
+    )
+
+
+def _and_more(others: int) -> str:
+    return f". The same is true of {plural(others, 'more case')}" if others else ""
 
 
 def _elsewhere(plan: SessionPlan, trial: StoredTrial) -> dict[str, str]:
