@@ -17,6 +17,7 @@ from benchstudy.jobs import inputs
 from benchstudy.jobs.notebooks import execute
 from benchstudy.jobs.parts import SCHEMAS
 from benchstudy.lints.model import Material, rule
+from benchstudy.measuring.session import hold_session
 from benchstudy.model import registry, rules, sources
 from benchstudy.model.errors import BenchstudyError, StudyError
 from benchstudy.model.family import Case, Family, Observation, Parsed, ParseError
@@ -360,6 +361,15 @@ def test_a_parser_that_fails_names_its_line(install):
     with pytest.raises(ParseError) as failed:
         registry.get("broken").parse({}, Path())
     assert str(failed.value) == told
+
+
+def test_a_run_that_raises_is_told_with_its_line(install, tmp_path, caplog):
+    install(run="def run_trial(case, trial):\n    trial.note(n=1)\n    return 1 / 0\n")
+    with SshdHost(tmp_path / "sshd") as sshd:
+        (plan,) = parse_study(STUDY | {"hosts": {"h": sshd.described(tmp_path / "work")}, "blocks": 1}).sessions()
+        problem = json.loads(hold_session(tmp_path, plan).read_text())["problem"]
+    assert problem.endswith("internal error: ZeroDivisionError: division by zero, line 3 of run.py")
+    assert "Traceback" in caplog.text and "return 1 / 0" in caplog.text
 
 
 def test_a_check_that_fails_is_a_finding_beside_those_of_other_families(install, tmp_path, capsys):

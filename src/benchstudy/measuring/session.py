@@ -38,7 +38,7 @@ from benchstudy.measuring.state import SessionState
 from benchstudy.measuring.trial import TrialContext
 from benchstudy.model import paths
 from benchstudy.model.causes import Cause, Failure
-from benchstudy.model.errors import BenchstudyError, BrokenPart, SessionFailed, TrialFailed
+from benchstudy.model.errors import BenchstudyError, BrokenPart, SessionFailed, TrialFailed, as_line
 from benchstudy.model.family import Case, ParseError
 from benchstudy.model.files import disk_trouble, now
 from benchstudy.model.rounding import listed, plural
@@ -321,7 +321,7 @@ class _Session:
             if isinstance(error, OSError) and disk_trouble(error):  # then no other trial could be stored either
                 raise
             log.error("%s: internal error\n%s", case.id, self._state.redact(format_exc().rstrip()))
-            words = f"internal error: {type(error).__name__}: {error}"
+            words = f"internal error: {as_line(error, self._plan.family.folder)}"
             return "aborted", words, Failure(cause=Cause.INTERNAL)
         if trial.commands and len({c.boot_id for c in trial.commands if c.host == trial.commands[0].host}) > 1:
             return "aborted", "the host was restarted during the trial", Failure(cause=Cause.HOST_RESTARTED)

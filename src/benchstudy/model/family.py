@@ -350,7 +350,7 @@ class Family(ABC, Generic[ConfigT]):
         Raises ParseError, also for an observation that `metrics` does not declare in this unit, and for an impossible
         figure. Whatever a file contains, no other exception is raised.
         """
-        with damaged(f"{self.name} cannot read the files of this trial", self._folder):
+        with damaged(f"{self.name} cannot read the files of this trial", self.folder):
             parsed, given = self.read(case_levels, files), set[str]()
             for seen in parsed.observations:
                 if seen.metric not in self.metrics or self.metrics[seen.metric].unit != seen.unit:
@@ -382,7 +382,7 @@ class Family(ABC, Generic[ConfigT]):
         Raises ParseError. Part of the parser, so that `run` need not read results.
         """
         note_trial = getattr(self._part("parse"), "note_trial", None) if self._has("parse") else None
-        with damaged(f"{self.name} cannot read the files of this trial", self._folder):
+        with damaged(f"{self.name} cannot read the files of this trial", self.folder):
             return note_trial(files) if note_trial else {}
 
     def check(self, config: ConfigT, host: Any) -> None:
@@ -398,7 +398,7 @@ class Family(ABC, Generic[ConfigT]):
 
         Raises ParseError for a damaged file.
         """
-        with damaged(f"{self.name} cannot read this output", self._folder):
+        with damaged(f"{self.name} cannot read this output", self.folder):
             found = self.recognise(path)
             runs = [found] if isinstance(found, Imported) else list(found or ())
             for run in runs:
@@ -432,7 +432,7 @@ class Family(ABC, Generic[ConfigT]):
     @property
     def extensions(self) -> tuple[Path, ...]:
         """Folders of modules that run on hosts beside the agent, as `module:function`."""
-        folder = self._folder / "on_host"
+        folder = self.folder / "on_host"
         return (folder,) if folder.is_dir() else ()
 
     # Only sessions need code that talks to hosts, and only reports code that draws: parts are imported when needed.
@@ -443,14 +443,15 @@ class Family(ABC, Generic[ConfigT]):
         try:
             return importlib.import_module(module)
         except Exception as error:
-            said = as_line(error, self._folder)
+            said = as_line(error, self.folder)
             raise BrokenPart(f"{module}: {said}; correct it, or install the whole package again") from error
 
     def _has(self, name: str) -> bool:
         return bool(self._package) and importlib.util.find_spec(f"{self._package}.{name}") is not None
 
     @property
-    def _folder(self) -> Path:
+    def folder(self) -> Path:
+        """The folder of its package, which has its parts."""
         return Path(inspect.getfile(type(self))).parent
 
     @property
