@@ -382,7 +382,8 @@ def test_a_check_that_fails_is_a_finding_beside_those_of_other_families(install,
     said = capsys.readouterr()
     assert "PROBLEM broken: its check of hosts fails: ValueError: one two, line 2 of check.py\n" in said.out
     assert not said.err
-    assert "no-such-program is missing" in said.out and "2 problems" in said.out
+    assert "no-such-program is missing\n      -> install it on h so that it is found on the PATH" in said.out
+    assert "2 problems" in said.out
 
 
 def test_the_tables_of_every_family_are_known_by_name():

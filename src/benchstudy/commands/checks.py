@@ -2,6 +2,7 @@
 
 import argparse
 import logging
+import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -17,12 +18,14 @@ from benchstudy.measuring import neighbours
 from benchstudy.measuring.hostcheck import HostCheck
 from benchstudy.measuring.raw import TrialStore
 from benchstudy.model import interference, paths, registry, rounding
+from benchstudy.model.catalogue.folders import Catalogue
 from benchstudy.model.criteria import DISTURBED
 from benchstudy.model.disturbance import DisturbancePolicy
 from benchstudy.model.errors import BenchstudyError, as_line, plain
 from benchstudy.model.host import Host
 from benchstudy.model.output import print_json
 from benchstudy.model.study import SessionPlan, Study, load_study
+from benchstudy.provisioning.target import deploy_files
 
 _MIN_FREE_BYTES = 1 << 30
 _MAX_CLOCK_OFFSET_S = 1.0
@@ -194,12 +197,30 @@ def _check_families(plans: Sequence[SessionPlan], agent: HostAgent) -> list[Find
     findings: list[Finding] = []
     for plan in plans:
         roles = [role for role, name in plan.roles.items() if name == agent.remote.name]
-        check = HostCheck(agent, roles, plan.roles)
+        check = HostCheck(agent, roles, plan.roles, partial(_is_provisioned, plan))
         _ask_family(plan, check)
         check.services(plan.config.services)
         found = [*check.findings, *_changed_programs(plan, roles, agent)]
         findings += [(fine, f"{plan.family_name}: {text}", fix) for fine, text, fix in found]
     return findings
+
+
+def _is_provisioned(plan: SessionPlan, program: str) -> bool:
+    """Whether provisioning may install a program: a system has it, the family's own deploy speaks of it, or the study
+    lists packages, one of which may have it.
+    """
+    if getattr(plan.config, "packages", ()):
+        return True
+    for found in Catalogue([Path(folder) for folder in plan.study.systems]).sound():
+        of_packages = (name for package in found.system.packages.values() for name in package.programs)
+        if program in (*found.system.builds, *of_packages):
+            return True
+    try:
+        root = paths.project_root()
+    except FileNotFoundError:
+        root = paths.shipped()
+    word = re.compile(rf"\b{re.escape(program)}\b")
+    return any(word.search(deploy.read_text("utf-8", "replace")) for deploy in deploy_files(root, [plan.family_name]))
 
 
 def _ask_family(plan: SessionPlan, check: HostCheck) -> None:

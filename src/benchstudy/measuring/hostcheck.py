@@ -1,7 +1,8 @@
 """How a family checks a host before anything is measured."""
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import PurePosixPath
 from typing import Any
 
 from benchstudy.hosts.agent import HostAgent
@@ -16,8 +17,17 @@ _CHECK_TIMEOUT_S = 120.0
 class HostCheck:
     """How a family checks a host for `benchstudy check`. Measures nothing and leaves nothing behind."""
 
-    def __init__(self, agent: HostAgent, roles: Iterable[str], target_roles: Iterable[str] = ()):
-        """`roles` are the host's, `target_roles` all roles of the target."""
+    def __init__(
+        self,
+        agent: HostAgent,
+        roles: Iterable[str],
+        target_roles: Iterable[str] = (),
+        is_provisioned: Callable[[str], bool] = lambda program: True,
+    ):
+        """`roles` are the host's, `target_roles` all roles of the target. `is_provisioned`: whether provisioning may
+        install the program of this name.
+        """
+        self._is_provisioned = is_provisioned
         self._agent = agent
         self.name = agent.remote.name
         self.roles = tuple(roles)
@@ -53,7 +63,17 @@ class HostCheck:
         if found:
             self.ok(f"{what}: {found}")
         else:
-            self.problem(f"{what}: {program} is missing", f"{hints.snakemake('provision')}, or install it on the PATH")
+            self.problem(f"{what}: {program} is missing", self._how_to_get(program))
+
+    def _how_to_get(self, program: str) -> str:
+        if self._is_provisioned(PurePosixPath(program).name):
+            return f"{hints.snakemake('provision')}, or install it on the PATH"
+        there = "there" if "/" in program else "so that it is found on the PATH"
+        return (
+            f"install it on {self.name} {there}: no system has this program. If a package has it, name the package in "
+            "`packages` of the family command, or of a system of your own (docs/systems.md), then run "
+            f"{hints.snakemake('provision')}"
+        )
 
     def services(self, services: Mapping[str, Service]) -> None:
         """Report the programs and variables of this host's services that the family did not report."""
