@@ -3,6 +3,7 @@
 import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Any
 
 from benchstudy.model import registry
@@ -111,8 +112,8 @@ class Entries:
         """
         offers = found.system.offers
         for name in offers if self._family not in offers else ():
-            hint = nearest(name, [self._family])
-            if name not in registry.packages() and hint.startswith("did you mean"):
+            if name not in registry.packages() and get_close_matches(name, [self._family]):
+                hint = nearest(name, [self._family])
                 raise StudyError(f"system {found.name}: {found.folder / FILE}: offers.{name}: no such family: {hint}")
 
     def _with_matrix(self, where: str, levels: list[_Level], made: list[dict[str, Any]]) -> dict[str, Any]:
