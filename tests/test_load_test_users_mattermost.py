@@ -377,7 +377,7 @@ def test_files_are_attached_and_others_look_at_them(place: Place):
     watcher.join()
     assert place.ask(looked_at) >= 3
     # In the folder of the trial's server, which is removed with it.
-    assert list((place.root / "work" / "services").rglob("screenshot_preview.*"))
+    assert list((place.root / "work" / "services").rglob("*_preview.*"))
 
 
 def test_a_worker_that_is_killed_fails_the_load(place: Place):
