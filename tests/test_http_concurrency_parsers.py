@@ -321,6 +321,20 @@ def test_other_forms_of_the_report():
         ab("ab-S")
 
 
+@pytest.mark.parametrize(
+    ("printed_s", "rate", "agrees"),
+    [("0.000", "4184.10", True), ("0.000", "1000.00", False), ("0.001", "1700.00", True), ("0.001", "600.00", False)],
+)
+def test_a_run_of_less_than_a_millisecond_is_checked_as_far_as_its_duration_tells(printed_s, rate, agrees):
+    """One request in 0.000 s agreed with any rate, and one in 0.0006 s, printed as 0.001 s, contradicted its own."""
+    told = text("ab-one.txt").replace("tests:   0.000", f"tests:   {printed_s}").replace("4184.10", rate)
+    told = re.sub(r"(Transfer rate: +)[\d.]+", lambda m: m[1] + f"{float(rate) * 11649 / 1024:.2f}", told)
+    told = re.sub(r"(Time per request: +)[\d.]+", lambda m: m[1] + f"{1000 / float(rate):.3f}", told)
+    found = [problem.partition(" is ")[0] for problem in parse_ab(told).contradictions()]
+    rest = ["arithmetic: Transfer rate", "arithmetic: Time per request"]
+    assert found == ([] if agrees else ["arithmetic: Requests per second", *rest])
+
+
 def test_percentiles_judge_littles_law_where_whole_milliseconds_cannot():
     result, percentiles = ab("ab-ok"), parse_ab_percentiles(text("ab-ok.csv"))
     low, high = mean_between(steps_of_percentiles(result.complete, percentiles))

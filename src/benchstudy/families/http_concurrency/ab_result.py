@@ -1,5 +1,6 @@
 """The content of one report of ab, and contradictions in it although ab prints it as a success."""
 
+import math
 import re
 import shlex
 from bisect import bisect_left
@@ -229,17 +230,25 @@ def percentile_place(complete: int, percent: float) -> int:
 
 def _quotients(result: AbResult) -> Iterator[str]:
     """Check the figures that ab computes from others. People who edit a transcript by hand forget these."""
-    if result.duration and result.requests_per_second is not None:
-        shown = [
-            ("Requests per second", result.requests_per_second, result.complete / result.duration, 0.005),
-            ("Transfer rate", result.transfer_rate, result.transferred / result.duration, 5.12),
-            ("Time per request", result.time_per_request, result.concurrency * result.duration / result.complete, 5e-7),
-        ]
-        # The duration is printed in milliseconds, but its quotients are computed from microseconds.
-        blur = 0.0005 / result.duration
-        for name, printed, derived, digit in shown:
-            if printed is not None and abs(printed - derived) > 1.1 * (blur * derived + digit):
-                yield f"arithmetic: {name} is {printed:g}, but the other figures make it {derived:g}"
+    rate = result.requests_per_second
+    if rate is None:
+        return
+    # The duration is printed in milliseconds, but its quotients are computed from microseconds.
+    shortest, longest = max(0.0, result.duration - 0.00055), result.duration + 0.00055
+    of_time = result.concurrency / result.complete
+    shown = [
+        ("Requests per second", rate, *_per_second(result.complete, shortest, longest), 0.0055),
+        ("Transfer rate", result.transfer_rate, *_per_second(result.transferred, shortest, longest), 5.632),
+        ("Time per request", result.time_per_request, of_time * shortest, of_time * longest, 5.5e-7),
+    ]
+    for name, printed, least, most, digit in shown:
+        if printed is not None and not least - digit <= printed <= most + digit:
+            derived = f"{least:g} or more" if math.isinf(most) else f"{(least + most) / 2:g}"
+            yield f"arithmetic: {name} is {printed:g}, but the other figures make it {derived}"
+
+
+def _per_second(amount: float, shortest_s: float, longest_s: float) -> tuple[float, float]:
+    return amount / longest_s, amount / shortest_s if shortest_s else math.inf
 
 
 def _falling(result: AbResult) -> Iterator[str]:
