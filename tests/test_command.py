@@ -829,6 +829,26 @@ def test_a_negative_figure_needs_a_study_that_expects_it():
         figure("m", OwnMetric.model_validate({"json": "m"}), '{"m": -3}', "it")
 
 
+@pytest.mark.parametrize("key", ["wall_ns", "user_s", "peak_bytes", "minor_faults"])
+def test_a_truth_value_is_no_figure_of_a_run(answered, key: str):
+    """`true` became a run of one nanosecond."""
+    files, answer = answered
+    answer["runs"][0][key] = True
+    (files / "stdout").write_text(json.dumps(answer))
+    with pytest.raises(ParseError, match=f"{key} is True, where a number belongs"):
+        figures(files)
+
+
+@pytest.mark.parametrize("changed", [{"times": [True, 1.0]}, {"user": True}, {"memory_usage_byte": [True]}])
+def test_a_truth_value_is_no_figure_of_hyperfine(tmp_path: Path, changed: dict[str, Any]):
+    export = json.loads((DATA / "hyperfine/pair.json").read_text())
+    export["results"][0] |= changed
+    (tmp_path / "part.json").write_text(json.dumps({"result": 0}))
+    (tmp_path / "hyperfine.json").write_text(json.dumps(export))
+    with pytest.raises(ParseError, match="is True, where a number belongs"):
+        figures(tmp_path)
+
+
 @pytest.mark.parametrize("number", [0, 1])
 def test_every_figure_of_an_export_of_hyperfine(tmp_path: Path, number: int):
     export = json.loads((DATA / "hyperfine/pair.json").read_text())

@@ -428,6 +428,16 @@ def test_errors_of_clients_keep_the_operation_that_they_belong_to(clients: Calla
     assert values["first_byte"] == pytest.approx(mean(one, "first_byte_ns"), rel=1e-12)
 
 
+@pytest.mark.parametrize(("name", "key"), [("local-write", "sync_ns"), ("s3-read", "duration_ns")])
+def test_a_truth_value_is_no_time_of_an_operation(tmp_path: Path, name: str, key: str) -> None:
+    """`true` became an operation of one nanosecond."""
+    answer = captured(name)
+    answer["operations"][0][key] = True
+    (tmp_path / "stdout").write_text(json.dumps(answer))
+    with pytest.raises(ParseError, match=f"{key} is True, where a number belongs"):
+        parse_trial({"size": f"{answer['request']['size']}B"}, tmp_path)
+
+
 def test_a_single_client_has_nothing_to_note(tmp_path: Path) -> None:
     (tmp_path / "stdout").write_text(json.dumps(captured("local-write")))
     assert note_trial(tmp_path) == {}

@@ -922,6 +922,9 @@ def test_an_answer_with_files_missing_is_refused():
     answer = json.loads(text("no-fork.stdout"))
     with pytest.raises(ParseError, match="1000 files with 5000 bytes"):
         parse_no_fork(json.dumps(answer | {"files": 1000, "bytes": 5000}))
+    for times in ({"each_ns": [True, *answer["read"]["each_ns"][1:]]}, {"real_s": True}):
+        with pytest.raises(ParseError, match="is True, where a number belongs"):
+            parse_no_fork(json.dumps(answer | {"read": answer["read"] | times}))
     answer["read"]["each_ns"].pop()
     with pytest.raises(ParseError, match="1000 read times instead of 1001"):
         parse_no_fork(json.dumps(answer))

@@ -69,6 +69,16 @@ def _short(error: ParseError) -> ParseError:
     return ParseError(text[:_LONGEST_MESSAGE] + "…" * (len(text) > _LONGEST_MESSAGE), error.failure)
 
 
+def as_number(value: Any, what: str) -> Any:
+    """Return the number that a document gives as `what`. Raises ParseError for anything else.
+
+    Python calculates with `true`, which would become a figure of 1.
+    """
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ParseError(f"{what} is {value!r}, where a number belongs")
+    return value
+
+
 def check_figure(metric: Metric, value: Any) -> None:
     """Raises ParseError for an impossible value of this metric; None (unknown) is valid."""
     if value is not None:
@@ -97,7 +107,9 @@ def check_table(
 
 
 def _check_types(where: str, values: Iterable[Any], wanted: type) -> None:
-    wrong = [kind.__name__ for kind in {*map(type, values)} if not issubclass(kind, wanted)]
+    kinds = {*map(type, values)}
+    # To Python, a truth value is a number, too.
+    wrong = [kind.__name__ for kind in kinds if not issubclass(kind, wanted) or (kind is bool) != (wanted is bool)]
     if wrong:
         raise ParseError(f"{where} is a {wrong[0]}")
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from statistics import fmean, median
 from typing import Any
 
-from benchstudy.families.shared.files import damaged, read_json, read_text
+from benchstudy.families.shared.files import as_number, damaged, read_json, read_text
 from benchstudy.model.family import Observation, Parsed, ParseError
 
 _BEGINNING = re.compile(r'\s*\{\s*"results"\s*:\s*\[\s*\{\s*"command"\s*:')
@@ -33,7 +33,7 @@ def results(text: str) -> list[dict[str, Any]] | None:
 @damaged("hyperfine's export is damaged")
 def check(result: Mapping[str, Any]) -> None:
     """Raise ParseError if the summary of a command contradicts its times."""
-    times = [float(time) for time in result["times"]]
+    times = [float(as_number(time, "a time")) for time in result["times"]]
     for name, of_times in (("mean", fmean), ("median", median), ("min", min), ("max", max)) if times else ():
         told, found = result.get(name), of_times(times)
         if told is not None and abs(float(told) - found) > _AGREEING_S + _AGREEING * abs(found):
@@ -53,13 +53,14 @@ def parse(files: Path) -> Parsed:
 
 
 def _parsed(result: Mapping[str, Any]) -> Parsed:
-    times, memory = [float(time) for time in result["times"]], result.get("memory_usage_byte") or []
+    times = [float(as_number(time, "a time")) for time in result["times"]]
+    memory = [as_number(size, "a peak of memory") for size in result.get("memory_usage_byte") or []]
     if not times:
         raise ParseError(f"{FILE}: {result['command']} has no times: export them with --export-json")
     found = [Observation("wall_time", median(times), "s")]
     # For these, hyperfine exports only means.
     found += [
-        Observation(name, float(result[key]), "s")
+        Observation(name, float(as_number(result[key], key)), "s")
         for name, key in (("user_time", "user"), ("system_time", "system"))
         if result.get(key) is not None
     ]

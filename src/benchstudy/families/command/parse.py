@@ -8,7 +8,7 @@ from typing import Any
 from benchstudy.families.command import extract, hyperfine
 from benchstudy.families.command.config import COMMAND, CommandConfig, CommandSpec
 from benchstudy.families.command.sources import OwnMetric, OwnSeries, kept_as
-from benchstudy.families.shared.files import damaged, read_facts, read_text
+from benchstudy.families.shared.files import as_number, damaged, read_facts, read_text
 from benchstudy.model.causes import Cause, Failure
 from benchstudy.model.family import Observation, Parsed, ParseError
 from benchstudy.model.units import base_of
@@ -77,12 +77,12 @@ def finds(command: CommandSpec, text: str) -> bool:
 
 def _built_in(answer: Mapping[str, Any]) -> Iterator[Observation]:
     runs = answer["runs"]
-    floor = max(run["peak_bytes"] for run in answer["empty"])
+    floor = max(as_number(run["peak_bytes"], "peak_bytes") for run in answer["empty"])
     for name, (asked, factor, unit) in _OF_RUN.items():
-        given = [run[asked] * factor for run in runs if asked in run]
+        given = [as_number(run[asked], asked) * factor for run in runs if asked in run]
         if given and (name != "peak_memory" or median(given) > floor + _ABOVE_SPAWNER):
             yield Observation(name, float(median(given)), unit)
-    yield Observation("start_up", median(run["wall_ns"] for run in answer["empty"]) * 1e-9, "s")
+    yield Observation("start_up", median(as_number(run["wall_ns"], "wall_ns") for run in answer["empty"]) * 1e-9, "s")
     if len(runs) > 1:
         yield Observation("first_run", runs[0]["wall_ns"] * 1e-9, "s")
     yield Observation("runs", float(len(runs)), "1")
@@ -103,7 +103,7 @@ def _figure(name: str, metric: OwnMetric, folder: Path, run: Mapping[str, Any]) 
         if size is None:
             text = f"the metric {name} is not found: the command did not write {metric.size_of}"
             raise ParseError(text, Failure(cause=Cause.NOT_FOUND, name=name))
-        return float(size)
+        return float(as_number(size, f"the size of {metric.size_of}"))
     return extract.figure(name, metric, *_searched(name, metric, folder, run))
 
 

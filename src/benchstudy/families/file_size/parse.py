@@ -8,7 +8,7 @@ from typing import Any
 from benchstudy.families.file_size.answer import LOAD, read_answer
 from benchstudy.families.shared.clients import SERIES as CLIENT_SERIES
 from benchstudy.families.shared.clients import Clients, combined, read_clients
-from benchstudy.families.shared.files import damaged
+from benchstudy.families.shared.files import as_number, damaged
 from benchstudy.model.clients import CLIENTS, CLIENTS_FILE
 from benchstudy.model.family import Observation, Parsed, ParseError
 from benchstudy.model.units import Size
@@ -56,7 +56,7 @@ def _row(index: int, operation: Mapping[str, Any]) -> dict[str, Any]:
     for name, value in operation.items():
         seconds = f"{name.removesuffix('_ns')}_s"
         if name.endswith("_ns") and seconds in row:
-            row[seconds] = None if value is None else value / 1e9
+            row[seconds] = None if value is None else as_number(value, name) / 1e9
         elif name in row:
             row[name] = value
     if row["duration_s"] is None:

@@ -5,7 +5,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from benchstudy.families.shared.files import damaged
+from benchstudy.families.shared.files import as_number, damaged
 from benchstudy.model.family import Observation, Parsed, ParseError
 from benchstudy.model.rounding import plural
 
@@ -52,7 +52,8 @@ def parse_no_fork(stdout: str) -> Parsed:
         if len(part["each_ns"]) != FILES:
             raise ParseError(f"{len(part['each_ns'])} {op} times instead of {FILES}")
         observations += _observe(op, part["real_s"], part["user_s"], part["system_s"])
-        operations += [{"op": op, "index": index, "duration_s": ns / 1e9} for index, ns in enumerate(part["each_ns"])]
+        each_s = [as_number(ns, "each_ns") / 1e9 for ns in part["each_ns"]]
+        operations += [{"op": op, "index": index, "duration_s": seconds} for index, seconds in enumerate(each_s)]
     return Parsed([*observations, Observation("files", float(FILES), "1")], {"small_file_operations": operations})
 
 
@@ -63,7 +64,7 @@ def _all_there(files: int, size: int) -> None:
 
 def _observe(op: str, real: float, user: float, system: float) -> list[Observation]:
     return [
-        Observation(f"{op}_time", real, "s"),
+        Observation(f"{op}_time", as_number(real, f"the time of {op}"), "s"),
         Observation(f"{op}_user", user, "s"),
         Observation(f"{op}_system", system, "s"),
         Observation(f"{op}_time_per_file", real / FILES, "s"),

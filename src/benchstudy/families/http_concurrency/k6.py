@@ -16,7 +16,7 @@ import numpy as np
 from benchstudy.families.http_concurrency.errors import Errors
 from benchstudy.families.http_concurrency.latency import Latency
 from benchstudy.families.shared.clients import Bins
-from benchstudy.families.shared.files import damaged
+from benchstudy.families.shared.files import as_number, damaged
 from benchstudy.model import rounding
 from benchstudy.model.family import ParseError
 
@@ -172,14 +172,14 @@ def _result(document: Mapping[str, Any]) -> K6Result:
 
 def _count(metrics: Mapping[str, Any], name: str) -> int:
     """k6 leaves out a counter that was never added to."""
-    count = int(metrics[name]["values"]["count"]) if name in metrics else 0
+    count = int(as_number(metrics[name]["values"]["count"], name)) if name in metrics else 0
     if not 0 <= count < _MOST_COUNTED:
         raise ParseError(f"the k6 summary has an impossible count of {name}")
     return count
 
 
 def _seconds(metrics: Mapping[str, Any], name: str, statistic: str) -> float | None:
-    return metrics[name]["values"][statistic] * _MS if name in metrics else None
+    return as_number(metrics[name]["values"][statistic], name) * _MS if name in metrics else None
 
 
 def _latency(metrics: Mapping[str, Any], name: str, requests: int) -> Latency | None:
@@ -188,9 +188,8 @@ def _latency(metrics: Mapping[str, Any], name: str, requests: int) -> Latency | 
     values = metrics[name]["values"]
     if values["count"] != requests:
         raise ParseError(f"k6 gives {values['count']} values of {name} for {requests} requests")
-    quantiles = sorted(
-        (float(key[2:-1]), value * _MS) for key, value in values.items() if key.startswith("p(") and key.endswith(")")
-    )
+    given_ms = {key: value for key, value in values.items() if key.startswith("p(") and key.endswith(")")}
+    quantiles = sorted((float(key[2:-1]), as_number(value, key) * _MS) for key, value in given_ms.items())
     if len(quantiles) < 101 or (quantiles[0][0], quantiles[-1][0]) not in ((0.0, 100.0), (0.0, 99.999)):
         raise ParseError(f"the k6 summary has {len(quantiles)} quantiles of {name}: the script asks for 1004")
     times = [seconds for _, seconds in quantiles]

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from benchstudy.model.parsing import ParseError
+from benchstudy.model.parsing import as_number as as_number
 from benchstudy.model.parsing import damaged as damaged
 
 
