@@ -490,6 +490,9 @@ def test_a_kernel_that_changed_between_two_sessions_is_told(bare_project, counts
     assert "Host here: A processor, 2 and 4 processors, 8 GB of memory, Debian 12, Linux 6.1.0 and 6.2.0." in text
     (host,) = StudyIndex(facts).context()["hosts"]
     assert ("Kernel", "6.1.0 and 6.2.0") in host["lines"]
+    said = answers(facts)["environment"].text
+    between = " Changes between sessions: 2, Kernel of here, Processors allowed of here."
+    assert (between in said) == counts
 
 
 def test_what_is_told_of_trials_without_a_part_in_any_figure_is_known(bare_project):

@@ -3,15 +3,19 @@
 docs/reports.md says what each question asks.
 """
 
+from collections.abc import Iterator
+
 import polars as pl
 
 from benchstudy.report import human
 from benchstudy.report.checklist.lacking import having, in_cases, in_trials, unless_lacking
 from benchstudy.report.checklist.model import Answer, does_not_apply, question
 from benchstudy.report.checklist.numbers import first_page, names, silent
+from benchstudy.report.scrutiny import programs
 from benchstudy.report.study.studyfacts import FamilyFacts, StudyFacts
 
 _HOW = "#how-this-was-measured"
+_MOST_CHANGES = 5
 
 
 @question("Environment before and after, compared")
@@ -31,10 +35,18 @@ def environment(facts: StudyFacts) -> Answer:
         lacking += in_trials(family, family.succeeded, set(known))
         quiet = set(family.succeeded["trial"].to_list()) - set(family.results.disturbed)
         disturbed += in_trials(family, family.succeeded, quiet)
+    between = {change for family in facts.families for change in _changes_between(family, facts)}
     text = f"Recorded before and after each of {human.plural(held, 'session')} of a host. Changes: {changes}."
+    if between:
+        told = human.listed([f"{fact} of {host}" for host, fact, _ in sorted(between)], _MOST_CHANGES)
+        text += f" Changes between sessions: {len(between)}, {told}."
     if lacking:
         return unless_lacking(lacking, text, "The environment before and after the session is unknown for", "#hosts")
     return unless_lacking(disturbed, text, f"{text} Other work disturbed trials of", "#hosts")
+
+
+def _changes_between(family: FamilyFacts, facts: StudyFacts) -> Iterator[tuple[str, str, tuple[str, ...]]]:
+    return programs.changes_of_hosts(family.results, [i for i in facts.indexes if i["family"] == family.name])
 
 
 def _programs_known(facts: StudyFacts, fine: tuple[str, str], fragment: str, *columns: str) -> Answer:

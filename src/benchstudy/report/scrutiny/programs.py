@@ -46,14 +46,19 @@ def weaknesses(results: Results) -> Iterator[str]:
         )
 
 
-def changed_hosts(results: Results, indexes: Indexes) -> Iterator[str]:
-    """Yield a sentence for each fact of a host, such as its kernel, that differs between sessions that count."""
+def changes_of_hosts(results: Results, indexes: Indexes) -> Iterator[tuple[str, str, tuple[str, ...]]]:
+    """Yield (host, fact, texts) for each fact, such as the kernel, that differs between sessions that count."""
     counted = set(results.of_trials.counted["session"].drop_nulls())
     held = (session for index in indexes for session in index["sessions"] if session["uuid"] in counted)
     seen = sessions.host_texts(environment for session in held for environment in session["hosts"].items())
     for host, facts in seen.items():
-        for fact in (fact for fact, texts in facts.items() if len(texts) > 1):
-            yield (
-                f"{fact} of {host} changed between sessions: {' -> '.join(facts[fact])}. Medians and their intervals "
-                "mix trials from before and after the change; ratios take both cases from one session."
-            )
+        yield from ((host, fact, tuple(texts)) for fact, texts in facts.items() if len(texts) > 1)
+
+
+def changed_hosts(results: Results, indexes: Indexes) -> Iterator[str]:
+    """Yield a sentence for each change of a host between sessions."""
+    for host, fact, texts in changes_of_hosts(results, indexes):
+        yield (
+            f"{fact} of {host} changed between sessions: {' -> '.join(texts)}. Medians and their intervals "
+            "mix trials from before and after the change; ratios take both cases from one session."
+        )
