@@ -14,7 +14,7 @@ from benchstudy.families.http_concurrency.latency import Latency
 from benchstudy.families.http_concurrency.metrics import PERCENTILES
 from benchstudy.families.http_concurrency.scripts import K6_SUMMARY
 from benchstudy.families.http_concurrency.wrk import WrkResult, parse_wrk
-from benchstudy.families.shared.clients import Bins, Values, value_of
+from benchstudy.families.shared.clients import Bins, Values, percentile, value_of
 from benchstudy.families.shared.files import read_text
 from benchstudy.model.family import ParseError
 
@@ -31,6 +31,7 @@ class LoadResult:
     sending_s: float  # how long requests were sent; k6 waits for the last responses afterwards
     problems: Sequence[str]
     load: float  # the load that the generator reports: connections, or requests per second
+    late: int = 0  # requests without a time, each slower than all in the histogram
     in_flight_blur: float = 0.0  # by how much rounding may have changed the mean number of requests in flight
 
 
@@ -91,7 +92,8 @@ def ab_load(result: AbResult, percentiles: list[tuple[float, float]] | None, req
     problems, lasted_s = result.problems(mean=(low, high)), result.duration
     blur = (rate or 0.0) * max(high - mean, mean - low)
     rising = sorted(known.items())
-    return LoadResult(values, rising, histogram, result.good, lasted_s, lasted_s, problems, result.concurrency, blur)
+    good, load = result.good, result.concurrency
+    return LoadResult(values, rising, histogram, good, lasted_s, lasted_s, problems, load, in_flight_blur=blur)
 
 
 def _within(complete: int, percentiles: list[tuple[float, float]]) -> list[tuple[float, float]]:
@@ -122,9 +124,15 @@ def _wrk_result(result: WrkResult) -> LoadResult:
         "concurrency_measured": (result.concurrency_measured, "1"),
         "transfer_rate": (result.transfer_rate, "B/s"),
     }
-    percentiles, bins, lasted_s = latency.percentiles, latency.bins, result.duration
+    percentiles, bins, lasted_s, late = latency.percentiles, latency.bins, result.duration, result.late
+    if late:
+        # Those that were in time say nothing of mean and maximum, and less of percentiles than wrk prints.
+        values |= dict.fromkeys(("latency_mean", "latency_sd", "latency_max"), (None, "s"))
+        values |= {f"latency_p{percent}": (percentile(bins, percent, late), "s") for percent in PERCENTILES}
+        shifted = [(percent, percentile(bins, percent, late)) for percent, _ in percentiles]
+        percentiles = [(percent, seconds) for percent, seconds in shifted if seconds is not None]
     problems, good = result.problems(), result.good
-    return LoadResult(values, percentiles, bins, good, lasted_s, lasted_s, problems, result.connections)
+    return LoadResult(values, percentiles, bins, good, lasted_s, lasted_s, problems, result.connections, late)
 
 
 def _k6_result(result: K6Result, latency: Latency | None) -> LoadResult:

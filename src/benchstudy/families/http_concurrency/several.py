@@ -13,6 +13,7 @@ from benchstudy.families.shared.clients import (
     merged,
     percentile,
     pooled_sd,
+    rank_of,
     read_clients,
     value_of,
     whole_s,
@@ -79,14 +80,17 @@ def _together(each: Sequence[LoadResult], clients: Clients, *, by_amount: bool) 
     if len(known) == len(each):
         found["latency_sd"] = (pooled_sd([mean for mean, _ in known], [sd for _, sd in known], counts), "s")
     everything = merged(load.histogram for load in each)
-    read = {float(percent): percentile(everything, percent) for percent in _SHOWN} if everything else {}
+    late = sum(load.late for load in each)
+    in_time = sum(count for *_, count in everything)
+    read = {float(percent): percentile(everything, percent, late) for percent in _SHOWN} if everything else {}
     found |= {f"latency_p{percent}": (read.get(float(percent)), "s") for percent in PERCENTILES}
     problems = [
         f"client {client.number} on {client.host}: {problem}"
         for client, load in zip(clients.all, each, strict=True)
         for problem in load.problems
     ]
-    unread = [f"p{percent}" for percent in PERCENTILES if everything and read[float(percent)] is None]
+    timed = [percent for percent in PERCENTILES if everything and rank_of(percent, in_time + late) <= in_time]
+    unread = [f"p{percent}" for percent in timed if read[float(percent)] is None]
     if unread:
         problems.append(
             f"percentiles: the merged histogram is too coarse for {', '.join(unread)}: this generator reports "
@@ -101,6 +105,7 @@ def _together(each: Sequence[LoadResult], clients: Clients, *, by_amount: bool) 
         max(load.sending_s for load in each),
         [*problems, *clients.problems(spans)],
         sum(load.load for load in each),
+        late,
         sum(load.in_flight_blur for load in each),
     )
 

@@ -73,7 +73,10 @@ class WrkResult:
         if errors.text:
             found.append(f"text: {errors.text} of {self.requests} answers lacked the expected text")
         if self.late:
-            found.append(f"timeout: {self.late} of {self.requests} answers came after wrk's timeout")
+            found.append(
+                f"timeout: {self.late} of {self.requests} answers came after wrk's timeout, which does not time them; "
+                "percentiles count them as slower than all others"
+            )
         if errors.connect:
             found.append(
                 f"connection: {self.connect_errors} could not be opened, {self.read_errors} broke while reading, "

@@ -10,6 +10,7 @@ from itertools import pairwise
 from benchstudy.families.http_concurrency.errors import Errors
 from benchstudy.families.http_concurrency.imported_levels import level_of, levels_of_url
 from benchstudy.families.http_concurrency.summaries import Summary, counted
+from benchstudy.families.shared.clients import rank_of
 from benchstudy.families.shared.files import damaged
 from benchstudy.model.family import ParseError
 
@@ -73,10 +74,12 @@ def parse_wrk_printed(text: str) -> Summary:
     most = _MOST.search(text)
     recorded = most is not None and float(most[1]) > 0  # not if each response came after wrk's timeout
     percentiles = {float(p): float(time) * _UNITS[unit] for p, time, unit in _PERCENTILE.findall(text) if recorded}
+    # wrk does not time late responses, although they were the slowest.
+    percentiles = {p: seconds for p, seconds in percentiles.items() if rank_of(p, requests) <= requests - late}
     values = counted(requests + errors.connect, errors.total, took)
     values |= {f"errors_{name}": (getattr(errors, name), "1") for name in ("status", "timeout", "connect")}
     values |= {f"latency_p{percent:g}": (seconds, "s") for percent, seconds in percentiles.items()}
-    if most and recorded:
+    if most and recorded and not late:
         values["latency_max"] = (float(most[1]) * _UNITS[most[2]], "s")
     values["transfer_rate"] = (float(transfer[1]) * 1024.0 ** " KMGTP".index(transfer[2] or " "), "B/s")
     told = {"concurrency": shape[2], "requests": level_of(running[1]), "threads": shape[1]}

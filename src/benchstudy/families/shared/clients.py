@@ -214,14 +214,22 @@ def merged(histograms: Iterable[Bins]) -> list[tuple[float, float, int]]:
     return [(low, high, count) for (low, high), count in sorted(counts.items())]
 
 
-def percentile(bins: Bins, percent: float) -> float | None:
-    """Return the middle of the bin with the nearest rank; None without bins, or if that bin is too wide."""
-    found = bin_of_rank(bins, max(1, math.ceil(sum(count for *_, count in bins) * percent / 100 - 1e-9)))
+def percentile(bins: Bins, percent: float, slower: int = 0) -> float | None:
+    """Return the middle of the bin with the nearest rank; None without bins, or if that bin is too wide.
+
+    `slower`: the number of further values above all bins; None also if the rank is one of them.
+    """
+    found = bin_of_rank(bins, rank_of(percent, sum(count for *_, count in bins) + slower))
     if found is None:
         return None
     low, high = found
     middle = (low + high) / 2
     return middle if high - low <= RESOLVED * middle else None
+
+
+def rank_of(percent: float, total: int) -> int:
+    """Return the rank, from 1, that is nearest to a percentile of `total` values."""
+    return max(1, math.ceil(total * percent / 100 - 1e-9))
 
 
 def bin_of_rank(bins: Bins, rank: int) -> tuple[float, float] | None:
