@@ -299,6 +299,24 @@ def test_every_bin_has_the_edges_that_fio_gives_it():
         parsed(FIO_IO_U_PLAT_BITS=7, **numbered)
 
 
+def test_what_took_longer_than_fios_range_is_in_a_bin_that_reaches_to_the_slowest():
+    """fio counts all from 17.2 s on in its last bin, so the page said that p99 of a 40 s stall was 17.0-17.2 s."""
+
+    def stalled(document):
+        latency = document["jobs"][0]["read"]["clat_ns"]
+        last = str((1 << 34) - (1 << 26))
+        latency |= {"N": 1000, "max": 40_000_000_000, "bins": {"100": 980, last: 20}}
+        latency["percentile"] = {"50.000000": 100, "99.000000": int(last)}
+
+    found = observe(parse_fio_json(edited("fio-3.33-latency-plus.json", stalled)))
+    rows = [row for row in found.series["latency_histogram"] if (row["op"], row["kind"]) == ("read", "clat")]
+    (fast, slow) = rows
+    assert (fast["count"], slow["count"], slow["lower_s"]) == (980, 20, pytest.approx(17.05, abs=0.01))
+    assert fast["upper_s"] == 101e-9 and 40.0 < slow["upper_s"] < 40.001
+    given = values(found)
+    assert given["read_clat_p50"] == 100e-9 and given["read_clat_max"] == 40.0 and "read_clat_p99" not in given
+
+
 def test_shares_of_a_core_are_told_of_both_kinds():
     job = json.loads(text("fio-3.33-latency-plus.json"))["jobs"][0]
     found = from_json("fio-3.33-latency-plus.json")

@@ -6,6 +6,7 @@ With `--status-interval` fio writes several documents, each for the run so far; 
 """
 
 import json
+import math
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -30,6 +31,7 @@ _SURELY_BEFORE_S = 0.5
 # fio counts in 64 bits.
 _LARGEST = 2.0**64
 _SHORT, _MORE_THAN_ONCE = 0.9, 1.01
+_LAST_BIN = 1 - 2.0 ** -(_BIN_BITS + 1)  # where fio's last bin begins, as a share of the range that it ends
 # Options that end a job when it has found what it looks for, and those that tell how much it does in place of `size`.
 # fio takes the latter for a limit unless it is `time_based`, which the document may not tell.
 _ENDS_WHEN_FOUND = frozenset({"steadystate", "ss", "latency_target"})
@@ -248,13 +250,21 @@ def _latency(parent: Mapping[str, Any], kind: str, where: str, ios: int | None) 
     bins = _bins(values.get("bins"), per_second, where)
     if count is not None and bins and (held := sum(number for *_, number in bins)) != count:
         raise ParseError(f"{where}: inconsistent: the histogram holds {held} of {count} samples")
+    longest_s = highest / per_second
+    percentiles = _percentiles(values.get("percentile"), per_second, f"{where}, percentile")
+    end_s = 2.0 ** (34 if per_second == 1e9 else 24) / per_second
+    if longest_s >= end_s:
+        # fio's last bin also holds what took longer than its range, and percentiles in it are that bin's middle.
+        beyond_s = math.nextafter(longest_s, math.inf)
+        bins = [(low, beyond_s if high == end_s else high, number) for low, high, number in bins]
+        percentiles = {percent: s for percent, s in percentiles.items() if s < end_s * _LAST_BIN}
     return Latency(
         count=ios if count is None else count,
         min=_number(values, "min", where) / per_second,
-        max=highest / per_second,
+        max=longest_s,
         mean=_number(values, "mean", where) / per_second,
         stddev=_number(values, "stddev", where) / per_second,
-        percentiles=_percentiles(values.get("percentile"), per_second, f"{where}, percentile"),
+        percentiles=percentiles,
         bins=bins,
     )
 

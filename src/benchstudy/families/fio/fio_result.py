@@ -1,10 +1,9 @@
 """The content of a fio output of any version and format, and its observations."""
 
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from benchstudy.families.shared.clients import Bins, bin_of_rank, merged, pooled_mean, pooled_sd
+from benchstudy.families.shared.clients import Bins, merged, percentile, pooled_mean, pooled_sd
 from benchstudy.model.family import Observation, Parsed, ParseError
 
 # The percentiles given, and the operations a trial must have had for each: with fewer, even the extremes do
@@ -224,16 +223,12 @@ def _pooled(parts: Sequence[Latency]) -> tuple[float, float] | None:
 
 
 def _merged_percentiles(parts: Sequence[Latency]) -> dict[float, float]:
-    """From the merged histogram, by fio's own rule: nearest rank, middle of the bin."""
+    """From the merged histogram, by fio's own rule: nearest rank, middle of the bin. None in a bin beyond its range."""
     if any(not p.bins for p in parts):
         return {}
     bins = merged(part.bins for part in parts)
-    total, found = sum(count for *_, count in bins), {}
-    for percentile in MIN_OPERATIONS:
-        edges = bin_of_rank(bins, math.ceil(total * percentile / 100 - 1e-9))
-        if edges:
-            found[percentile] = sum(edges) / 2
-    return found
+    found = {percent: percentile(bins, percent) for percent in MIN_OPERATIONS}
+    return {percent: seconds for percent, seconds in found.items() if seconds is not None}
 
 
 def _histogram(op: str, kind: str, parts: Sequence[Latency]) -> list[dict[str, object]]:
