@@ -215,3 +215,21 @@ def grow_by_nothing(result: Any) -> None:
     for counts in (result["window"], result["total"]):
         counts |= {"pushback_500": counts["sent"], "accepted": 0}
     result |= {"add_latency": NO_TIMES, "integrate_latency": NO_TIMES, "checkpoints": result["checkpoints"][:1]}
+
+
+@pytest.mark.parametrize("ahead_s", [-180.0, 2.5, 180.0])
+def test_samples_of_a_host_whose_clock_differs_are_of_the_same_window(copied, ahead_s: float):
+    """The samples of minutes before and after had no part in the window, and of seconds, the wrong part."""
+    trial = copied("*rate=search")
+    values, found = parsed(SEARCH, trial)
+    path = trial / "samples-local" / "stdout"
+    head, *lines = map(json.loads, path.read_text().splitlines())
+    moved = [line | {"wall": line["wall"] + ahead_s} for line in lines]
+    path.write_text("\n".join(map(json.dumps, [head, *moved])))
+    assert parsed(SEARCH, trial)[0] != values
+    change(trial / "log.json", lambda facts: facts.update(clocks_ahead_s={"local": ahead_s}))
+    again, shown = parsed(SEARCH, trial)
+    assert again == values
+    assert [row["t_s"] for row in shown.series["resources"]] == pytest.approx(
+        [row["t_s"] for row in found.series["resources"]], abs=1e-3
+    )

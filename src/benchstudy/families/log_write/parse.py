@@ -150,7 +150,9 @@ def _screen_alone(screen: HammerScreen) -> Values:
 
 
 def _samples(facts: Mapping[str, Any], files: Path, window: Measured) -> Found:
-    return read_samples(files, facts["cpus"], window.begin_unix, window.end_unix, window.started_unix)
+    # Older trials lack the clocks.
+    ahead_s = facts.get("clocks_ahead_s", {})
+    return read_samples(files, facts["cpus"], window.begin_unix, window.end_unix, window.started_unix, ahead_s)
 
 
 def _around(facts: Mapping[str, Any], found: Found, window: Measured) -> Values:

@@ -108,6 +108,7 @@ class _Trial:
             if self.has_clients:
                 facts["clients"] = [{"cpus": self.log.placements[role].usable} for role in self.roles]
             facts |= self._loaded()
+            facts["clocks_ahead_s"] = self._clocks_ahead_s()
             self._require_no_known_cause(facts)
         # The servers have ended, and their records have their resources.
         facts["starts"] = self.starts.described()
@@ -117,6 +118,11 @@ class _Trial:
     @property
     def log(self) -> Log:
         return self.starts.log
+
+    def _clocks_ahead_s(self) -> dict[str, float]:
+        """The clock of each host minus that of the load host: samples have the time of their own host."""
+        own_s = self.trial.clock_offset_s(self.role)
+        return {host: self.trial.clock_offset_s(role) - own_s for role, host in self.trial.roles.items()}
 
     # --- load ------------------------------------------------------------------------------------------------
 

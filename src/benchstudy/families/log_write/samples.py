@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from itertools import pairwise
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from benchstudy.families.log_write.layout import INTERVAL_S, SAMPLES
@@ -38,11 +39,18 @@ class Found:
 
 
 @damaged("the samples are damaged")
-def read_samples(files: Path, cpus: Mapping[str, int], begin: float, end: float, started: float) -> Found:
+def read_samples(
+    files: Path,
+    cpus: Mapping[str, int],
+    begin: float,
+    end: float,
+    started: float,
+    ahead_s: Mapping[str, float] = MappingProxyType({}),
+) -> Found:
     """Read the samples of a window. Raises ParseError.
 
     `cpus`: the number of CPUs that each process may use. `begin`, `end`: the window, and `started`: the time zero of
-    rows, in Unix seconds by the clocks of the hosts.
+    rows, in Unix seconds by the clock of the load host. `ahead_s`: the clock of each host minus that one.
     """
     processes: dict[str, Shares] = {}
     host_cpu: dict[str, float] = {}
@@ -50,6 +58,9 @@ def read_samples(files: Path, cpus: Mapping[str, int], begin: float, end: float,
     disk_write = disk_busy = None
     rows: list[dict[str, Any]] = []
     read = {folder.name: _lines(folder / "stdout") for folder in sorted(files.glob(f"{SAMPLES}-*"))}
+    for folder, (_, samples) in read.items():
+        for sample in samples:
+            sample["wall"] -= ahead_s.get(_host_of(folder), 0.0)
     hosts_of = Counter(name for _, name in {(_host_of(f), name) for f, (_, s) in read.items() for name in _names(s)})
     for folder, (head, samples) in read.items():
         inside = [sample for sample in samples if begin <= sample["wall"] <= end]
@@ -101,7 +112,7 @@ def _waited(first: Mapping[str, Any], last: Mapping[str, Any], took: float) -> f
     return None if begun is None or ended is None else (ended - begun) / took
 
 
-def _lines(path: Path) -> tuple[Mapping[str, Any], list[Mapping[str, Any]]]:
+def _lines(path: Path) -> tuple[Mapping[str, Any], list[dict[str, Any]]]:
     if not path.is_file():
         raise ParseError(f"the file {path.parent.name}/{path.name} is missing")
     lines = path.read_text(errors="replace").splitlines()
