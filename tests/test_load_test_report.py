@@ -358,6 +358,20 @@ def test_five_labels_stand_with_what_each_adds(load):
     assert said(first["From the label itself"]) == "–" and said(first["Contribution"]).startswith("+1.9")
 
 
+@pytest.mark.parametrize("group", ["store", "api"])
+def test_calls_per_second_of_all_labels_are_those_of_their_group(tmp_path, group):
+    """Counts are of the time between scrapes, and were divided by the longer window: 402/s beside 446/s."""
+    load = captured(tmp_path, ("9.9.0-dev", "mattermost-9.9", ()), ("10.2.0-dev", "mattermost-10.2", ()))
+    (contrast,) = load.contrasts
+    shift = load.shift(contrast, group)
+    made = (shift.base_count, shift.base_s), (shift.new_count, shift.new_s)
+    for (count, seconds), case, (trial,) in zip(
+        made, (contrast.base_case, contrast.new_case), load.sides(contrast), strict=True
+    ):
+        rate = load.results.estimate(f"{group}_rate", contrast.target, case).summary.median
+        assert count / seconds == pytest.approx(rate) and seconds != load.window_s(trial)
+
+
 # -- labels --------------------------------------------------------------------------------------------
 
 

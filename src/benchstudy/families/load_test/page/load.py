@@ -307,9 +307,20 @@ class LoadTest:
                 found[label] = found[label] + calls if label in found else calls
         return found
 
-    def seconds(self, trials: Sequence[Trial]) -> float:
-        """Total length of the steady windows in s; 1 s per trial if no window was recorded."""
-        return sum(self.window_s(trial) or 0.0 for trial in trials) or float(len(trials) or 1)
+    def seconds(self, trials: Sequence[Trial], group: str) -> float:
+        """The time in s that the counts of calls cover; 1 s per trial if that is unknown.
+
+        They are from the first scrape in the window to the last, which is up to two scrape intervals less than the
+        window. The rate is of the same time.
+        """
+        covered_s = 0.0
+        for trial in trials:
+            rate, count = self.value(trial.uuid, f"{group}_rate"), self._total(trial, group)
+            covered_s += count / rate if rate and count else self.window_s(trial) or 0.0
+        return covered_s or float(len(trials) or 1)
+
+    def _total(self, trial: Trial, group: str) -> float:
+        return sum(calls.count for calls in self.calls(trial.uuid, group).values())
 
     def window_s(self, trial: Trial) -> float | None:
         told = self.value(trial.uuid, "window")
@@ -327,7 +338,7 @@ class LoadTest:
         calls = [self._merged(side, group) for side in (base, new)]
         for side, of in zip(calls, buckets_of, strict=False):
             side |= {label: replace(made, buckets=self._buckets.get((*of, label), {})) for label, made in side.items()}
-        return Shift(calls[0], calls[1], self.seconds(base), self.seconds(new)) if all(calls) else None
+        return Shift(calls[0], calls[1], *(self.seconds(s, group) for s in (base, new))) if all(calls) else None
 
     def shifts_by_block(self, contrast: Contrast, group: str) -> dict[str, tuple[str, Shift]]:
         """For each block with both sides: trial of the new side to the base's trial and the shift between the two.
