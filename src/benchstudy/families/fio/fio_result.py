@@ -3,12 +3,14 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from benchstudy.families.shared.clients import Bins, merged, percentile, pooled_mean, pooled_sd
+from benchstudy.families.shared.clients import Bins, bin_of_rank, merged, pooled_mean, pooled_sd, rank_of
 from benchstudy.model.family import Observation, Parsed, ParseError
 
 # The percentiles given, and the operations a trial must have had for each: with fewer, even the extremes do
 # not bracket the percentile at 95 % (`stats.smallest_n`, not imported because scipy takes a second to load).
 MIN_OPERATIONS: Mapping[float, int] = {50.0: 6, 90.0: 36, 95.0: 72, 99.0: 368, 99.9: 3688}
+
+_RANGE_S = 2.0**34 / 1e9  # of fio's histograms
 
 
 @dataclass(frozen=True)
@@ -227,8 +229,12 @@ def _merged_percentiles(parts: Sequence[Latency]) -> dict[float, float]:
     if any(not p.bins for p in parts):
         return {}
     bins = merged(part.bins for part in parts)
-    found = {percent: percentile(bins, percent) for percent in MIN_OPERATIONS}
-    return {percent: seconds for percent, seconds in found.items() if seconds is not None}
+    total, found = sum(count for *_, count in bins), {}
+    for percent in MIN_OPERATIONS:
+        edges = bin_of_rank(bins, rank_of(percent, total))
+        if edges and edges[1] <= _RANGE_S:
+            found[percent] = sum(edges) / 2
+    return found
 
 
 def _histogram(op: str, kind: str, parts: Sequence[Latency]) -> list[dict[str, object]]:
