@@ -658,6 +658,7 @@ def test_answers_faster_than_the_clock_are_none_in_flight():
                       "pushback": {"refused": 7517, "sent": 74292}}),
         ("saturated", {"dropped": {"dropped": 116_662, "planned": 200_000, "in_flight": 8000, "max_in_flight": 8000}}),
         ("killed", {"unread": {"unread": 100, "asked": 100},
+                    "not-integrated": {"not_integrated": 256, "accepted": 1292},
                     "consistency": {"missing": 2, "asked": 2},
                     "errors": {"errors": 1708, "sent": 3000,
                                "said": "1940 × dial: connect: connection refused, "

@@ -92,6 +92,41 @@ def test_the_figures_of_an_open_loop_are_those_of_its_files(copied, backend: str
     assert "clients" not in found.series and found.series["steps"] == []
 
 
+@pytest.mark.parametrize(("name", "kind"), [("integrate", "integrate_latency"), ("queue", "add_latency")])
+def test_leaves_without_a_time_are_slower_than_all_others(copied, name: str, kind: str):
+    trial = copied("backend=posix,*rate=2000-per-s")
+    before, _ = parsed(OPEN, trial)
+
+    def end_early(result: dict[str, Any]) -> None:
+        """Nobody waited for the slowest third."""
+        times = result[kind]
+        bins, slowest = times["bins"], []
+        while sum(one["count"] for one in slowest) < times["count"] / 3:
+            slowest.append(bins.pop())
+        left = sum(one["count"] for one in slowest)
+        times["count"] -= left
+        low, high = times["min_s"], bins[-1]["low_s"]
+        times |= {"mean_s": low, "max_s": high}
+        times["quantiles"] = [{"q": one["q"], "value_s": low} for one in times["quantiles"]]
+        if name == "integrate":
+            result["proofs"]["not_integrated"] = left
+            return
+        for counts in (result["window"], result["total"]):
+            counts |= {"accepted": counts["accepted"] - left, "errors_timeout": left}
+        result["integrate_latency"] |= NO_TIMES
+        result["proofs"]["not_integrated"] = times["count"]
+
+    change(trial / "load/files/result.json", end_early)
+    values, _ = parsed(OPEN, trial)
+    assert values[f"{name}_p50"] == pytest.approx(before[f"{name}_p50"], rel=0.01)
+    assert not {f"{name}_{which}" for which in ("p90", "p99", "mean", "max")} & values.keys()
+    assert "integrate_p99" not in values
+    problems = [problem for problem in note_trial(trial)["problems"] if problem["rule"] == "not-integrated"]
+    result = raw(trial / "load/files/result.json")
+    counted = {"not_integrated": result["proofs"]["not_integrated"], "accepted": result["add_latency"]["count"]}
+    assert problems == [{"rule": "not-integrated", **counted}]
+
+
 def test_the_phases_of_a_load_follow_each_other_and_the_drain_ends_with_the_last_checkpoint(copied):
     trial = copied("backend=posix,*rate=2000-per-s")
     result = raw(trial / "load/files/result.json")

@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass
 
+from benchstudy.families.shared.clients import percentile
 from benchstudy.families.shared.files import damaged
 from benchstudy.model.family import ParseError
 
@@ -84,6 +85,18 @@ class Distribution(Summary):
 
     bins: list[Bin]
     hdr: str
+
+    def among(self, slower: int) -> Summary:
+        """Summarize these times and `slower` leaves that have no time, because each took longer than these.
+
+        What is unknown because of them is None: mean, maximum, and quantiles that lie among them.
+        """
+        if not slower:
+            return self
+        bins = [(one.low_s, one.high_s, one.count) for one in self.bins]
+        found = [(one.q, percentile(bins, 100 * one.q, slower)) for one in self.quantiles]
+        known = [Quantile(q, seconds) for q, seconds in found if seconds is not None]
+        return Summary(self.count + slower, self.min_s, None, None, known)
 
 
 @dataclass(frozen=True, config=_CONFIG)
@@ -191,6 +204,21 @@ class LogbenchResult:
     proofs: Proofs
     cpu_user_s: _Time
     cpu_system_s: _Time
+
+    @property
+    def never_integrated(self) -> int:
+        """New leaves that were accepted in the window, and that no verified checkpoint covered."""
+        return self.add_latency.count - self.integrate_latency.count
+
+    @property
+    def queue_times(self) -> Summary:
+        """Times until the log answered, with leaves that it did not answer within the timeout."""
+        return self.add_latency.among(self.window.errors_timeout)
+
+    @property
+    def integrate_times(self) -> Summary:
+        """Times until new leaves were integrated, with leaves that never were."""
+        return self.integrate_latency.among(self.never_integrated)
 
     @property
     def in_flight_mean(self) -> float:

@@ -12,10 +12,15 @@ _LEAVES = (
     "because the limit of leaves in flight was reached"
 )
 _TIMES = {
-    "queue": ("Time in queue", "time from when the leaf was due until POST was answered"),
+    "queue": (
+        "Time in queue",
+        "time from when the leaf was due until POST was answered; leaves that timed out count as slower than all "
+        "others",
+    ),
     "integrate": (
         "Time to integrate",
-        "time from when the leaf was due until a verified checkpoint that covers it was seen (polled every 20 ms)",
+        "time from when the leaf was due until a verified checkpoint that covers it was seen (polled every 20 ms); "
+        "accepted leaves that no checkpoint covered count as slower than all others",
     ),
 }
 _CPU = "CPU used in the window, as a share of what each process may use"

@@ -15,6 +15,7 @@ _LATE_S = 0.1  # leaves that were sent this late after they were due: the genera
 class Rule(StrEnum):
     LOST = "lost"
     UNREAD = "unread"
+    NOT_INTEGRATED = "not-integrated"
     CONSISTENCY = "consistency"
     DROPPED = "dropped"
     PUSHBACK = "pushback"
@@ -63,6 +64,9 @@ def of_logbench(run: LogbenchResult) -> Iterator[Problem]:
         yield Problem(Rule.LOST, {"lost": proofs.lost_count, "said": said})
     if proofs.unread:
         yield Problem(Rule.UNREAD, {"unread": proofs.unread, "asked": proofs.asked, "said": proofs.unread_why})
+    if run.never_integrated:
+        facts = {"not_integrated": run.never_integrated, "accepted": run.add_latency.count}
+        yield Problem(Rule.NOT_INTEGRATED, facts)
     if (missing := proofs.consistency_asked - proofs.consistency_proved) > 0:
         yield Problem(Rule.CONSISTENCY, {"missing": missing, "asked": proofs.consistency_asked})
     if window.dropped:

@@ -35,7 +35,7 @@ def window_of(folder: Path, cpus: int, publish_interval_s: float) -> Window:
         achieved_per_s=grown.slope if grown else 0.0,
         errors=written.window.errors,
         pushback=written.window.pushback,
-        integrate_p99_s=written.integrate_latency.quantile(0.99),
+        integrate_p99_s=written.integrate_times.quantile(0.99),
         not_integrated=written.proofs.not_integrated,
         expected_share=new_share_of(written),
         generator_cpu=own_cpu(written, cpus),

@@ -67,11 +67,15 @@ def measured_by(facts: Mapping[str, Any], written: LogbenchResult) -> Measured:
         "proofs_proved": (proofs.proved, "1"),
     }
     histogram: list[dict[str, Any]] = []
-    for which, times in (("queue", written.add_latency), ("integrate", written.integrate_latency)):
+    measured_times = {
+        "queue": (written.queue_times, written.add_latency.bins),
+        "integrate": (written.integrate_times, written.integrate_latency.bins),
+    }
+    for which, (times, bins) in measured_times.items():
         known = {"mean": times.mean_s, "max": times.max_s}
         known |= {f"p{percent}": times.quantile(percent / 100) for percent in (50, 90, 99)}
         values |= {f"{which}_{name}": (value, "s") for name, value in known.items()}
-        histogram += [{"which": which, "low_s": b.low_s, "high_s": b.high_s, "count": b.count} for b in times.bins]
+        histogram += [{"which": which, "low_s": b.low_s, "high_s": b.high_s, "count": b.count} for b in bins]
     latency = [
         {
             "t_s": sample.t_s,

@@ -10,6 +10,10 @@ from benchstudy.model import rounding
 _SENTENCES = {
     Rule.LOST: "the log lost {lost} leaves that it had accepted ({said})",
     Rule.UNREAD: "{unread} of {asked} proofs could not be read ({said})",
+    Rule.NOT_INTEGRATED: (
+        "{not_integrated} of {accepted} accepted leaves were not seen in the tree: percentiles of times to integrate "
+        "count them as slower than all others"
+    ),
     Rule.CONSISTENCY: "{missing} of {asked} checkpoints could not be compared",
     Rule.DROPPED: (
         "{dropped} of {planned} leaves were not sent, because {max_in_flight} were in flight. On average "

@@ -19,6 +19,7 @@ from benchstudy.report import human
 # Problems that the parser of a generator finds and that no table shows.
 _OWN_PROBLEMS = {
     Rule.UNREAD: "proofs that could not be read",
+    Rule.NOT_INTEGRATED: "accepted leaves that were not seen in the tree",
     Rule.CONSISTENCY: "checkpoints that could not be compared",
     Rule.LATE: "leaves sent late",
     Rule.POLLS: "checkpoints that could not be read",
