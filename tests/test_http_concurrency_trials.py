@@ -263,6 +263,26 @@ def test_a_run_in_which_every_arrival_was_dropped_has_no_latency(tmp_path: Path)
         parse_trial({"rate": "500-per-s"}, tmp_path)
 
 
+def test_broken_connections_have_no_latency(tmp_path: Path):
+    """The server answers after 20 ms, and resets every third connection at once."""
+    found = figures(parse_trial({"rate": "100-per-s"}, trial(tmp_path / "own", "k6-broken", rate_per_s=100.0)))
+    assert (found["requests"], found["errors_connect"]) == (201, 67)
+    assert 0.02 < found["latency_min"] <= found["latency_p50"] <= found["latency_mean"] < 0.03
+    # Nothing tells which of these times are of answers.
+    mixed = parse_trial({"rate": "100-per-s"}, trial(tmp_path / "mixed", "k6-broken-mixed", rate_per_s=100.0))
+    assert not {name for name in figures(mixed) if name.startswith("latency")}
+    assert mixed.series["percentiles"] == mixed.series["histogram"] == []
+    problems = [problem.partition(":")[0] for problem in parse_k6_summary(text("k6-broken-mixed.json")).problems()]
+    assert {"connection", "latency"} <= set(problems)
+    for name in ("broken", "refused"):
+        assert "latency" not in {p.partition(":")[0] for p in parse_k6_summary(text(f"k6-{name}.json")).problems()}
+    # If arrivals were dropped, latencies start at sending, and k6's own metric has all requests.
+    summary = json.loads(text("k6-broken.json"))
+    summary["metrics"]["dropped_iterations"] = {"values": {"count": 1}}
+    dropped = parse_k6_summary(json.dumps(summary))
+    assert dropped.latency is None and dropped.latency_intended is not None
+
+
 def test_what_cannot_be_in_a_summary_of_k6_is_named():
     def changed(change: Callable[[dict[str, Any]], Any]) -> str:
         summary = json.loads(text("k6-ok.json"))
@@ -512,6 +532,16 @@ def test_clients_are_one_sample_of_all_their_requests(tmp_path: Path):
         "client 2 on l2: little: t",
         "skew: for 9.04 % of the m",
     ]
+
+
+def test_latencies_of_one_client_are_not_those_of_all(tmp_path: Path):
+    """Of the second client, k6 has the times of broken connections among the others."""
+    for names, known in ((("k6-broken", "k6-broken"), True), (("k6-broken", "k6-broken-mixed"), False)):
+        folder = trial(tmp_path / names[-1], *names, rate_per_s=100.0)
+        found = figures(parse_trial({"rate": "100-per-s", "clients": "2"}, folder))
+        assert found["requests"] == 402
+        assert ({"latency_p50", "latency_p99", "latency_mean"} <= found.keys()) is known
+        assert any(name.startswith("latency") for name in found) is known
 
 
 def test_clients_of_ab_are_read_to_the_millisecond_and_say_where_that_is_too_coarse(tmp_path: Path):

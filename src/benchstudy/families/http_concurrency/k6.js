@@ -95,10 +95,12 @@ export default function () {
   const late = Date.now() - scenario.startTime - (arrival * 1000) / RATE;
   const response = http.get(ADDRESS.join(FIRST + arrival), PARAMETERS);
   const { blocked, connecting, tls_handshaking, duration } = response.timings;
-  // From when it was meant to start, so that a generator that falls behind cannot make the server look fast.
-  latency.add((late >= BLUR_MS ? late : 0) + Math.max(blocked, connecting + tls_handshaking) + duration);
   lateness.add(late);
   const fault = judge(response);
+  // From when it was meant to start, so that a generator that falls behind cannot make the server look fast. A refused
+  // connection takes k6 0 ms, which is no latency.
+  const waited = (late >= BLUR_MS ? late : 0) + Math.max(blocked, connecting + tls_handshaking) + duration;
+  if (fault !== 'connect') latency.add(waited);
   if (fault !== null) wrong[fault].add(1);
   // Throughput is of the time in which requests were started, or one slow answer at the end would lower it.
   else if (Date.now() - scenario.startTime > DURATION_S * 1000) afterwards.add(1);

@@ -43,7 +43,7 @@ class K6Result:
     good_after_load: int  # good answers that came when no more requests were started
     read: float
     sent: float
-    latency_intended: Latency | None  # from when a request was meant to start; None when none was made
+    latency_intended: Latency | None  # from when a request was meant to start; None without known ones
     latency_sent: Latency | None  # from sending to the last byte, as other tools count
     connect_mean: float | None
     connect_max: float | None
@@ -85,7 +85,7 @@ class K6Result:
 
     def problems(self) -> list[str]:
         """Return deviations from an open loop at the requested rate, by name: empty, dropped, rate, late, status,
-        length, text, timeout, connection.
+        length, text, timeout, connection, latency.
         """
         errors, found = self.errors, []
         arrivals = self.requests + self.dropped
@@ -118,6 +118,8 @@ class K6Result:
         ):
             if count:
                 found.append(f"{name}: {count} of {self.requests} {what}")
+        if 0 < errors.connect < self.requests and self.latency is None:
+            found.append("latency: k6 has the times of broken connections among those of answers, so none are known")
         return found
 
 
@@ -139,6 +141,9 @@ def parse_k6_summary(text: str) -> K6Result:
 def _result(document: Mapping[str, Any]) -> K6Result:
     load, metrics = document["load"], document["metrics"]
     duration = document["state"]["testRunDurationMs"] * _MS
+    errors = Errors(
+        **{name: _count(metrics, f"errors_{name}") for name in ("connect", "timeout", "status", "length", "text")}
+    )
     requests = _count(metrics, "http_reqs")
     iterations = _count(metrics, "iterations")
     if requests != iterations:
@@ -154,14 +159,12 @@ def _result(document: Mapping[str, Any]) -> K6Result:
         vus=int(load["vus"]),
         requests=requests,
         dropped=_count(metrics, "dropped_iterations"),
-        errors=Errors(
-            **{name: _count(metrics, f"errors_{name}") for name in ("connect", "timeout", "status", "length", "text")}
-        ),
+        errors=errors,
         good_after_load=_count(metrics, "good_after_load"),
         read=float(_count(metrics, "data_received")),
         sent=float(_count(metrics, "data_sent")),
-        latency_intended=_latency(metrics, "latency", requests),
-        latency_sent=_latency(metrics, "http_req_duration", requests),
+        latency_intended=_latency(metrics, "latency", requests, errors.connect),
+        latency_sent=_latency(metrics, "http_req_duration", requests, errors.connect),
         connect_mean=_seconds(metrics, "http_req_connecting", "avg"),
         connect_max=_seconds(metrics, "http_req_connecting", "max"),
         waiting_mean=_seconds(metrics, "http_req_waiting", "avg"),
@@ -182,12 +185,18 @@ def _seconds(metrics: Mapping[str, Any], name: str, statistic: str) -> float | N
     return as_number(metrics[name]["values"][statistic], name) * _MS if name in metrics else None
 
 
-def _latency(metrics: Mapping[str, Any], name: str, requests: int) -> Latency | None:
-    if not requests:
+def _latency(metrics: Mapping[str, Any], name: str, requests: int, broken: int) -> Latency | None:
+    """The latencies of answers. None without any, or if k6 has them together with times of `broken` requests: these are
+    0 s of a refused connection, and tell nothing of the server. Older scripts mixed them in our metric, too.
+    """
+    answers = requests - broken
+    if not answers:
         return None
     values = metrics[name]["values"]
-    if values["count"] != requests:
-        raise ParseError(f"k6 gives {values['count']} values of {name} for {requests} requests")
+    if broken and values["count"] == requests:
+        return None
+    if values["count"] != answers:
+        raise ParseError(f"k6 gives {values['count']} values of {name} for {answers} answers")
     given_ms = {key: value for key, value in values.items() if key.startswith("p(") and key.endswith(")")}
     quantiles = sorted((float(key[2:-1]), as_number(value, key) * _MS) for key, value in given_ms.items())
     if len(quantiles) < 101 or (quantiles[0][0], quantiles[-1][0]) not in ((0.0, 100.0), (0.0, 99.999)):
@@ -197,13 +206,13 @@ def _latency(metrics: Mapping[str, Any], name: str, requests: int) -> Latency | 
         raise ParseError(f"the quantiles of {name} in the k6 summary do not rise from 0 upwards")
     given = dict(quantiles)
     return Latency(
-        count=requests,
+        count=answers,
         mean=values["avg"] * _MS,
         sd=None,
         min=values["min"] * _MS,
         max=values["max"] * _MS,
         percentiles=[(float(percent), given[percent]) for percent in sorted(_SHOWN) if percent in given],
-        bins=_bins(quantiles, requests),
+        bins=_bins(quantiles, answers),
     )
 
 

@@ -5,7 +5,10 @@ from benchstudy.model.metrics import Metric, declare
 
 PERCENTILES = (50, 66, 75, 80, 90, 95, 98, 99)  # those in ab's table
 
-_LATENCY = "latency of a request, including connecting; k6: from when the request was due; k6 gives no `latency_sd`"
+_LATENCY = (
+    "latency of a request, including connecting, without refused and broken connections; k6: from when the request was "
+    "due; k6 gives no `latency_sd`"
+)
 _PART = (
     "ab: parts of the latency in whole milliseconds (`sd` in tenths): time to connect, from then to the last byte, and "
     "to the first byte. k6: only `mean` and `max` of `connect` and `waiting`"

@@ -79,7 +79,8 @@ def _together(each: Sequence[LoadResult], clients: Clients, *, by_amount: bool) 
     known = [(mean, sd) for mean, sd in moments if mean is not None and sd is not None]
     if len(known) == len(each):
         found["latency_sd"] = (pooled_sd([mean for mean, _ in known], [sd for _, sd in known], counts), "s")
-    everything = merged(load.histogram for load in each)
+    # Latencies of some clients are not those of all.
+    everything = merged(load.histogram for load in each) if all(map(_is_timed, each)) else []
     late = sum(load.late for load in each)
     in_time = sum(count for *_, count in everything)
     read = {float(percent): percentile(everything, percent, late) for percent in _SHOWN} if everything else {}
@@ -108,6 +109,12 @@ def _together(each: Sequence[LoadResult], clients: Clients, *, by_amount: bool) 
         late,
         sum(load.in_flight_blur for load in each),
     )
+
+
+def _is_timed(load: LoadResult) -> bool:
+    """Whether the latencies of a load's answers are known, or there are none."""
+    requests, broken = (value_of(load.values, name) for name in ("requests", "errors_connect"))
+    return bool(load.histogram) or requests == broken
 
 
 def _over(lasts_s: float, load: LoadResult) -> Values:
