@@ -268,6 +268,7 @@ def test_broken_connections_have_no_latency(tmp_path: Path):
     found = figures(parse_trial({"rate": "100-per-s"}, trial(tmp_path / "own", "k6-broken", rate_per_s=100.0)))
     assert (found["requests"], found["errors_connect"]) == (201, 67)
     assert 0.02 < found["latency_min"] <= found["latency_p50"] <= found["latency_mean"] < 0.03
+    assert found["concurrency_measured"] == pytest.approx(134 / found["duration"] * found["latency_mean"])
     # Nothing tells which of these times are of answers.
     mixed = parse_trial({"rate": "100-per-s"}, trial(tmp_path / "mixed", "k6-broken-mixed", rate_per_s=100.0))
     assert not {name for name in figures(mixed) if name.startswith("latency")}

@@ -458,6 +458,27 @@ def test_points_of_k6_become_the_trial_that_its_summary_becomes(tmp_path: Path):
     }
 
 
+def test_points_of_broken_connections_are_no_latencies(tmp_path: Path):
+    """As captured from a server that answers after 20 ms, and resets every third connection."""
+    whole = gzip.decompress((DATA / "http" / "k6-points-broken.json.gz").read_bytes()).decode()
+    lines = whole.splitlines(keepends=True)
+    answered = [line for line in lines if '"status":"200"' in line]
+    none = "".join(line for line in lines if line not in answered)
+    late = whole.replace('"error_code":"1220"', '"error_code":"1050"')
+    trials = {}
+    for name, content in {"broken": whole, "none": none, "late": late}.items():
+        (tmp_path / f"{name}.json").write_text(content)
+        ((_, trial),) = imported(tmp_path / f"to-{name}", tmp_path / f"{name}.json").imported
+        trials[name] = figures(trial)
+    broken = trials["broken"]
+    assert (broken["requests"], broken["errors"], broken["errors_connect"]) == (121, 40, 40)
+    assert 0.02 < broken["latency_min"] <= broken["latency_p50"] <= broken["latency_mean"]
+    assert broken["concurrency_measured"] == pytest.approx(81 / broken["duration"] * broken["latency_mean"])
+    assert trials["none"]["errors_connect"] == 40
+    assert not [name for name in trials["none"] if name.startswith("latency")]
+    assert trials["late"]["latency_min"] == 0 and "errors_connect" not in trials["late"], "timeouts are waits"
+
+
 def test_points_of_k6_that_are_not_of_one_whole_run_are_refused(tmp_path: Path):
     text = K6_POINTS.read_text()
     lines = text.splitlines(keepends=True)

@@ -20,6 +20,7 @@ _FIRST = re.compile(r'\s*\{(?=[^\n]*"metric":")(?=[^\n]*"type":"(?:Metric|Point)
 _COUNTS, _TIMES = ("http_reqs", "iterations", "dropped_iterations", "data_received"), ("connecting", "waiting")
 _TRENDS = ("http_req_duration", *(f"http_req_{phase}" for phase in _TIMES), "iteration_duration")
 _USED = "|".join((*_COUNTS, *_TRENDS, "http_req_failed", "vus_max", "checks"))
+_TIMED_OUT = ("1050", "1211")  # codes of k6
 _READ = re.compile(rf'^.*"metric":"(?:{_USED})".*$', re.M)
 
 
@@ -45,6 +46,9 @@ def parse_k6_points(text: str) -> Summary:
     began, ended = _span(points)
     values = {name: [point["value"] for point in each] for name, each in points.items()}
     took = (ended - began).total_seconds()
+    answers = [point["value"] for point in points["http_req_duration"] if not _is_broken(point["tags"])]
+    broken = len(requests) - len(answers)
+    values["http_req_duration"] = answers or values["http_req_duration"]
     metrics: dict[str, Any] = {
         name: {"count": sum(values[name]), "rate": sum(values[name]) / took} for name in _COUNTS if name in values
     }
@@ -56,7 +60,17 @@ def parse_k6_points(text: str) -> Summary:
     summary = of_metrics({"metrics": metrics, "root_group": {"checks": [*_checks(points["checks"])]}}, is_whole=False)
     unjudged = ["threshold: this output of k6 does not say which failed"] if thresholds else []
     told = {**summary.told, **_told([point["tags"] for point in requests])}
-    return replace(summary, told=told, problems=[*summary.problems, *unjudged], ended=ended)
+    found = {**summary.values, "errors_connect": (broken, "1")} if broken else summary.values
+    if not answers:
+        found = {name: value for name, value in found.items() if not name.startswith("latency")}
+    percentiles = summary.percentiles if answers else {}
+    problems = [*summary.problems, *unjudged]
+    return replace(summary, values=found, percentiles=percentiles, told=told, problems=problems, ended=ended)
+
+
+def _is_broken(tags: Mapping[str, str]) -> bool:
+    """Whether a connection was refused or broke: k6 times those, too, a refused one with 0 ms."""
+    return tags.get("status") == "0" and tags.get("error_code") not in _TIMED_OUT
 
 
 def _points(text: str) -> tuple[Mapping[str, list[Mapping[str, Any]]], bool]:

@@ -181,4 +181,7 @@ def requests_under_way(values: Values) -> float | None:
     if "concurrency_measured" in values:
         return values["concurrency_measured"][0]
     mean, duration, requests = (value_of(values, name) for name in ("latency_mean", "duration", "requests"))
-    return None if mean is None or not duration or requests is None else requests / duration * mean
+    if mean is None or not duration or requests is None:
+        return None
+    # Where broken connections are counted apart, the mean is without them.
+    return (requests - (value_of(values, "errors_connect") or 0.0)) / duration * mean
