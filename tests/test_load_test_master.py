@@ -20,6 +20,7 @@ from benchstudy.families.load_test.users.on_host.alerts import (
     ALERT,
     IGNORED,
     OK,
+    UNKNOWN,
 )
 from benchstudy.families.load_test.users.on_host.feedback import (
     AT_MAXIMUM,
@@ -462,6 +463,28 @@ def test_the_check_before_a_window_shows_whether_an_alert_began(folder: Path):
     assert meeting(ALERT) == (12, None, UNBRACKETED)
     # What was ignored says nothing, not even that there was no alert.
     assert meeting(IGNORED) == (12, None, UNBRACKETED)
+
+
+@pytest.mark.parametrize(
+    "blind",
+    [
+        {31: (11, UNKNOWN)},  # is no load that passed
+        {29: (12, ALERT), 30: (10, UNKNOWN), 31: (9, ALERT)},  # no alert began with 9 users
+    ],
+)
+def test_a_check_without_the_value_of_an_alert_shows_neither_that_a_load_passed_nor_that_an_alert_began(folder, blind):
+    checks = [(t_s, *blind.get(int(t_s), (users, state))) for t_s, users, state in taking_turns()]
+    load = searched(folder, checks)
+    (search,) = load.series["search"]
+    assert (search["why"], search["passed"], search["failed"]) == (SETTLED, 10, 12)
+    assert [row["t_s"] - 10 for row in load.series["checks"] if not row["judged"]] == [
+        t_s for t_s, (_, state) in blind.items() if state == UNKNOWN
+    ]
+
+
+def test_an_alert_that_never_had_a_value_cannot_be_missed(folder: Path):
+    load = searched(folder, [(t_s, users, UNKNOWN) for t_s, users, _ in taking_turns()], why=AT_MAXIMUM)
+    assert all(row["judged"] for row in load.series["checks"])
 
 
 @pytest.mark.parametrize(("most", "why"), [(16, SETTLED), (17, SWINGING)])

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchstudy.families.load_test.users.on_host import feedback, histogram
-from benchstudy.families.load_test.users.on_host.alerts import ALERT, IGNORED
+from benchstudy.families.load_test.users.on_host.alerts import ALERT, IGNORED, OK, UNKNOWN
 from benchstudy.families.load_test.users.on_host.feedback import AT_MAXIMUM, SETTLED, STARTING
 from benchstudy.families.load_test.users.on_host.master import (
     ALERTS,
@@ -62,7 +62,9 @@ def parse_load(folder: Path, window_start_s: float, steady: tuple[float, float],
 
 
 class _Check(NamedTuple):
-    """`judged`: no alert was ignored (as at the start), so that a check without alert has a meaning."""
+    """`judged`: no alert was ignored (as at the start) or without its value, so that a check without alert has a
+    meaning.
+    """
 
     t_s: float
     users: float
@@ -177,11 +179,14 @@ class _Files:
 
     def _checks(self) -> Iterator[_Check]:
         """The checks of an unbounded load's rule, before it took users away."""
-        rows = groupby(self.rows(ALERTS), key=lambda row: row["t_s"]) if self.result.get("result") else ()
-        for t_s, of_check in rows:
+        rows = [*self.rows(ALERTS)] if self.result.get("result") else []
+        # A server that is not scraped under load has no values. An alert that never had one cannot be missed.
+        valued = {row["alert"] for row in rows if row["state"] in (OK, ALERT)}
+        for t_s, of_check in groupby(rows, key=lambda row: row["t_s"]):
             alerts = list(of_check)
             names = tuple(row["alert"] for row in alerts if row["state"] == ALERT)
-            judged = all(row["state"] != IGNORED for row in alerts)
+            missed = any(row["state"] == UNKNOWN and row["alert"] in valued for row in alerts) and not names
+            judged = not missed and all(row["state"] != IGNORED for row in alerts)
             yield _Check(float(t_s), float(alerts[0]["users"]), names, judged)
 
     def _check_row(self, check: _Check) -> dict[str, Any]:
@@ -204,7 +209,7 @@ class _Files:
         last = [c for c in checks if begin_s + _SLACK_S < c.t_s <= result["end_s"] + _SLACK_S]
         before = [c for c in checks if last and c.t_s < last[0].t_s][-1:]
         window = [(c.t_s, c.users, c.alerts) for c in last]
-        judged = [(c.t_s, c.users, c.alerts) for c in before if c.judged] + window
+        judged = [(c.t_s, c.users, c.alerts) for c in [*before, *last] if c.judged]
         passed, failed = feedback.meeting(judged)
         most_allowed = rule["constants"]["max_users"]
         clipped = sum(users >= most_allowed and not alerts for _, users, alerts in window)
