@@ -426,6 +426,25 @@ def test_errors_of_clients_keep_the_operation_that_they_belong_to(clients: Calla
     assert (values["errors"], values["attempts"], values["operations"]) == (2, 20, 20)
     assert [row["operation"] for row in found.series["errors"]] == [2, 12, None]
     assert values["first_byte"] == pytest.approx(mean(one, "first_byte_ns"), rel=1e-12)
+    problems = note_trial(clients(one, other, apart_s=0.01))["problems"]
+    assert [problem.partition(" s in all")[0] for problem in problems] == [
+        "client 1 on l1: attempts: 1 of 10 failed, after 0.500",
+        "client 2 on l2: attempts: 1 of 10 failed, after 0.500",
+    ]
+
+
+def test_attempts_that_failed_are_noted_because_no_duration_includes_them(tmp_path: Path) -> None:
+    answer = captured("s3-read")
+    (tmp_path / "stdout").write_text(json.dumps(answer))
+    assert note_trial(tmp_path) == {}
+    answer["errors"] = [{"operation": 2, "attempt": 1, "kind": "timeout", "status": None, "duration_s": 60.0}]
+    answer["errors"].append(answer["errors"][0] | {"operation": None})
+    answer["operations"][2]["attempts"] = 2
+    (tmp_path / "stdout").write_text(json.dumps(answer))
+    (problem,) = note_trial(tmp_path)["problems"]
+    assert problem.startswith("attempts: 1 of 11 failed, after 60.0 s in all. Durations and throughput include neither")
+    values = {o.metric: o.value for o in parse_trial({"size": "100KB"}, tmp_path).observations}
+    assert values["duration"] == pytest.approx(mean(answer, "duration_ns"), rel=1e-12)
 
 
 @pytest.mark.parametrize(("name", "key"), [("local-write", "sync_ns"), ("s3-read", "duration_ns")])

@@ -11,6 +11,7 @@ from benchstudy.families.shared.clients import Clients, combined, read_clients
 from benchstudy.families.shared.files import as_number, damaged
 from benchstudy.model.clients import CLIENTS, CLIENTS_FILE
 from benchstudy.model.family import Observation, Parsed, ParseError
+from benchstudy.model.rounding import shown
 from benchstudy.model.units import Size
 
 PARTS = ("open", "transfer", "sync", "close")
@@ -100,11 +101,28 @@ def parse_trial(levels: Mapping[str, str], files: Path) -> Parsed:
 
 
 def note_trial(files: Path) -> Mapping[str, Any]:
-    """Note problems with the times of several clients. Raises ParseError."""
+    """Note problems with the times of several clients, and attempts that no duration includes. Raises ParseError."""
     if not (files / LOAD / CLIENTS_FILE).is_file():
-        return {}
+        problems = [*_failed_attempts(files)]
+        return {"problems": problems} if problems else {}
     clients = read_clients(files / LOAD)
-    return {"problems": clients.problems(clients.spans)}
+    each = zip(clients.all, clients.folders, strict=True)
+    failed = [f"client {one.number} on {one.host}: {said}" for one, at in each for said in _failed_attempts(at)]
+    return {"problems": [*failed, *clients.problems(clients.spans)]}
+
+
+@damaged("the answer of the file-size probe is damaged")
+def _failed_attempts(folder: Path) -> list[str]:
+    """The problem of a trial in which attempts failed: a slow service may look fast without them. [] without any."""
+    answer = read_answer(folder / "stdout")
+    failed_s = [error["duration_s"] for error in answer.get("errors", ()) if error["operation"] is not None]
+    if not failed_s:
+        return []
+    made = sum(operation["attempts"] for operation in answer["operations"])
+    return [
+        f"attempts: {len(failed_s)} of {made} failed, after {shown(sum(failed_s))} s in all. Durations and throughput "
+        "include neither these nor the pauses after them"
+    ]
 
 
 def _together(each: Sequence[Parsed], clients: Clients, size_bytes: int, warm: bool) -> Parsed:
