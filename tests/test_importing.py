@@ -338,6 +338,12 @@ def test_summaries_of_k6_hey_and_locust_become_trials_of_what_they_tell(tmp_path
     )  # with levels for which no number is known
 
 
+def test_requests_that_hey_did_not_time_are_noted(tmp_path: Path):
+    (_, whole), (_, refused) = imported(tmp_path, HEY, DATA / "http" / "hey-refused.txt").imported
+    said = [[note for note in trial.record.verified["notes"] if "time them" in note] for trial in (whole, refused)]
+    assert said == [[], ["connection: 200 of 200 requests got no response, and hey does not time them, however long"]]
+
+
 @pytest.mark.parametrize(("name", "checks"), [("k6-export-thresholds.json", 165), ("k6-handle-thresholds.json", 171)])
 def test_failed_thresholds_and_checks_of_k6_are_noted(tmp_path: Path, name: str, checks: int):
     ((_, trial),) = imported(tmp_path, DATA / "http" / name).imported

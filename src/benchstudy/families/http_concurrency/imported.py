@@ -92,7 +92,8 @@ def _of_summary(text: str) -> Iterator[Imported]:
         )
     elif is_hey(text):
         hey = parse_hey(text)
-        yield Imported({**_untold("hey"), **hey.told}, IMPORTED_HEY, "hey", None, notes, own=repr(hey))
+        levels = {**_untold("hey"), **hey.told}
+        yield Imported(levels, IMPORTED_HEY, "hey", None, [*notes, *hey.problems], own=repr(replace(hey, problems=())))
     elif is_wrk(text):
         pieces = split_wrk(text)
         for number, piece in enumerate(pieces, start=1):

@@ -26,7 +26,8 @@ _EXPORT = re.compile(r'\s*\{\s*"metrics"\s*:\s*\{')
 class Summary:
     """A summary. `values`: metric to value and unit. `percentiles`: percent to s. `told`: known levels.
 
-    `problems`: what the tool itself says that failed. `version` and `ended`, in UTC: of the tool and its run, if told.
+    `problems`: what the tool itself says that failed, and what its figures leave out. `version` and `ended`, in UTC: of
+    the tool and its run, if told.
     """
 
     values: Values
@@ -176,7 +177,8 @@ def parse_hey(text: str) -> Summary:
         raise ParseError(f"hey's summary: inconsistent: the mean of {sum(answers.values())} responses is {mean:g} s")
     values = _values(requests, wrong + broken, took, (least, mean, most) if answers else None, percentiles)
     values |= {"errors_status": (wrong, "1"), "errors_connect": (broken, "1")}
-    return Summary(values, percentiles, {"requests": str(requests)})
+    untimed = f"connection: {broken} of {requests} requests got no response, and hey does not time them, however long"
+    return Summary(values, percentiles, {"requests": str(requests)}, [untimed] if broken else [])
 
 
 def _field(text: str, name: str) -> float:
