@@ -14,7 +14,7 @@ import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from types import SimpleNamespace
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 import markupsafe
 import offline_validator
@@ -26,8 +26,10 @@ from stored_study import LOST, SESSION
 
 from benchstudy.commands.cli import main
 from benchstudy.measuring.raw import CorruptTrial
+from benchstudy.measuring.sealed import seal
 from benchstudy.model import paths
 from benchstudy.model.errors import BenchstudyError, StudyError
+from benchstudy.model.files import sha256_of
 from benchstudy.model.study import load_study, parse_study
 from benchstudy.provenance import reproduce, tables
 from benchstudy.provenance.checks import check_crate, check_study
@@ -497,6 +499,60 @@ def test_whatever_was_done_to_a_crate_is_named(study, packed, tmp_path, capsys):
         assert check_crate(altered).differences == expected
         assert main(["verify", str(altered)]) == 1
         assert all(line in capsys.readouterr().err for line in expected[:1])
+
+
+@pytest.mark.parametrize(
+    ("forgery", "expected"),
+    [
+        ("altered", ["{ok}/stdout: SHA256SUMS and session.json do not agree on it"]),
+        ("left out", ["{failed}: session.json lists this trial, and its folder is gone"]),
+        ("copied", ["{copy}: is a copy of, or was moved from, {place}: move it back, or remove it if that exists"]),
+        ("discard left out", ["{store}/discards/{discarded}.json: missing"]),
+        ("index left out", ["{store}/session.json: missing or damaged, so nothing lists the trials beside it"]),
+    ],
+)
+def test_a_forgery_with_its_sums_and_its_description_is_found_in_session_json(
+    study, packed, tmp_path, forgery, expected
+):  # fmt: skip
+    with zipfile.ZipFile(packed.path) as archive:
+        archive.extractall(tmp_path)
+    ours = (study.store.folder, study.ok.folder, study.failed.folder)
+    store, ok, failed = (tmp_path / path.relative_to(study.root) for path in ours)
+    discarded = study.discarded.record.uuid[:8]
+    copy = ok.with_name(f"9{ok.name}")
+    if forgery == "altered":
+        flip(ok / "stdout")
+        seal(ok, durable=False)
+    elif forgery == "left out":
+        shutil.rmtree(failed)
+    elif forgery == "copied":
+        shutil.copytree(ok, copy)
+    else:
+        gone = "session.json" if forgery == "index left out" else f"discards/{discarded}.json"
+        (store / gone).unlink()
+    sum_again(tmp_path)
+    names = {
+        "ok": ok.relative_to(tmp_path), "failed": failed.relative_to(tmp_path), "store": store.relative_to(tmp_path),
+        "copy": copy.relative_to(tmp_path), "place": ok.relative_to(store), "discarded": discarded,
+    }  # fmt: skip
+    assert check_crate(tmp_path).differences == [line.format(**names) for line in expected]
+
+
+def sum_again(crate: Path) -> None:
+    """Makes the crate's sums and its description agree with its files, as somebody would who forges it."""
+    description = crate / "ro-crate-metadata.json"
+    graph = json.loads(description.read_text())
+    entities = []
+    for entity in graph["@graph"]:
+        path = crate / unquote(entity["@id"])
+        if entity["@type"] != "File":
+            entities.append(entity)
+        elif path.is_file():
+            entities.append({**entity, "sha256": sha256_of(path)})
+    description.write_text(json.dumps({**graph, "@graph": entities}))
+    files = [path for path in sorted(crate.rglob("*")) if path.is_file() and path != crate / "SHA256SUMS"]
+    lines = [f"{sha256_of(path)}  {path.relative_to(crate).as_posix()}\n" for path in files]
+    (crate / "SHA256SUMS").write_text("".join(lines))
 
 
 def test_a_crate_that_was_damaged_on_its_way_is_named_file_by_file(packed, tmp_path):

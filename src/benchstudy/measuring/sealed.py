@@ -4,10 +4,10 @@ import os
 import re
 import shutil
 import stat
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from urllib.parse import quote
 
 from pydantic import BaseModel, ValidationError
@@ -237,12 +237,30 @@ def against_index(
 ) -> Iterator[tuple[str, str]]:
     """(folder, difference) for each contradiction between session.json and the folders beside it; nothing without one.
 
-    SHA256SUMS lies beside what it lists and could have been altered with it, so session.json repeats each sum.
     `places`: the folders to compare (default: all).
     """
     if index is None:
         return
-    at, asked = store.relative_to(root).as_posix(), None if places is None else set(places)
+    at = store.relative_to(root).as_posix()
+    way = f"; remove {at}/session.json and run {hints.snakemake()}, which lists it"
+    yield from contradictions(at, index, seen, lambda name: _content(f"{store}/{name}"), places, way)
+
+
+def contradictions(
+    at: str,
+    index: Mapping[str, Any],
+    seen: Mapping[str, Collection[str]],
+    read: Callable[[str], bytes],
+    places: Iterable[str] | None = None,
+    way: str = "",
+) -> Iterator[tuple[str, str]]:
+    """As `against_index`, for raw files that need not be on disk: (folder, difference).
+
+    SHA256SUMS lies beside what it lists and could have been altered with it, so session.json repeats each sum.
+    `at`: the store's name in differences. `seen`: names of files by folder. `read` gives the content of a file in the
+    store. `way`: what to do if something is not listed.
+    """
+    asked = None if places is None else set(places)
     trials = {entry["path"]: entry for entry in index["trials"]}
     sessions = {f"{SESSIONS}/{entry['uuid'][:8]}": entry for entry in index["sessions"]}
     looks = {f"{LOOKS}/{entry['uuid'][:8]}" for entry in (index.get("stopping") or {}).get("looks", ())}
@@ -255,43 +273,46 @@ def against_index(
             if wrong := moved(place, place_of(entry["case"], entry["block"], entry["uuid"])):
                 yield place, f"{at}/{place}: {wrong}"
             listed = {file["name"]: file["sha256"] for file in entry["files"]}
-            stored = _sums_of(f"{store}/{place}")
+            stored = sums_in(read(f"{place}/{SUMS}").decode(errors="replace"))
             for name in sorted(name for name in listed.keys() | stored.keys() if listed.get(name) != stored.get(name)):
                 yield place, f"{at}/{place}/{name}: {SUMS} and session.json do not agree on it"
-        elif place in sessions and _stored(store / place / paths.SESSION_INDEX) != sessions[place]:
+        elif place in sessions and _parsed(read(f"{place}/{paths.SESSION_INDEX}")) != sessions[place]:
             yield place, f"{at}/{place}/session.json: it and {at}/session.json do not agree"
     discarded, stored_at = discarded_in(seen), {entry["uuid"]: place for place, entry in trials.items()}
     for place in sorted(seen if asked is None else seen.keys() & asked):
         trial = trial_of(place)
         # A damaged trial is no longer listed once it is discarded.
         if trial and trial not in discarded and place not in trials and SUMS in seen[place]:
-            way = f"remove {at}/session.json and run {hints.snakemake()}, which lists it"
-            told = moved(place, stored_at.get(_uuid_in(store / place / RECORD), place))
-            yield place, f"{at}/{place}: {told or f'is on disk, but not listed; {way}'}"
+            told = moved(place, stored_at.get(_uuid_in(read, f"{place}/{RECORD}"), place))
+            yield place, f"{at}/{place}: {told or f'is on disk, but not listed{way}'}"
     if asked is None or DISCARDS in asked:
-        yield from ((DISCARDS, line) for line in _discards(store, at, index, seen))
+        yield from ((DISCARDS, line) for line in _discards(at, index, seen, read, way))
 
 
-def _uuid_in(record: Path) -> str:
-    found = _json(record)
-    return str(found.get("uuid")) if isinstance(found, dict) else ""
-
-
-def discarded_in(seen: Seen) -> set[str]:
+def discarded_in(seen: Mapping[str, Collection[str]]) -> set[str]:
     """Short ids of trials."""
     return {Path(file).stem for file in seen.get(DISCARDS, ())}
 
 
-def _discards(store: Path, at: str, index: Mapping[str, Any], seen: Seen) -> Iterator[str]:
+def _uuid_in(read: Callable[[str], bytes], record: str) -> str:
+    try:
+        found = _parsed(read(record))
+    except (FileNotFoundError, NotADirectoryError):
+        found = None
+    return str(found.get("uuid")) if isinstance(found, dict) else ""
+
+
+def _discards(
+    at: str, index: Mapping[str, Any], seen: Mapping[str, Collection[str]], read: Callable[[str], bytes], way: str
+) -> Iterator[str]:
     listed = {f"{entry['uuid'][:8]}.json": entry for entry in index["discarded"]}
-    found = seen.get(DISCARDS, {})
-    for file in sorted(listed.keys() | found.keys()):
+    found = seen.get(DISCARDS, ())
+    for file in sorted({*listed, *found}):
         if file not in found:
             yield f"{at}/{DISCARDS}/{file}: missing"
         elif file not in listed:
-            way = f"remove {at}/session.json and run {hints.snakemake()}, which lists it"
-            yield f"{at}/{DISCARDS}/{file}: was added; {way}"
-        elif _stored(store / DISCARDS / file) != listed[file]:
+            yield f"{at}/{DISCARDS}/{file}: was added{way}"
+        elif _parsed(read(f"{DISCARDS}/{file}")) != listed[file]:
             yield f"{at}/{DISCARDS}/{file}: it and {at}/session.json do not agree"
 
 
@@ -301,30 +322,47 @@ def read_index(path: Path) -> dict[str, Any] | None:
 
     Raises OSError if the file cannot be read now: it may be intact, so it must not be replaced.
     """
-    found = _json(path)
+    return _checked_index(_json(path))
+
+
+@nothing_collected()
+def index_in(content: bytes) -> dict[str, Any] | None:
+    """As `read_index`, of what was read."""
+    return _checked_index(_parsed(content))
+
+
+def _checked_index(found: Any) -> dict[str, Any] | None:
     try:
         _Index.model_validate(found, strict=True)
     except ValidationError:
         return None
-    return found
+    return cast(dict[str, Any], found)
 
 
 def _json(path: Path) -> Any:
+    """The content of a file; None if it is missing or damaged. Raises OSError if it cannot be read now."""
     try:
-        return _stored(path)
+        return _parsed(_content(path))
     except (FileNotFoundError, NotADirectoryError):
         return None
 
 
-def _stored(path: Path) -> Any:
-    """The content of a file; None if it is damaged. Raises OSError if it cannot be read now, which is no damage."""
+def _content(path: Path | str) -> bytes:
+    """Raises OSError if the file cannot be read now, which is no damage."""
     try:
-        return _json_of(path.read_bytes())
-    except ValueError:
-        return None
+        with open(path, "rb") as file:
+            return file.read()
     except OSError as error:
         error.filename = error.filename or str(path)  # a failed read does not name the file
         raise
+
+
+def _parsed(content: bytes) -> Any:
+    """The JSON in a file; None if it is damaged."""
+    try:
+        return _json_of(content)
+    except ValueError:
+        return None
 
 
 def _json_of(content: bytes) -> Any:

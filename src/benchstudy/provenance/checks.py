@@ -5,11 +5,12 @@ import hashlib
 import struct
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path, PurePosixPath
 
 from benchstudy.measuring.confirmed import check
-from benchstudy.measuring.sealed import SUMS, Checked, compared, sums_in
+from benchstudy.measuring.sealed import SUMS, Checked, compared, contradictions, index_in, sums_in
+from benchstudy.model import paths
 from benchstudy.model.errors import BenchstudyError, plain_line
 from benchstudy.model.files import files_below, json_of
 from benchstudy.model.study import Study
@@ -22,6 +23,8 @@ _BEGIN = b"PK\x03\x04"
 _AGAIN = "copy, download or pack it again"
 # The largest file that is read at once, such as the list of sums.
 _LONGEST_TEXT = 256 << 20
+# data/raw/<study>/<target>/<family>: so many folders lead to a store.
+_STORE = 5
 # Raised for a damaged zip file. RuntimeError: encrypted, or compressed by an unknown method.
 _OF_A_ZIP = (zipfile.BadZipFile, zlib.error, OSError, EOFError, LookupError, ValueError, RuntimeError, struct.error)
 
@@ -116,6 +119,7 @@ class Crate:
             return checked
         checked.differences += self._against_description()
         checked.differences += self._against_trials()
+        checked.differences += self._against_indexes(checked.differences)
         return checked
 
     def _sha256(self, name: str) -> str:
@@ -148,6 +152,41 @@ class Crate:
             for inner, digest in sums_in(self.read(name).decode(errors="replace")).items():
                 if self.sums.get(f"{folder}/{inner}") != digest:
                     yield f"{folder}/{inner}: {SUMS} of the crate and {SUMS} of the folder do not agree on it"
+
+    def _against_indexes(self, named: Iterable[str]) -> Iterator[str]:
+        """Compare with each session.json, so that no trial was added, left out or renamed together with its sums.
+
+        `named`: differences so far. A folder that has one is left out.
+        """
+        wrong = {line.partition(": ")[0] for line in named}
+        wrong |= {"/".join(name.split("/")[: _STORE + 2]) for name in wrong}
+        for at, seen in self._stores().items():
+            index_file = f"{at}/{paths.SESSION_INDEX}"
+            if index_file in wrong:
+                continue
+
+            def read(name: str, at: str = at) -> bytes:
+                return b"" if f"{at}/{name}" in wrong else self.read(f"{at}/{name}")
+
+            index = index_in(read(paths.SESSION_INDEX)) if index_file in self.names else None
+            if index is None:
+                yield f"{index_file}: missing or damaged, so nothing lists the trials beside it"
+                continue
+            for place, line in contradictions(at, index, seen, read):
+                if f"{at}/{place}" not in wrong:
+                    yield line
+
+    def _stores(self) -> dict[str, dict[str, list[str]]]:
+        """Names of raw files by store and folder in it, as `sealed.look` finds them on a disk."""
+        stores: dict[str, dict[str, list[str]]] = {}
+        for name in sorted(self.sums.keys() & self.names):
+            parts = name.split("/")
+            if name.startswith("data/raw/") and len(parts) > _STORE:
+                # A sealed folder is two levels deep; a discard is a file one level deep.
+                depth = min(_STORE + 2, len(parts) - 1)
+                folders = stores.setdefault("/".join(parts[:_STORE]), {})
+                folders.setdefault("/".join(parts[_STORE:depth]), []).append("/".join(parts[depth:]))
+        return stores
 
 
 def _members(path: Path, archive: zipfile.ZipFile) -> Iterator[str]:
