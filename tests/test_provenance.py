@@ -501,6 +501,17 @@ def test_whatever_was_done_to_a_crate_is_named(study, packed, tmp_path, capsys):
         assert all(line in capsys.readouterr().err for line in expected[:1])
 
 
+def test_a_study_without_an_index_is_verified_with_a_note_on_what_cannot_be_found(own_study, monkeypatch, capsys):
+    monkeypatch.chdir(own_study.root)
+    assert main(["verify", str(own_study.file)]) == 0
+    assert "note: " not in capsys.readouterr().err
+    shutil.rmtree(own_study.failed.folder)
+    own_study.store.index.unlink()
+    assert main(["verify", str(own_study.file)]) == 0, "it can be made again"
+    index = own_study.store.index.relative_to(own_study.root)
+    assert f"note: {index}: missing, so nothing says whether a trial was removed" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("forgery", "expected"),
     [

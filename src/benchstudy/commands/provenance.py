@@ -57,6 +57,7 @@ def add_commands(commands: Any, study_help: str) -> None:
 
 
 def _verify(arguments: argparse.Namespace) -> int:
+    from benchstudy.measuring.sealed import has_trials
     from benchstudy.provenance.checks import Checked, begins_as_zip, check_crate, check_study
 
     what = arguments.what
@@ -71,6 +72,11 @@ def _verify(arguments: argparse.Namespace) -> int:
         checked += check_study(root, study, read=arguments.read)
         if not checked.files and not checked.differences:  # 0 differences in 0 files would look like a check
             raise BenchstudyError(f"{what}: nothing to verify: data/raw/{study.study} has no file yet")
+        for store in study.stores(root):
+            index = store / paths.SESSION_INDEX
+            if has_trials(store) and not index.exists():
+                missing = f"{index.relative_to(root)}: missing, so nothing says whether a trial was removed"
+                print(f"note: {missing}; {hints.snakemake()} makes it again", file=sys.stderr)
         packed = paths.crate(root, study.study)
         if packed.is_file():
             try:
