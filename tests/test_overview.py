@@ -619,6 +619,11 @@ def test_a_figure_that_is_not_steady_says_so_where_it_stands(bare_project, last,
     assert cells.estimate_cell(results, other, "page").marks == (), "it is not what the family is read for"
     (line,) = answers_of(results, "Write", "duration", {}, "backend")["lines"]
     assert line["evidence"].endswith(drift.NOT_STEADY) is bool(marks)
+    page = Page("file_size", study="embedded", tidy="data/tidy/embedded/file_size", output="reports/embedded/file_size")
+    page.trials(["duration"])
+    rows = pl.read_csv(page.output / "tables" / "estimates.csv", infer_schema=False).rows(named=True)
+    told = {row["metric"]: row["marks"] or "" for row in rows}
+    assert told == {"duration": "; ".join(marks), "device_read": ""}, "the file of all estimates has the marks, too"
 
 
 # -- prose ----------------------------------------------------------------------

@@ -588,7 +588,7 @@ def test_every_trial_is_listed_with_its_command_and_files(tables, tmp_path):
 
 def test_estimates_are_written_in_base_units(tables, tmp_path):
     add(tables, 0.001, 0.002, 0.003)
-    estimatefiles.write_estimates(tables.results().estimates("duration"), tmp_path / "estimates.csv")
+    estimatefiles.write_estimates(tables.results().estimates("duration"), tmp_path / "estimates.csv", lambda _: ())
     row = pl.read_csv(tmp_path / "estimates.csv").row(0, named=True)
     assert (row["n"], row["median"], row["unit"], row["failed"]) == (3, 0.002, "s", 0)
 
@@ -616,7 +616,7 @@ def test_two_modes_stand_beside_the_median_and_in_its_file(tables, tmp_path):
     results = tables.results()
     cell = cells.estimate_cell(results, *results.estimates("duration"), "median")
     assert cell.lines[1].endswith("; two modes: 2 near 3.05 ms, 4 near 202 ms")
-    estimatefiles.write_estimates(results.estimates("duration"), tmp_path / "estimates.csv")
+    estimatefiles.write_estimates(results.estimates("duration"), tmp_path / "estimates.csv", lambda _: ())
     row = pl.read_csv(tmp_path / "estimates.csv").row(0, named=True)
     assert (row["mode_low_n"], row["mode_high_n"]) == (2, 4)
     assert (row["mode_low"], row["mode_high"]) == pytest.approx((0.00305, 0.2025), rel=1e-3)

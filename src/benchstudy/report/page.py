@@ -6,7 +6,7 @@ Every call shows its result, and writes it below the page's exports (`figures/*.
 
 import html
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from benchstudy.model import paths
 from benchstudy.report import human
 from benchstudy.report.comparisons import answers, findings, verdicts, wording
 from benchstudy.report.comparisons.comparison import Comparisons, calibrations, twin_cases, twins, within_noise
+from benchstudy.report.exhibits import cells
 from benchstudy.report.exhibits.exhibits import show
 from benchstudy.report.exhibits.pagefigures import PageFigures
 from benchstudy.report.exhibits.pagetables import PageTables
@@ -254,7 +255,8 @@ class Page(PageTables, PageFigures):
         The list shows the values of `metrics`; the CSV files have all metrics.
         """
         estimates = (e for metric in sorted(self.measured.metrics) for e in self.measured.estimates(metric))
-        estimatefiles.write_estimates(estimates, self.output / "tables" / "estimates.csv")
+        marks = partial(cells.all_marks, self.measured)
+        estimatefiles.write_estimates(estimates, self.output / "tables" / "estimates.csv", marks)
         estimatefiles.write_trials(self.measured, self.output / "tables" / "trials.csv")
         places = (self.root, self.output.parent, self._scrutiny.flagged)
         found: TargetPages | TrialList

@@ -63,6 +63,12 @@ def marks(results: Results, metric: str, target: str, case: str) -> tuple[str, .
     )
 
 
+def all_marks(results: Results, estimate: Estimate) -> tuple[str, ...]:
+    """All reservations about an estimate, for files that have no cells: also that a capacity is only a lower bound."""
+    found = marks(results, estimate.metric, estimate.target, estimate.case) if estimate.values else ()
+    return (*found, *unbracketed(results, estimate))
+
+
 def failures(estimate: Estimate) -> list[str]:
     """Why trials failed, in a few words per reason: "OOM (2 of 6)", "failed: connection refused (1 of 6)"."""
     found: Counter[str] = Counter()
