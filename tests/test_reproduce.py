@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import os
 import re
 import shutil
 import zipfile
@@ -105,6 +106,19 @@ def test_packing_again_plans_nothing_and_gives_the_same_bytes(measured, crate):
     assert "Nothing to be done" in planned.stdout + planned.stderr
     measured.run("python", "-m", "benchstudy.commands.cli", "crate", "config/study.yaml")
     assert crate.read_bytes() == before
+
+
+@pytest.mark.parametrize("name", ["tiny/file_size/tables/estimates.csv", "tiny/index.html"])
+def test_a_report_that_somebody_edited_is_not_packed(measured, crate, monkeypatch, capsys, name):
+    packed, path = crate.read_bytes(), measured.root / "reports" / name
+    before, stat = path.read_bytes(), path.stat()
+    monkeypatch.chdir(measured.root)
+    path.write_bytes(before + b" ")
+    assert cli.main(["crate", "config/study.yaml"]) == 1
+    assert f"{name}: not as it was made; run `snakemake" in capsys.readouterr().err
+    assert crate.read_bytes() == packed
+    path.write_bytes(before)
+    os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
 
 
 @pytest.fixture(scope="module")

@@ -96,9 +96,14 @@ def _verify(arguments: argparse.Namespace) -> int:
 
 
 def _crate(arguments: argparse.Namespace) -> int:
+    from benchstudy.jobs import made
     from benchstudy.provenance.crate import build_crate
+    from benchstudy.report.study.studypages import STUDY_PAGES
 
     root, study = paths.project_root(), load_study(arguments.study)
+    for page in (*study.families, *STUDY_PAGES, paths.FIRST_PAGE):
+        if altered := made.altered(paths.made(root, study.study, page), root):
+            raise BenchstudyError(f"{altered[0]}: not as it was made; run {hints.snakemake()}, which makes it again")
     packed = build_crate(root, study, paths.crate(root, study.study), frozenset(arguments.accept))
     for name in packed.not_looked_for:
         print(f"note: {name} is not set here or is very short, so nothing was searched for its value", file=sys.stderr)
