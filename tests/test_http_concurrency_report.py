@@ -256,6 +256,15 @@ def test_the_table_of_littles_law_says_that_rounding_is_left_out(tmp_path):
     assert "less what rounding may explain" in Drawn(HttpLoad(tables.results())).little().caption
 
 
+def test_a_point_that_rounding_leaves_unchecked_is_not_shown_as_one_that_was_not_measured(tmp_path):
+    tables = HttpTables(tmp_path)
+    tables.closed(FILES, 1, 9000.0)
+    tables.observations = [row for row in tables.observations if row["metric"] != "little_error"]
+    ((_, cell),) = Drawn(HttpLoad(tables.results())).little().rows
+    assert cell.lines[0] == "unknown" and cell.lines[2] == "rounding may hide a deviation"
+    assert cell.href
+
+
 def test_ceilings_that_break_littles_law_are_marked_and_counted(tmp_path):
     tables = HttpTables(tmp_path)
     wrk = NOTHING | {"generator": "wrk"}

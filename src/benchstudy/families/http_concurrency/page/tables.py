@@ -198,11 +198,13 @@ class HttpTables:
 
     def _little_cell(self, point: Point) -> Cell:
         estimate = self.load.estimate("little_error", point)
-        if estimate is None:
-            return MISSING
-        if estimate.summary.median is None:
-            return failed_cell(self.load.results, estimate) if estimate.failed else MISSING
         measured = self.load.median("concurrency_measured", point)
+        if estimate is None or estimate.summary.median is None:
+            if measured is not None:
+                lines = ["unknown", f"λW = {human.number(measured)}", "rounding may hide a deviation"]
+                lines += cells.failures(estimate) if estimate else []
+                return Cell(tuple(lines), self.load.href(point), "missing")
+            return failed_cell(self.load.results, estimate) if estimate and estimate.failed else MISSING
         lines = [human.median(estimate.summary, "%")]
         lines += [f"λW = {human.number(measured)}"] if measured is not None else []
         lines.append(f"worst of {estimate.summary.n}: {human.percent(max(estimate.values))}")
