@@ -566,15 +566,21 @@ def sum_again(crate: Path) -> None:
     (crate / "SHA256SUMS").write_text("".join(lines))
 
 
-def test_a_crate_that_was_damaged_on_its_way_is_named_file_by_file(packed, tmp_path):
+@pytest.mark.parametrize("which", ["lock", "sums of a trial", "index"])
+def test_a_crate_that_was_damaged_on_its_way_is_named_file_by_file(study, packed, tmp_path, which):
+    name = {
+        "lock": "requirements.lock",
+        "sums of a trial": at(study, "ok", "SHA256SUMS"),
+        "index": study.store.index.relative_to(study.root).as_posix(),
+    }[which]
     with zipfile.ZipFile(packed.path) as archive:
-        entry = archive.getinfo("requirements.lock")
+        entry = archive.getinfo(name)
     content = bytearray(packed.path.read_bytes())
-    content[entry.header_offset + 200] ^= 0xFF
+    content[entry.header_offset + 30 + len(name) + entry.compress_size // 2] ^= 0xFF
     damaged = tmp_path / "damaged.zip"
     damaged.write_bytes(content)
     (line,) = check_crate(damaged).differences
-    assert line.startswith("requirements.lock: cannot be read") or "altered" in line
+    assert line.startswith(f"{name}: cannot be read") or "altered" in line
 
 
 @pytest.mark.parametrize("name", ["crate.zip", "crate.zip.part"])
