@@ -431,6 +431,14 @@ def test_a_damaged_trial_that_was_discarded_is_not_packed(own_study, file, damag
     assert len(check_study(own_study.root, own_study.study).differences) == 1, "the file itself is still no evidence"
 
 
+def test_a_trial_that_was_damaged_after_it_was_discarded_is_not_missed_in_the_crate(own_study):
+    own_study.store.discard(own_study.ok, "its disk was failing")
+    own_study.index()
+    own_study.ok.folder.chmod(0o755)
+    flip(own_study.root / at(own_study, "ok", "stdout"))
+    assert check_crate(pack(own_study).path).differences == [], "session.json lists it, and the crate leaves it out"
+
+
 def test_a_backslash_in_a_name_that_an_earlier_version_sealed_is_told_with_the_way_on(own_study):
     case = own_study.ok.folder.parent
     case.chmod(0o755)

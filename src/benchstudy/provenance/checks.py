@@ -9,7 +9,16 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path, PurePosixPath
 
 from benchstudy.measuring.confirmed import check
-from benchstudy.measuring.sealed import SUMS, Checked, compared, contradictions, index_in, sums_in
+from benchstudy.measuring.sealed import (
+    SUMS,
+    Checked,
+    compared,
+    contradictions,
+    discarded_in,
+    index_in,
+    sums_in,
+    trial_of,
+)
 from benchstudy.model import paths
 from benchstudy.model.errors import BenchstudyError, plain_line
 from benchstudy.model.files import files_below, json_of
@@ -176,8 +185,10 @@ class Crate:
             if index is None:
                 yield f"{index_file}: missing or damaged, so nothing lists the trials beside it"
                 continue
+            # A crate leaves a trial out that was damaged and is discarded.
+            left_out = discarded_in(seen)
             for place, line in contradictions(at, index, seen, read):
-                if f"{at}/{place}" not in wrong:
+                if f"{at}/{place}" not in wrong and (place in seen or trial_of(place) not in left_out):
                     yield line
 
     def _stores(self) -> dict[str, dict[str, list[str]]]:
