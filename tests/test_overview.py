@@ -678,6 +678,5 @@ def test_tables_stay_as_they_were_for_readers_of_files(bare_project):
         "steady",
         "failures",
         "tails",
-        "disturbed",
     }
     assert pl.read_csv(bare_project / "reports/embedded/file_size/tables/estimates.csv").height > 20
