@@ -169,21 +169,26 @@ def verdict(look: Mapping[str, Any], plan: SessionPlan, stopping: Stopping) -> s
     """The decision after a look, as a sentence for the log, the index and the report."""
     known = all_known(look, plan.cases)
     short = [k for k in known if not k.within(stopping.until)]
-    silent = "; ".join(k.words for k in known if not k.n)
+    silent = [k for k in known if not k.n]
     after, until = f"after {look['blocks']} blocks", f"±{rounding.percent(stopping.until)}"
+    # A case without values is not waited for, but nothing is known of it either.
+    cases, unknown = len(plan.cases), len({k.case for k in [*short, *silent]})
+    of = rounding.plural(cases, "case")
+    widest = next((f" (the least: {k.words})" for k in known if k.precision is not None), "")
     if short:
         if not enough(look, plan, stopping):
             next_step = f"on to {stopping.look_after(look['blocks'])} blocks"
         else:
             next_step = "and there are no more" if look["blocks"] < stopping.most else "and that is the most allowed"
         named = "; ".join(k.words for k in short[:_MOST_NAMED]) + ("; …" if len(short) > _MOST_NAMED else "")
-        cases = len({k.case for k in short})
-        verb, of = "is" if cases == 1 else "are", rounding.plural(len(plan.cases), "case")
-        said = f"{after} {cases} of {of} {verb} not known to {until}, {next_step} ({named})"
+        verb = rounding.verb(unknown, cases, "is", "are")
+        said = f"{after} {unknown} of {of} {verb} not known to {until}, {next_step} ({named})"
+    elif silent:
+        verb = rounding.verb(cases - unknown, cases, "is", "are")
+        said = f"{after} {cases - unknown} of {of} {verb} known to {until}{widest}"
     else:
-        widest = next((f" (the least: {k.words})" for k in known if k.precision is not None), "")
         said = f"{after} every case is known to {until}{widest}"
-    return said + (f"; nothing to wait for: {silent}" if silent else "")
+    return said + (f"; nothing to wait for: {'; '.join(k.words for k in silent)}" if silent else "")
 
 
 def course(plan: SessionPlan, looks: Sequence[Mapping[str, Any]], adopted: Adopted) -> dict[str, Any] | None:
