@@ -48,6 +48,15 @@ def heavy_tails(random: np.random.Generator, spread: float, size: tuple[int, int
     return np.exp(spread * random.standard_t(3, size) / math.sqrt(3))
 
 
+def flat(random: np.random.Generator, spread: float, size: tuple[int, int]) -> np.ndarray:
+    return 1 + spread * math.sqrt(12) * (random.random(size) - 0.5)
+
+
+def two_modes(random: np.random.Generator, spread: float, size: tuple[int, int]) -> np.ndarray:
+    """Half of the trials are slow, so that hardly any value lies near the median."""
+    return 1 + spread * (0.2 * random.standard_normal(size) + np.where(random.random(size) < 0.5, 1, -1))
+
+
 def with_memory(random: np.random.Generator, spread: float, size: tuple[int, int]) -> np.ndarray:
     noise = random.standard_normal(size)
     for block in range(1, size[1]):
@@ -60,6 +69,8 @@ SHAPES: dict[str, Simulated] = {
     "lognormal": lognormal,
     "bimodal": bimodal,
     "heavy tails": heavy_tails,
+    "flat": flat,
+    "two equal modes": two_modes,
     f"memory of {MEMORY}": with_memory,
 }
 
@@ -200,7 +211,7 @@ def _ratio_covers(base: np.ndarray, other: np.ndarray) -> bool:
             names = tuple(range(blocks))
             arms = [Arm(n, "s", tuple(side[:blocks]), names) for n, side in (("base", base), ("other", other))]
             made = compare(*arms, margin=0.05, better="lower")
-            return made.low is not None and made.high is not None and made.low <= 1 <= made.high
+            return made.evidence is not None and made.evidence.low <= 1 <= made.evidence.high
     raise AssertionError("the last look ends a session")
 
 

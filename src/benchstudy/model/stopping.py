@@ -19,8 +19,8 @@ from benchstudy.model.wording import explained
 
 _MISSED = 1 - Fraction(str(LEVEL))  # the share of intervals that miss the median, at most
 _MOST_BLOCKS = 10_000
-# Simulated (benchmarks/adaptive_stopping.py): with a look at each block a 95 % interval covers 92.3 % at worst, with
-# looks 1.3 times apart 92.6 %, with these 93.6 %.
+# Simulated with normal trials (benchmarks/adaptive_stopping.py): with a look at each block a 95 % interval covers
+# 92.3 % at worst, with looks 1.3 times apart 92.6 %, with these 93.6 %.
 _GROWTH = 1.5
 
 
