@@ -237,7 +237,7 @@ def test_a_disturbed_trial_is_repeated_in_its_block_and_figures_are_of_the_undis
     results = Results(lab.tidy(blocks=2, **REPEAT), study="s", family="spin")
     assert third.short in (counted := set(results.counted["trial"])) and not {first.short, second.short} & counted
     assert (results.counts()["repeated"], results.counts()["disturbed"]) == (2, 0)
-    told = disturbed.rule(results, index["disturbance"])
+    told = disturbed.rule(results, [index])
     assert "20 % of a host's processors" in told and told.endswith(
         "0 trials could not be checked. 2 further disturbed trials were set aside and measured again."
     )
@@ -282,6 +282,17 @@ def test_marking_measures_nothing_again_and_no_later_code_does(lab, shares, monk
     assert lab.hold() == index
     assert Results(lab.tidy(), study="s", family="spin").disturbed == results.disturbed
     assert lab.hold(disturbance={"limit": "60 %", "then": "repeat"})["sessions"] == index["sessions"]
+
+
+def test_a_limit_that_was_changed_later_is_the_one_that_is_told_with_that_of_the_measurement(lab, shares):
+    shares += [0.5]
+    index = lab.hold()
+    told = disturbed.rule(Results(lab.tidy(), study="s", family="spin"), [index])
+    assert "may take 5 % of" in told and "changed" not in told and "disturbed 1 of 1 trial;" in told
+    looser = Results(lab.tidy(disturbance={"limit": "60 %"}), study="s", family="spin")
+    told = disturbed.rule(looser, [index])
+    assert "may take 60 % of" in told and "disturbed 0 of 1 trial;" in told
+    assert "The study said 5 % when it was measured; the limit was changed since." in told
 
 
 def test_the_plan_changes_with_the_rule_that_repeats_and_an_old_study_stays_what_it_was(lab):

@@ -550,10 +550,10 @@ def test_imported_trials_of_two_versions_in_one_case_are_told(tables):
     results = tables.results()
     (said,) = programs.weaknesses(results)
     assert said.startswith("1 case has trials of different versions of fio, 3.28 and 3.33. Their figures mix")
-    declared = {"limit": 0.05, "then": "mark", "at_most": 1}
-    assert disturbed.rule(results, declared) == "What else ran during 3 imported trials is unknown."
+    index = {"disturbance": {"limit": 0.05, "then": "mark", "at_most": 1}, "sessions": []}
+    assert disturbed.rule(results, [index]) == "What else ran during 3 imported trials is unknown."
     add(tables, 0.004, levels=LEVELS | {"backend": "other"}, disturbed=False)
-    told = disturbed.rule(tables.results(), declared)
+    told = disturbed.rule(tables.results(), [index])
     assert "disturbed 0 of 1 measured trial; 0 trials could not be checked. What else ran during 3 imported" in told
 
 

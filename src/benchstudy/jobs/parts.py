@@ -353,7 +353,7 @@ def _disturbance(trial: StoredTrial, policy: "DisturbancePolicy") -> dict[str, A
     worst = interference.worst(seen)
     return {
         "disturbed": None if worst is None else policy.disturbed(seen) is not None,
-        "disturbance": None if worst is None else json.dumps(asdict(worst)),
+        "disturbance": None if worst is None else json.dumps(asdict(worst) | {"limit": policy.limit}),
     }
 
 

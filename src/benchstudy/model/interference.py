@@ -289,7 +289,10 @@ _TOLD = ("others_cpu", "cpus", "busiest", "peak_cpu", "peak_at")
 
 @dataclass(frozen=True)
 class Disturbance:
-    """One trial's worst: `what` on `host` took `share` of it, above the limit or not. `peak_at` is ISO 8601."""
+    """One trial's worst: `what` on `host` took `share` of it, above the limit or not. `peak_at` is ISO 8601.
+
+    `limit`: the one that the table applied, which may be another one than when the trial was measured.
+    """
 
     host: str
     what: str
@@ -299,6 +302,7 @@ class Disturbance:
     busiest: tuple[str, ...]
     peak_cpu: float | None = None
     peak_at: str | None = None
+    limit: float | None = None
 
     @classmethod
     def read(cls, written: Mapping[str, Any]) -> "Disturbance":

@@ -162,6 +162,12 @@ class Results:
         return {trial: Disturbance.read(json.loads(text)) for trial, text in rows}
 
     @cached_property
+    def disturbed_beyond(self) -> float | None:
+        """The share that others may take, as the tables applied it; None if no trial could be checked."""
+        known = self.counted["disturbance"].drop_nulls()
+        return json.loads(known[0]).get("limit") if len(known) else None
+
+    @cached_property
     def imported(self) -> frozenset[tuple[str, str]]:
         """The cases (target, case) with imported trials, whose order and host are unknown."""
         return frozenset(self.counted.filter(pl.col("imported").fill_null(False)).select("target", "case").iter_rows())

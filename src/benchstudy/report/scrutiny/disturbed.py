@@ -9,6 +9,7 @@ from typing import Any
 import polars as pl
 
 from benchstudy.model import rounding
+from benchstudy.model.disturbance import DisturbancePolicy
 from benchstudy.model.interference import Disturbance
 from benchstudy.report import human
 from benchstudy.report.results import sessions
@@ -139,8 +140,25 @@ def of_drawn(results: Results, trials: Collection[str]) -> str:
     return f"Other work disturbed {found} of {human.plural(len(trials), 'drawn trial')}." if found else ""
 
 
-def rule(results: Results, declared: Mapping[str, Any]) -> str:
-    """What the study allows others to take, what happens if they take more, and how often that was."""
+def policy(session: Mapping[str, Any], family: str) -> dict[str, Any]:
+    """What the study said about other work when it held this session."""
+    declared = session["declared"]
+    own = declared.get("families", {}).get(family, {}).get("disturbance")
+    return DisturbancePolicy().model_dump(mode="json") | (own or declared.get("disturbance") or {})
+
+
+def rule(results: Results, indexes: Sequence[Mapping[str, Any]]) -> str:
+    """What the study allows others to take, what happens if they take more, and how often that was.
+
+    The limit is the one that the tables applied: a later one marks other trials, without any measurement.
+    """
+    declared = next((index["disturbance"] for index in indexes if "disturbance" in index), None)
+    if declared is None:
+        return ""
+    limit = declared["limit"] if results.disturbed_beyond is None else results.disturbed_beyond
+    held = {policy(session, results.family)["limit"] for index in indexes for session in index["sessions"]}
+    others = " and ".join(rounding.percent(one) for one in sorted(held - {limit}))
+    changed = f" The study said {others} when it was measured; the limit was changed since." if others else ""
     then = f"measured again, {declared['at_most']} times at most" if declared["then"] == "repeat" else "marked"
     imported = int(results.counted["imported"].fill_null(False).sum())
     aside = f"What else ran during {human.plural(imported, 'imported trial')} is unknown." if imported else ""
@@ -151,9 +169,10 @@ def rule(results: Results, declared: Mapping[str, Any]) -> str:
     verb = "was" if counts["repeated"] == 1 else "were"
     again = f" {human.plural(counts['repeated'], 'further disturbed trial')} {verb} set aside and measured again."
     return (
-        f"Other work may take {rounding.percent(declared['limit'])} of a host's processors or of its disks' time "
-        f"during a trial. If it takes more, the trial is {then}. Other work disturbed {counts['disturbed']} of "
-        f"{total}; {human.plural(unseen(results), 'trial')} could not be checked.{again if counts['repeated'] else ''}"
+        f"Other work may take {rounding.percent(limit)} of a host's processors or of its disks' time "
+        f"during a trial. If it takes more, the trial is {then}.{changed} "
+        f"Other work disturbed {counts['disturbed']} of {total}; "
+        f"{human.plural(unseen(results), 'trial')} could not be checked.{again if counts['repeated'] else ''}"
         f"{' ' * bool(aside)}{aside}"
     )
 

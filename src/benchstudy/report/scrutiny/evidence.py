@@ -120,8 +120,7 @@ def method(results: Results, indexes: Indexes) -> str:
         facts += many_targets.session_facts(indexes)
     else:
         facts += [fact for index in indexes for fact in session_facts(index, several=len(indexes) > 1)]
-    declared = next((index["disturbance"] for index in indexes if "disturbance" in index), None)
-    facts += [("Other work on the hosts", disturbed.rule(results, declared))] if declared else []
+    facts += [("Other work on the hosts", disturbed.rule(results, indexes))]
     tools = counted.select("tool", "tool_version", "tool_sha256").unique(maintain_order=True).drop_nulls("tool")
     lines = [_tool(*row) for row in tools.iter_rows()]
     files = programs.files(results.of_trials.counted)
