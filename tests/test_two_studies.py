@@ -168,7 +168,9 @@ def test_disturbed_trials_are_named_with_what_to_do(project, capsys):
     )
     assert cli.main(["compare", "before", "after"]) == 0
     assert "set `disturbance: {then: repeat}` in the study" in capsys.readouterr().out
-    assert "then: repeat" in (project / "reports/comparisons/before--after.html").read_text(encoding="utf-8")
+    page = (project / "reports/comparisons/before--after.html").read_text(encoding="utf-8")
+    assert "then: repeat" in page
+    assert "not known to share a session, so no difference between them gets a verdict" in page, "nor on a quiet host"
 
 
 def test_of_one_and_the_same_session_there_is_a_verdict_by_pairs(project):
@@ -184,6 +186,28 @@ def test_of_one_and_the_same_session_there_is_a_verdict_by_pairs(project):
         ).write_parquet(path)
     (row,) = rows()
     assert (row.outcome.verdict, row.outcome.pairs) == ("worse", len(SPREAD))
+
+
+def test_a_copy_of_a_study_is_no_evidence_of_anything(project):
+    study(project, "before", BEFORE, {"local": 0.2})
+    for folder in ("data/tidy", "data/raw"):
+        shutil.copytree(project / folder / "before", project / folder / "after")
+    (row,) = rows()
+    assert (row.outcome.ratio, row.outcome.verdict) == (None, "none")
+    assert row.outcome.why == "8 trials of after are also of before"
+
+
+def test_a_rule_on_other_work_that_differs_is_told_as_the_tables_applied_it(project):
+    seen = {"host": "here", "what": "others_cpu", "share": 0.1, "others_cpu": 0.2, "cpus": 2, "busiest": []}
+    for name, declared, applied in (("before", 0.2, 0.5), ("after", 0.05, 0.05)):
+        fields = {"disturbed": False, "disturbance": json.dumps(seen | {"limit": applied})}
+        study(project, name, None, {"local": 0.2}, **fields)
+        path = project / f"data/raw/{name}/this-machine/file_size/session.json"
+        index = json.loads(path.read_text())
+        index["sessions"][0]["declared"]["disturbance"] = {"limit": declared}
+        path.write_text(json.dumps(index))
+    (found,) = study_differences.declarations(compared())
+    assert (found.name, found.before, found.after) == ("disturbance.limit", "0.5", "0.05")
 
 
 def test_imported_trials_get_no_verdict_and_what_is_seen_is_said_without_one(project, capsys):

@@ -54,7 +54,7 @@ class Tables:
     ) -> str:
         """Add one trial; `fields` override columns of the trial table (status, cause, discarded_why, imported …)."""
         case = ",".join(f"{k}={v}" for k, v in levels.items())
-        trial = hashlib.sha256(f"{target}{case}{block}{len(self.trials)}".encode()).hexdigest()[:8]
+        trial = hashlib.sha256(f"{self.study}{target}{case}{block}{len(self.trials)}".encode()).hexdigest()[:8]
         self.cases.setdefault((target, case), {"target": target, "case": case, **levels, **(numbers or {})})
         raw = f"data/raw/{self.study}/{target}/{self.family}/{case}/{block}-{trial}"
         files = [

@@ -53,6 +53,7 @@ class Refusal(StrEnum):
     CONDITIONS = "conditions"  # another tool, measuring code, definition or verified cache state
     DISTURBED = "disturbed"  # others took too much of the host
     UNFIT = "unfit"  # the family says why
+    SAME = "same"  # trials of one are also trials of the other
     SET = "set"  # the study set both figures, such as rates that both took as offered
 
 

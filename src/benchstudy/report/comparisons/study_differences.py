@@ -9,6 +9,7 @@ import polars as pl
 from benchstudy.model.differences import Difference, differences, of_environments
 from benchstudy.report.comparisons.study_pair import FamilyPair, Side
 from benchstudy.report.results import sessions
+from benchstudy.report.scrutiny import disturbed
 
 
 def conditions(pair: FamilyPair) -> Iterator[tuple[str, str, str]]:
@@ -66,7 +67,11 @@ def _declared(side: Side, family: str) -> dict[str, Any]:
     """The family's block in the latest session, and the other keys that decide how it was measured."""
     held = sorted((s for index in side.indexes for s in index["sessions"]), key=lambda session: session["started"])
     declared = held[-1]["declared"] if held else {}
-    general = {name: declared.get(name) for name in ("seed", "blocks", "until", "blocks_apart", "thresholds")}
+    names = ("seed", "blocks", "until", "blocks_apart", "give_up_after", "thresholds")
+    general: dict[str, Any] = {name: declared.get(name) for name in names}
+    if held:
+        applied = side.results.disturbed_beyond
+        general["disturbance"] = disturbed.policy(held[-1], family) | ({} if applied is None else {"limit": applied})
     return {**general, family: declared.get("families", {}).get(family, {})}
 
 

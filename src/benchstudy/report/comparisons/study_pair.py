@@ -102,6 +102,12 @@ class FamilyPair:
         return any(row.outcome.refusal is Refusal.DISTURBED for row in self.rows)
 
     @property
+    def is_of_sessions(self) -> bool:
+        """Whether some case is not known to be of one session, whatever else withholds its verdict."""
+        found = (self._apart(row.base["target"], row.base["case"]) for row in self.rows)
+        return any(apart is not None and apart[0] is Refusal.SESSIONS for apart in found)
+
+    @property
     def indexes(self) -> list[Mapping[str, Any]]:
         """The records of both studies' sessions, those of a disturbed study first."""
         sides = sorted((self.base, self.other), key=lambda side: not side.results.disturbed)
@@ -149,12 +155,17 @@ class FamilyPair:
                 yield side, found
 
     def _withheld(self, metric: str, estimates: tuple[Estimate, Estimate]) -> tuple[Refusal, str] | None:
-        """The reason why there is no ratio: different verified cache states, open capacities, or disturbed trials."""
+        """The reason why there is no ratio: the same trials in both, different verified cache states, open capacities,
+        or disturbed trials."""
         sides = (self.base, self.other)
         trials = [
             [trial for trial, _, _ in side.results.by_case(metric).get((estimate.target, estimate.case), ())]
             for side, estimate in zip(sides, estimates, strict=True)
         ]
+        # A copy of a study has its trials. They would be pairs that do not differ, and the others would be left out.
+        if same := len({*trials[0]} & {*trials[1]}):
+            verb = "is" if same == 1 else "are"
+            return Refusal.SAME, f"{human.plural(same, 'trial')} of {self.other.study} {verb} also of {self.base.study}"
         given = [[self._given[side.study].get(t) for t in of] for side, of in zip(sides, trials, strict=True)]
         if all(trials) and not is_one_proof(*given):
             return Refusal.CONDITIONS, other_proof(*given)

@@ -28,7 +28,6 @@ from benchstudy.report.results import sessions
 from benchstudy.report.results.results import Estimate, Results
 from benchstudy.report.scrutiny import disturbed
 from benchstudy.report.tables.tables import Cell, Table
-from benchstudy.statistics.comparisons import Refusal
 
 _MOST_DRAWN = 40
 _MEDIANS = {"series": pl.String, "place": pl.String, "x": pl.Float64, **OF_MEDIANS}
@@ -71,9 +70,8 @@ class TwoStudies(Exhibits):
 
     def overview(self) -> None:
         """Show what is compared, and what the ratios do not cover."""
-        rows = [row for pair in self.pairs for row in pair.rows]
         self.say([f"Families in common: {len(self.pairs)}. Every ratio is {self.other} over {self.base}."])
-        if any(row.outcome.refusal is Refusal.SESSIONS for row in rows):
+        if any(pair.is_of_sessions for pair in self.pairs):
             self.flags(
                 [
                     "The two studies are not known to share a session, so no difference between them gets a verdict. "
