@@ -546,6 +546,18 @@ def test_steady_is_what_snia_calls_so(values, is_steady):
     assert steady.is_steady(values) is is_steady
 
 
+def test_noise_without_drift_exceeds_snias_limits_as_often_as_the_limits_say():
+    """docs/statistics.md has these figures, and pages say that `not steady` may be scatter."""
+    random = np.random.default_rng(5)
+    for spread, passing in ((0.05, 0.87), (0.1, 0.30), (0.2, 0.03)):
+        found = [steady.is_steady(random.normal(1, spread, 5).tolist()) for _ in range(2000)]
+        assert np.mean(found) == pytest.approx(passing, abs=0.03)
+    limits = (CHECKOUT / "docs/statistics.md").read_text()
+    assert "pass them in 87 of 100" in limits and "in 30 at 10 %, and in 3 at 20 %" in limits
+    for family in ("file_size", "fio"):
+        assert "exceed them without any drift" in (CHECKOUT / f"notebooks/{family}.ipynb").read_text()
+
+
 def test_a_trend_over_the_blocks_is_drift_and_noise_is_none(bare_project):
     tables = Tables(bare_project, "embedded", "http_concurrency")
     for block in range(1, 13):
