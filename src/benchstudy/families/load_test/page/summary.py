@@ -16,8 +16,6 @@ from benchstudy.report.scrutiny import disturbed
 from benchstudy.statistics.comparisons import Comparison, Verdict
 
 SAME_MIX = "at the same mix of calls"
-# The first page also has medians over trials, which differ.
-_PLAIN = "plain mean over the calls of all trials"
 
 
 class LoadSummary:
@@ -150,14 +148,14 @@ class LoadSummary:
         if lines := ratio_lines(like):
             value, interval = lines
             change = signed(shift.change, "s")
-            called = f"{_PLAIN} {change if shift.ratio is None else f'{signed_percent(shift.ratio)} ({change})'}"
+            called = f"plain mean {change if shift.ratio is None else f'{signed_percent(shift.ratio)} ({change})'}"
             parts = [interval, reading.verdict, called, *labels]
         else:
             # With few trials both values are shown: a change alone would look like a result.
             value = human.from_to(shift.base_mean, shift.base_mean + shift.within, "s")
             apart = human.from_to(shift.base_mean, shift.new_mean, "s")
             said = reading.verdict.removeprefix("no verdict: ")
-            parts = [self._without(reading.contrast, like), said, f"{_PLAIN} {apart}", *labels, *self._again(reading)]
+            parts = [self._without(reading.contrast, like), said, f"plain mean {apart}", *labels, *self._again(reading)]
         name = self._name(reading.contrast)
         return {"name": name, "value": value, "evidence": "; ".join(parts), "href": "#table-mix"}
 
@@ -370,8 +368,8 @@ def _versions(contrasts: Iterable[Contrast]) -> str:
 def _terms(readings: Iterable[Reading], label: str) -> str:
     """What the terms of these readings mean; a `label` is a store method or an API handler."""
     told = (
-        f"Like for like: as if both versions called the {label}s in the same shares. The plain mean is over all calls, "
-        "so it also changes if a version makes other calls."
+        f"Like for like: as if both versions called the {label}s in the same shares. The plain mean is over the "
+        "calls of all trials, so it differs from a median over trials, and changes if a version makes other calls."
     )
     if any(reading.mix_driven and reading.tested for reading in readings):
         told += f" {MIX_DRIVEN.capitalize()} means that only the plain mean changed, because other calls were made."
