@@ -4,7 +4,7 @@ import copy
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from fnmatch import fnmatchcase
@@ -412,7 +412,9 @@ def parse_study(data: Mapping[str, Any], beside: Path | None = None, *, stored: 
         nowhere = dangling(name, config.services, of_services, runs_on, family.trial_names, config.own_roles)
         if nowhere:
             raise StudyError("\n".join(nowhere))
-    for plan in {(plan.family_name, plan.clients): plan for plan in study.sessions()}.values():
+    # Targets with as many clients have the same cases.
+    plans = {(plan.family_name, plan.clients): plan for plan in study.sessions()}.values()
+    for plan in plans:
         with registry.blamed(plan.family_name, "`cases`"):
             ids = [case.id for case in plan.cases]
             wrong = next((wrong for case in plan.cases for wrong in case.misdescribed()), None)
@@ -429,11 +431,11 @@ def parse_study(data: Mapping[str, Any], beside: Path | None = None, *, stored: 
                 f"families.{plan.family_name}: the case {twice} is described twice: keep one, or rename one"
             )
     if not stored:
-        _require_ceilings_of_cases(study)
+        _require_ceilings_of_cases(study, plans)
     return study
 
 
-def _require_ceilings_of_cases(study: Study) -> None:
+def _require_ceilings_of_cases(study: Study, plans: Iterable["SessionPlan"]) -> None:
     """Raises StudyError for a ceiling whose pattern matches no case. Imported outputs may give a family other cases."""
     patterns = [(f"ceilings.{i}.where", c.family, c.where) for i, c in enumerate(study.ceilings)]
     measured = [(i, c.measured) for i, c in enumerate(study.ceilings) if c.measured is not None]
@@ -441,7 +443,7 @@ def _require_ceilings_of_cases(study: Study) -> None:
     for field, family, pattern in patterns:
         if family not in study.families or registry.get(family).imports:
             continue
-        cases = [case for plan in study.sessions() if plan.family_name == family for case in plan.cases]
+        cases = [case for plan in plans if plan.family_name == family for case in plan.cases]
         if not any(fnmatchcase(text, pattern) for case in cases for text in (case.id, case.spelled)):
             raise StudyError(
                 f"{field}: {pattern!r} matches no case of {family}: write a pattern of some, such as {cases[0].id}; * "
