@@ -15,7 +15,7 @@ from itertools import pairwise
 from typing import Any
 
 from benchstudy.families.fio.fio_printed import GOES_ON_AFTER, INTERRUPTED, amount, same, seconds
-from benchstudy.families.fio.fio_result import Direction, FioJob, FioRun, Latency
+from benchstudy.families.fio.fio_result import RANGE_S, Direction, FioJob, FioRun, Latency
 from benchstudy.families.shared.clients import Bins
 from benchstudy.families.shared.files import damaged
 from benchstudy.model.family import ParseError
@@ -31,6 +31,7 @@ _SURELY_BEFORE_S = 0.5
 # fio counts in 64 bits.
 _LARGEST = 2.0**64
 _SHORT, _MORE_THAN_ONCE = 0.9, 1.01
+_RANGE_OF_OLD_S = 2.0**24 / 1e6  # of histograms in microseconds
 _LAST_BIN = 1 - 2.0 ** -(_BIN_BITS + 1)  # where fio's last bin begins, as a share of the range that it ends
 # Options that end a job when it has found what it looks for, and those that tell how much it does in place of `size`.
 # fio takes the latter for a limit unless it is `time_based`, which the document may not tell.
@@ -252,7 +253,7 @@ def _latency(parent: Mapping[str, Any], kind: str, where: str, ios: int | None) 
         raise ParseError(f"{where}: inconsistent: the histogram holds {held} of {count} samples")
     longest_s = highest / per_second
     percentiles = _percentiles(values.get("percentile"), per_second, f"{where}, percentile")
-    end_s = 2.0 ** (34 if per_second == 1e9 else 24) / per_second
+    end_s = RANGE_S if per_second == 1e9 else _RANGE_OF_OLD_S
     if longest_s >= end_s:
         # fio's last bin also holds what took longer than its range, and percentiles in it are that bin's middle.
         beyond_s = math.nextafter(longest_s, math.inf)

@@ -10,7 +10,7 @@ from benchstudy.model.family import Observation, Parsed, ParseError
 # not bracket the percentile at 95 % (`stats.smallest_n`, not imported because scipy takes a second to load).
 MIN_OPERATIONS: Mapping[float, int] = {50.0: 6, 90.0: 36, 95.0: 72, 99.0: 368, 99.9: 3688}
 
-_RANGE_S = 2.0**34 / 1e9  # of fio's histograms
+RANGE_S = 2.0**34 / 1e9  # of fio's histograms in nanoseconds
 
 
 @dataclass(frozen=True)
@@ -232,7 +232,7 @@ def _merged_percentiles(parts: Sequence[Latency]) -> dict[float, float]:
     total, found = sum(count for *_, count in bins), {}
     for percent in MIN_OPERATIONS:
         edges = bin_of_rank(bins, rank_of(percent, total))
-        if edges and edges[1] <= _RANGE_S:
+        if edges and edges[1] <= RANGE_S:
             found[percent] = sum(edges) / 2
     return found
 

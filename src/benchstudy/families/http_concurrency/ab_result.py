@@ -264,10 +264,11 @@ def _arithmetic(result: AbResult) -> Iterator[str]:
     # ab also reads parts of requests that it no longer counts, so slightly more than the product is consistent.
     if length and not result.failed and result.html_transferred < length * (result.complete - result.non_2xx):
         yield f"arithmetic: HTML transferred {result.html_transferred} B is less than {result.complete} × {length} B"
-    values = [seconds for _, seconds in sorted(result.percentiles.items())]
     total = result.times.get("total")
-    if values and total and values[-1] != total.max:
-        yield f"percentiles: the longest request took {values[-1]:g} s in one table and {total.max:g} s in the other"
+    if result.percentiles and total:
+        longest = result.percentiles[max(result.percentiles)]
+        if longest != total.max:
+            yield f"percentiles: the longest request took {longest:g} s in one table and {total.max:g} s in the other"
     for name, times in result.times.items():
         if times.median is None or times.sd is None:
             continue
