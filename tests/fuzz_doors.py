@@ -15,7 +15,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchstudy.measuring import confirmed, disturbances, sealed, sessionindex
+from benchstudy.measuring import confirmed, disturbances, sessionindex
+from benchstudy.measuring.checked import SUMS
 from benchstudy.measuring.raw import TrialRecord, TrialStore, find_trials, index_problem, load_trial
 from benchstudy.model import paths, registry
 from benchstudy.model.errors import BenchstudyError, StudyError
@@ -102,7 +103,7 @@ def _writable(folder: Path, copy: Path) -> Path:
 def _of_trial(family: Family, case: str, levels: dict[str, str], folder: Path) -> Iterator[Door]:
     for path in folder.rglob("metrics.ndjson.gz"):
         path.write_bytes(gzip.compress(b"\n".join(map(_shortened, gzip.decompress(path.read_bytes()).split(b"\n")))))
-    files = sorted(p for p in folder.rglob("*") if p.is_file() and p.name not in (sealed.SUMS, "trial.json"))
+    files = sorted(p for p in folder.rglob("*") if p.is_file() and p.name not in (SUMS, "trial.json"))
     for path in files:
         os.utime(path, (0, 1))  # the first read changes the access time
     family.parse(levels, folder)
@@ -280,7 +281,7 @@ def _in_store(work: Path) -> Iterator[Door]:
     yield _beside("session.json", store / "session.json", all_of_it)
     yield _beside("session.json", session_record, lambda: sessionindex._session(session_record), resealed=False)
     yield _beside("trial.json", trial / "trial.json", lambda: _finite_record(load_trial(trial).record))
-    yield _beside("raw store", trial / sealed.SUMS, trials.trials, resealed=False)
+    yield _beside("raw store", trial / SUMS, trials.trials, resealed=False)
     yield _beside("raw store", next(store.glob("discards/*.json")), trials.discards)
     trials.trials()
     for what in (paths.CONFIRMED, paths.READ):
@@ -305,7 +306,7 @@ def _finite_record(record: TrialRecord) -> None:
 
 def _beside(kind: str, path: Path, look: Callable[[], object], *, resealed: bool = True) -> Door:
     """Call `look` on what is around a damaged file. `resealed`: whoever damaged it also wrote its new sum."""
-    original, sums = path.read_bytes(), path.with_name(sealed.SUMS)
+    original, sums = path.read_bytes(), path.with_name(SUMS)
     listed = sums.read_text() if resealed and sums.is_file() else None
     digest = hashlib.sha256(original).hexdigest()
 
@@ -347,7 +348,7 @@ def _crates(work: Path) -> Iterator[Door]:
     graph = {"@graph": [{"@id": "./", "@type": "Dataset", "hasPart": [{"@id": n} for n in sums]}, *described]}
     (crate / METADATA).write_text(json.dumps(graph))
     sums[METADATA] = hashlib.sha256((crate / METADATA).read_bytes()).hexdigest()
-    (crate / sealed.SUMS).write_text("".join(f"{digest}  {name}\n" for name, digest in sums.items()))
+    (crate / SUMS).write_text("".join(f"{digest}  {name}\n" for name, digest in sums.items()))
     packed = work / "packed" / "crate.zip"
     packed.parent.mkdir()
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
@@ -364,6 +365,6 @@ def _crates(work: Path) -> Iterator[Door]:
 
     for name in (METADATA, "study.json"):
         yield _beside("crate", crate / name, read)
-    yield _beside("crate", crate / sealed.SUMS, read, resealed=False)
-    yield _beside("crate", next(crate.glob(f"data/raw/**/{sealed.SUMS}")), read, resealed=False)
+    yield _beside("crate", crate / SUMS, read, resealed=False)
+    yield _beside("crate", next(crate.glob(f"data/raw/**/{SUMS}")), read, resealed=False)
     yield _beside("crate", packed, unpack)

@@ -13,7 +13,8 @@ from pathlib import Path
 
 from waiting import runs, until
 
-from benchstudy.measuring import confirmed, sealed
+from benchstudy.measuring import confirmed
+from benchstudy.measuring.checked import SUMS
 
 # Prefixes of the control groups and scratch folders that the agent makes.
 OURS = "benchstudy-"
@@ -30,11 +31,11 @@ class Seen:
 
     @property
     def trials(self) -> set[Path]:
-        return {path.parent for path in self.files if path.name == sealed.SUMS}
+        return {path.parent for path in self.files if path.name == SUMS}
 
 
 def seen(raw: Path, *works: Path) -> Seen:
-    sums = raw.glob("*/*/*=*/[!.]*/" + sealed.SUMS)
+    sums = raw.glob("*/*/*=*/[!.]*/" + SUMS)
     files = {path: _sha256(path) for trial in sums for path in trial.parent.rglob("*") if path.is_file()}
     return Seen(raw, works, files, [group for work in works for group in groups_of(work)])
 
@@ -64,7 +65,7 @@ def nothing_lost(
     done = []
     for index in before.raw.glob("*/*/session.json"):
         store = index.parent
-        assert not (found := confirmed.check(before.raw.parents[2], store, read=True).differences), found
+        assert not (found := confirmed.check(before.raw.parents[2], store, read=True).lines), found
         assert not (half := [*store.glob(".partial*"), *store.glob("*/.partial*")]), half
         told = json.loads(index.read_text())
         discarded = {entry["uuid"] for entry in told["discarded"]}

@@ -25,6 +25,7 @@ from benchstudy.jobs import made
 from benchstudy.jobs.running import begin, not_confirmed
 from benchstudy.jobs.tidy import tidy_family
 from benchstudy.measuring import confirmed, sealed
+from benchstudy.measuring.checked import SUMS
 from benchstudy.measuring.progress import log_to
 from benchstudy.measuring.raw import CorruptTrial, TrialStore, index_problem
 from benchstudy.measuring.session import hold_session
@@ -75,7 +76,7 @@ def test_a_trial_that_cannot_be_is_a_failed_one_and_all_others_have_their_figure
         path.chmod(0o644)
     start = text.index('"bins" : {') + len('"bins" : {')
     file.write_text(text[:start] + f'"1048576" : 1{"0" * 24},' + text[start:])
-    (bad.folder / sealed.SUMS).unlink()
+    (bad.folder / SUMS).unlink()
     sealed.seal(bad.folder)
     write_index(plan, store, store.trials(), problem=None)
 
@@ -210,7 +211,7 @@ def test_an_output_that_changes_or_goes_while_it_is_imported_is_refused_alone(
     ((refused, why),) = outcome.refused
     assert refused.name == "2.json" and cause in why
     store = TrialStore(tmp_path / "data/raw/archive/machine/fio")
-    assert len(store.trials()) == 2 and not confirmed.check(tmp_path, store.folder).differences
+    assert len(store.trials()) == 2 and not confirmed.check(tmp_path, store.folder).lines
 
 
 # --- the index, sums and tables ---------------------------------------------------------------------------------------
@@ -225,7 +226,7 @@ def test_a_damaged_index_is_named_and_made_again(tmp_path, study, store, text):
     assert "made again" in index_problem(store.index), "so its session is planned"
     with pytest.raises(BenchstudyError, match=r"session\.json: missing or damaged"):
         tidy_family(tmp_path, [plan], tmp_path / "tidy")
-    assert any("session.json: damaged" in line for line in confirmed.check(tmp_path, store.folder).differences)
+    assert any("session.json: damaged" in line for line in confirmed.check(tmp_path, store.folder).lines)
     confirmed.confirm(tmp_path, [store.folder])  # is not an altered raw file
     hold_session(tmp_path, plan)
     assert json.loads(store.index.read_text()) == whole
@@ -240,9 +241,7 @@ def test_an_index_that_cannot_be_read_is_not_called_damaged_nor_made_again(tmp_p
     store.index.symlink_to("/proc/self/mem")  # the first byte of which gives an I/O error
     told = os.strerror(errno.EIO)
     assert told in index_problem(store.index)
-    assert confirmed.check(tmp_path, store.folder).differences == [
-        disk_trouble(OSError(errno.EIO, told, str(store.index)))
-    ]
+    assert confirmed.check(tmp_path, store.folder).lines == [disk_trouble(OSError(errno.EIO, told, str(store.index)))]
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv(CONTROLLER_PID, str(os.getpid()))  # otherwise this process would be announced as a command
     declared = paths.declared_sessions(Path(), "archive")
@@ -297,7 +296,7 @@ def test_a_part_of_a_trial_that_is_replaced_by_all_of_it_is_there_whatever_happe
 def test_a_trial_without_its_sums_is_damaged_and_not_passed_over(tmp_path, study, store):
     trial = store.trials()[0]
     trial.folder.chmod(0o755)
-    (trial.folder / sealed.SUMS).unlink()
+    (trial.folder / SUMS).unlink()
     with pytest.raises(CorruptTrial, match=f"its SHA256SUMS is missing; .*discard {trial.short}"):
         store.trials()
     with pytest.raises(CorruptTrial, match="its SHA256SUMS is missing"):
@@ -346,7 +345,7 @@ def test_a_session_that_was_killed_leaves_its_record(tmp_path, study, store):
     assert session["uuid"] == "0123456789ab" and session["seed"] == 1 and session["finished"] >= session["started"]
     assert session["hosts"]["gone"]["before"]["kernel"]["release"] == "6.1"
     assert "something happened" in session["events"][0] and "its controller was killed" in session["events"][1]
-    assert not confirmed.check(tmp_path, store.folder).differences
+    assert not confirmed.check(tmp_path, store.folder).lines
     assert not list(store.folder.glob("sessions/.partial*"))
 
 
@@ -398,7 +397,7 @@ def test_an_import_onto_a_full_disk_says_what_to_free_and_the_same_command_goes_
     subprocess.run(["mount", "-o", "remount,size=4m", full_disk], check=True)
     main(["import", *files, "--study", "study.yaml"])
     store = TrialStore(full_disk / "data/raw/archive/machine/fio")
-    assert len(store.trials()) == 4 and not confirmed.check(full_disk, store.folder).differences
+    assert len(store.trials()) == 4 and not confirmed.check(full_disk, store.folder).lines
 
 
 @pytest.mark.long

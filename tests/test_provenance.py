@@ -368,7 +368,7 @@ def test_what_was_packed_is_told_as_json(own_study, monkeypatch, capsys):
 def test_one_flipped_bit_is_named_and_nothing_is_packed(own_study, file, monkeypatch, capsys):
     name = at(own_study, "ok", file)
     flip(own_study.root / name)
-    assert check_study(own_study.root, own_study.study).differences == [
+    assert check_study(own_study.root, own_study.study).lines == [
         f"{name}: altered: its SHA-256 differs from the one in SHA256SUMS"
     ]
     with pytest.raises(CorruptTrial, match=re.escape(file)):
@@ -388,7 +388,7 @@ def test_a_sum_that_was_altered_with_its_file_is_named_because_session_json_has_
     sums = (folder / "SHA256SUMS").read_text()
     (folder / "SHA256SUMS").write_text(re.sub(r"(?m)^.*  stdout\n", told, sums))
     name = at(own_study, "ok", "stdout")
-    assert check_study(own_study.root, own_study.study).differences == [
+    assert check_study(own_study.root, own_study.study).lines == [
         f"{name}: SHA256SUMS and session.json do not agree on it"
     ]
     with pytest.raises(BenchstudyError, match=r"session\.json"):
@@ -404,7 +404,7 @@ def test_what_is_missing_or_was_added_is_named(own_study):
     (own_study.failed.folder / "SHA256SUMS").unlink()
     shutil.rmtree(own_study.timeout.folder)
     flip(own_study.store.folder / "sessions" / SESSION[:8] / "session.json")
-    assert sorted(check_study(own_study.root, own_study.study).differences) == sorted(
+    assert sorted(check_study(own_study.root, own_study.study).lines) == sorted(
         [
             f"{at(own_study, 'ok', 'nicer.txt')}: added: SHA256SUMS does not list it",
             f"{at(own_study, 'ok', 'stderr')}: missing",
@@ -427,8 +427,8 @@ def test_a_damaged_trial_that_was_discarded_is_not_packed(own_study, file, damag
     with zipfile.ZipFile(packed.path) as archive:
         assert not [name for name in archive.namelist() if own_study.ok.folder.name in name]
         assert f"data/raw/small/one/file_size/discards/{own_study.ok.short}.json" in archive.namelist()
-    assert check_crate(packed.path).differences == []
-    assert len(check_study(own_study.root, own_study.study).differences) == 1, "the file itself is still no evidence"
+    assert check_crate(packed.path).lines == []
+    assert len(check_study(own_study.root, own_study.study).lines) == 1, "the file itself is still no evidence"
 
 
 def test_a_trial_that_was_damaged_after_it_was_discarded_is_not_missed_in_the_crate(own_study):
@@ -436,7 +436,7 @@ def test_a_trial_that_was_damaged_after_it_was_discarded_is_not_missed_in_the_cr
     own_study.index()
     own_study.ok.folder.chmod(0o755)
     flip(own_study.root / at(own_study, "ok", "stdout"))
-    assert check_crate(pack(own_study).path).differences == [], "session.json lists it, and the crate leaves it out"
+    assert check_crate(pack(own_study).path).lines == [], "session.json lists it, and the crate leaves it out"
 
 
 def test_a_backslash_in_a_name_that_an_earlier_version_sealed_is_told_with_the_way_on(own_study):
@@ -453,7 +453,7 @@ def test_a_backslash_in_a_name_that_an_earlier_version_sealed_is_told_with_the_w
     own_study.store.discard(own_study.ok, "no crate can hold its files")
     name.rename(own_study.ok.folder / "stdout")
     own_study.index()
-    assert check_crate(pack(own_study).path).differences == []
+    assert check_crate(pack(own_study).path).lines == []
 
 
 def test_a_crate_is_only_made_of_what_reports_were_made_of(own_study):
@@ -473,13 +473,13 @@ def test_sha256sum_itself_is_content_with_an_unpacked_crate(packed, tmp_path):
     with zipfile.ZipFile(packed.path) as archive:
         archive.extractall(tmp_path)
     subprocess.run(["sha256sum", "--check", "--quiet", "--strict", "SHA256SUMS"], cwd=tmp_path, check=True)
-    assert check_crate(tmp_path).differences == []
+    assert check_crate(tmp_path).lines == []
     (tmp_path / "data" / "tidy").mkdir()
     (tmp_path / "data" / "tidy" / "x.parquet").touch()
-    assert check_crate(tmp_path).differences == [], "what using it leaves is no part of it"
+    assert check_crate(tmp_path).lines == [], "what using it leaves is no part of it"
     (tmp_path / "data" / "raw" / "x").touch()
     flip(tmp_path / "reports" / "small" / "index.html")
-    assert check_crate(tmp_path).differences == [
+    assert check_crate(tmp_path).lines == [
         "data/raw/x: added: SHA256SUMS does not list it",
         "reports/small/index.html: altered: its SHA-256 differs from the one in SHA256SUMS",
     ]
@@ -504,7 +504,7 @@ def test_whatever_was_done_to_a_crate_is_named(study, packed, tmp_path, capsys):
         ),
     ]:
         altered = rewrite(packed.path, tmp_path / "altered.zip", changes)
-        assert check_crate(altered).differences == expected
+        assert check_crate(altered).lines == expected
         assert main(["verify", str(altered)]) == 1
         assert all(line in capsys.readouterr().err for line in expected[:1])
 
@@ -554,7 +554,7 @@ def test_a_forgery_with_its_sums_and_its_description_is_found_in_session_json(
         "ok": ok.relative_to(tmp_path), "failed": failed.relative_to(tmp_path), "store": store.relative_to(tmp_path),
         "copy": copy.relative_to(tmp_path), "place": ok.relative_to(store), "discarded": discarded,
     }  # fmt: skip
-    assert check_crate(tmp_path).differences == [line.format(**names) for line in expected]
+    assert check_crate(tmp_path).lines == [line.format(**names) for line in expected]
 
 
 def sum_again(crate: Path) -> None:
@@ -587,7 +587,7 @@ def test_a_crate_that_was_damaged_on_its_way_is_named_file_by_file(study, packed
     content[entry.header_offset + 30 + len(name) + entry.compress_size // 2] ^= 0xFF
     damaged = tmp_path / "damaged.zip"
     damaged.write_bytes(content)
-    (line,) = check_crate(damaged).differences
+    (line,) = check_crate(damaged).lines
     assert line.startswith(f"{name}: cannot be read") or "altered" in line
 
 

@@ -92,7 +92,7 @@ def test_a_crate_holds_every_trial_of_a_study_that_partly_failed(measured, crate
     assert {record["uuid"] for record in records} == {trial["uuid"] for trial in index["trials"]}
     assert [entity["name"] for entity in graph if entity["@type"] == "Organization"] == ["The {Lab}"]
     assert sorted(record["status"] for record in records) == ["failed"] * 4 + ["ok"] * 4
-    assert check_crate(crate).differences == []
+    assert check_crate(crate).lines == []
     (instrument,) = [entity for entity in graph if entity["@id"].startswith("#instrument/file_size/")]
     assert instrument["sha256"] == records[0]["instrument"]
     assert instrument["description"].endswith("; src/ of this crate holds it")

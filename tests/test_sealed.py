@@ -259,7 +259,7 @@ def test_a_store_that_is_not_there_leaves_no_memory(tmp_path):
     store = paths.family_raw(tmp_path, "s", "t", "fio")
     confirmed.confirm(tmp_path, [store])
     assert confirmed.doubtful(tmp_path, [store]) == [] and list(tmp_path.iterdir()) == []
-    assert TrialStore(store).trials() == [] and confirmed.check(tmp_path, store).differences == []
+    assert TrialStore(store).trials() == [] and confirmed.check(tmp_path, store).lines == []
 
 
 def gone(path: Path) -> None:
@@ -349,7 +349,7 @@ def test_a_discarded_trial_whose_sums_are_others_stops_no_report(store, original
     assert store.confirm() is None
     assert [
         "stdout: SHA256SUMS and session.json do not agree on it" in line
-        for line in confirmed.check(store.root, store.folder).differences
+        for line in confirmed.check(store.root, store.folder).lines
     ] == [True]
 
 
@@ -392,7 +392,7 @@ def test_what_only_an_archive_has_is_counted_and_not_missing(store, trial):
         checked = confirmed.check(store.root, store.folder, read=read)
         assert (checked.files, checked.in_archive, checked.differences) == (before.files - 2, 2, [])
     (trial / "IN_ARCHIVE").write_text("[]")
-    assert [line.partition(": ")[2] for line in confirmed.check(store.root, store.folder).differences] == [
+    assert [line.partition(": ")[2] for line in confirmed.check(store.root, store.folder).lines] == [
         "added: SHA256SUMS does not list it",
         "missing",
         "missing",
@@ -404,17 +404,17 @@ def test_a_damaged_index_is_told_and_one_that_cannot_be_read_now_is_no_damage(st
     whole = index.read_text()
     for content in ("{", whole.replace('"trials"', '"trails"'), "[]", whole.replace('"sha256"', '"sha"')):
         index.write_text(content)
-        (told,) = confirmed.check(store.root, store.folder).differences
+        (told,) = confirmed.check(store.root, store.folder).lines
         assert told.startswith(f"{index.relative_to(store.root)}: damaged; ")
     index.unlink()
-    assert confirmed.check(store.root, store.folder).differences == [], "it can be made again"
+    assert confirmed.check(store.root, store.folder).lines == [], "it can be made again"
     index.write_text(whole)
     until_times_differ(store.index.parent, index)
-    assert confirmed.check(store.root, store.folder).differences == []
+    assert confirmed.check(store.root, store.folder).lines == []
     index.unlink()
-    assert confirmed.check(store.root, store.folder).differences == [], "also one that was compared"
+    assert confirmed.check(store.root, store.folder).lines == [], "also one that was compared"
     index.mkdir()
-    assert "Is a directory" in confirmed.check(store.root, store.folder).differences[0]
+    assert "Is a directory" in confirmed.check(store.root, store.folder).lines[0]
 
 
 def test_sums_are_added_up_over_stores():
@@ -435,7 +435,7 @@ def test_a_discarded_trial_may_be_damaged(store, original):
     flip(path)
     until_times_differ(store.index.parent, path)
     assert store.confirm() is None and store.doubtful() == []
-    [line] = confirmed.check(store.root, store.folder).differences
+    [line] = confirmed.check(store.root, store.folder).lines
     assert line.startswith(f"{path.relative_to(store.root)}: altered"), "`benchstudy verify` names it all the same"
     assert line.endswith("its trial is discarded, and no figure uses it: restore it from a copy, or leave it as it is")
 
@@ -482,7 +482,7 @@ def test_whoever_asks_for_trials_notices_what_is_not_as_it_was(store, trial, how
     for _ in range(2):
         with pytest.raises(CorruptTrial, match=words):
             TrialStore(store.folder).trials()
-        assert any(words in line for line in confirmed.check(store.root, store.folder).differences)
+        assert any(words in line for line in confirmed.check(store.root, store.folder).lines)
 
 
 def test_a_trial_whose_discard_was_taken_back_is_compared(store, original):

@@ -12,8 +12,8 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
 from benchstudy.archive.bucket import LARGEST, ArchiveError, Bucket, DamagedObject, Stored, side_by_side
+from benchstudy.measuring.checked import SUMS
 from benchstudy.measuring.raw import NOT_HELD
-from benchstudy.measuring.sealed import SUMS
 from benchstudy.model.files import sha256_of
 from benchstudy.model.study import SessionPlan
 

@@ -12,8 +12,9 @@ from pathlib import Path, PurePosixPath
 from typing import IO
 
 from benchstudy.archive.bucket import DamagedObject, digest_of
+from benchstudy.measuring.checked import SUMS
 from benchstudy.measuring.raw import verify
-from benchstudy.measuring.sealed import RECORD, SUMS
+from benchstudy.measuring.sealed import RECORD
 from benchstudy.model import interference, paths
 from benchstudy.model.files import IMPOSSIBLE
 

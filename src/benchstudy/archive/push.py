@@ -11,12 +11,12 @@ from typing import Any, NamedTuple
 from benchstudy.archive.bucket import LARGEST, Bucket, DamagedObject, side_by_side
 from benchstudy.archive.manifests import SEALED, Entry, History, Manifest, history_of
 from benchstudy.archive.packs import pack
+from benchstudy.measuring.checked import SUMS
 from benchstudy.measuring.raw import NOT_HELD, CorruptTrial, TrialStore
 from benchstudy.measuring.sealed import (
     DISCARDS,
     RECORD,
     SESSIONS,
-    SUMS,
     Seen,
     discarded_in,
     in_archive,

@@ -58,19 +58,20 @@ def add_commands(commands: Any, study_help: str) -> None:
 
 def _verify(arguments: argparse.Namespace) -> int:
     from benchstudy.measuring.sealed import has_trials
-    from benchstudy.provenance.checks import Checked, begins_as_zip, check_crate, check_study
+    from benchstudy.provenance.checks import BadCrate, begins_as_zip, check_crate, check_study
 
     what = arguments.what
-    checked = Checked()
     # A browser gives a download that was cut off another ending.
     if what.is_dir() or what.suffix == ".zip" or (what.is_file() and begins_as_zip(what)):
         name: dict[str, str] = {"crate": str(what)}
-        checked += check_crate(what)
+        checked = check_crate(what)
+        lines = checked.lines
     else:
         root, study = paths.project_root(), load_study(what)
         name = {"study": study.study}
-        checked += check_study(root, study, read=arguments.read)
-        if not checked.files and not checked.differences:  # 0 differences in 0 files would look like a check
+        checked = check_study(root, study, read=arguments.read)
+        lines = checked.lines
+        if not checked.files and not lines:  # 0 differences in 0 files would look like a check
             raise BenchstudyError(f"{what}: nothing to verify: data/raw/{study.study} has no file yet")
         for store in study.stores(root):
             index = store / paths.SESSION_INDEX
@@ -81,18 +82,19 @@ def _verify(arguments: argparse.Namespace) -> int:
         if packed.is_file():
             try:
                 of_crate = check_crate(packed)
-            except BenchstudyError as error:  # what was found in raw files is told, too
-                of_crate = Checked(differences=[str(error).removeprefix(f"{packed}: ")])
-            checked.files += of_crate.files
-            checked.differences += [f"{packed.relative_to(root)}: {line}" for line in of_crate.differences]
-    for line in checked.differences:
+                checked.files += of_crate.files
+                in_crate = of_crate.lines
+            except BadCrate as error:  # what was found in raw files is told, too
+                in_crate = [error.why]
+            lines += [f"{packed.relative_to(root)}: {line}" for line in in_crate]
+    for line in lines:
         print(plain_line(line), file=sys.stderr)
-    summary = {**name, "files": checked.files, "in_archive": checked.in_archive, "altered": len(checked.differences)}
+    summary = {**name, "files": checked.files, "in_archive": checked.in_archive, "altered": len(lines)}
     if arguments.json:
-        print_json({**summary, "differences": checked.differences})
+        print_json({**summary, "differences": lines})
     else:
         print(json.dumps(summary))
-    return 1 if checked.differences else 0
+    return 1 if lines else 0
 
 
 def _crate(arguments: argparse.Namespace) -> int:

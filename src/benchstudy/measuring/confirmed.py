@@ -10,18 +10,15 @@ import os
 import tempfile
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import orjson
 
+from benchstudy.measuring.checked import SUMS, Checked, Difference, How
 from benchstudy.measuring.sealed import (
-    GONE,
     IN_ARCHIVE,
-    MOVED,
-    SUMS,
-    Checked,
     Seen,
     Stat,
     against_index,
@@ -67,11 +64,11 @@ def confirm(root: Path, stores: Iterable[Path]) -> None:
 
     Discarded trials are not compared, because no figure uses them.
     """
-    differences: dict[str, list[str]] = {}
+    differences: dict[str, list[Difference]] = {}
     for store in stores:
         name, seen = store.relative_to(root).as_posix(), look(store)
         found = _compared(root, store, seen, known(store, seen, discarded=True), aside=discarded_in(seen))
-        differences |= {f"{name}/{place}": lines for place, lines in found.differences.items()}
+        differences |= {f"{name}/{place}": wrong for place, wrong in found.differences.items()}
     if differences:
         raise RawAltered(_refusal(differences))
 
@@ -82,13 +79,13 @@ def check(root: Path, store: Path, *, read: bool = False) -> Checked:
     try:
         found = _compared(root, store, seen, {} if read else known(store, seen))
     except OSError as error:  # session.json cannot be read, so nothing can be compared with it
-        return Checked(differences=[disk_trouble(error) or str(error)])
+        return Checked(differences=[Difference("", How.UNREAD, disk_trouble(error) or str(error))])
     aside = discarded_in(seen)
     checked = Checked(
         differences=[
-            line + (_NO_FIGURE if trial_of(place) in aside else "")
-            for place, lines in sorted(found.differences.items())
-            for line in lines
+            replace(difference, advice=difference.advice + _NO_FIGURE) if trial_of(place) in aside else difference
+            for place, differences in sorted(found.differences.items())
+            for difference in differences
         ]
     )
     for place, files in seen.items():
@@ -96,8 +93,9 @@ def check(root: Path, store: Path, *, read: bool = False) -> Checked:
             checked.in_archive += len(in_archive(store / place)) if IN_ARCHIVE in files else 0
             checked.files += found.files.get(place, len(files) - len({SUMS, IN_ARCHIVE} & files.keys()))
     if not found.readable:
-        index = (store / paths.SESSION_INDEX).relative_to(root)
-        checked.differences.append(f"{index}: damaged; {hints.snakemake()} makes it again")
+        index = (store / paths.SESSION_INDEX).relative_to(root).as_posix()
+        way = f"; {hints.snakemake()} makes it again"
+        checked.differences.append(Difference(index, How.INDEX_DAMAGED, advice=way))
     return checked
 
 
@@ -165,7 +163,7 @@ def clock_ns(folder: Path) -> int:
 class _Found:
     """By folder: differences, and how many files were compared if requested. `readable`: whether session.json is."""
 
-    differences: dict[str, list[str]] = field(default_factory=dict)
+    differences: dict[str, list[Difference]] = field(default_factory=dict)
     files: dict[str, int] = field(default_factory=dict)
     readable: bool = True
 
@@ -186,9 +184,9 @@ def _compared(root: Path, store: Path, seen: Seen, before: Seen, *, aside: Colle
                 found.differences[place] = checked.differences
     if changed:
         wrong, index = set(found.differences), read_index(store / paths.SESSION_INDEX)
-        for place, line in against_index(root, store, index, seen, None if "" in changed else changed):
+        for place, difference in against_index(root, store, index, seen, None if "" in changed else changed):
             if place not in wrong and trial_of(place) not in aside:
-                found.differences.setdefault(place, []).append(line)
+                found.differences.setdefault(place, []).append(difference)
         found.readable = "" not in changed & seen.keys() or index is not None
         sure = {place: moment.certain(files) for place, files in seen.items() if place not in found.differences}
         # A missing file is checked again as long as session.json lists it.
@@ -206,15 +204,15 @@ def check_place(name: str, folder: Path, files: Mapping[str, Stat], then: Mappin
     return check_folder(name, folder, files, {file for file, stat in files.items() if same.get(file) == stat})
 
 
-def _refusal(differences: Mapping[str, list[str]]) -> str:
-    lines = [line for found in differences.values() for line in found]
+def _refusal(differences: Mapping[str, list[Difference]]) -> str:
+    lines = [str(difference) for found in differences.values() for difference in found]
     more = [f"and {len(lines) - _MOST_NAMED} more"] if len(lines) > _MOST_NAMED else []
     told = "\n  ".join(
         ["raw files are not what was stored, so no report is made from them:", *lines[:_MOST_NAMED], *more]
     )
     told += "\nRestore altered and missing files from a copy, and remove added files."
-    gone = {place for place, found in differences.items() if GONE in found[0]}
-    copies = {place for place, found in differences.items() if MOVED in found[0]}
+    gone = {place for place, found in differences.items() if found[0].how is How.GONE}
+    copies = {place for place, found in differences.items() if found[0].how is How.MOVED}
     trials = [trial for place in differences.keys() - gone - copies if (trial := trial_of(place))]
     if trials:
         told += f"\nOr measure the trial again: `benchstudy discard {' '.join(sorted(trials)[:_MOST_NAMED])} --why …`"

@@ -21,19 +21,18 @@ from uuid import uuid4
 from pydantic import BaseModel, ConfigDict, TypeAdapter, model_validator
 
 from benchstudy.measuring import confirmed
+from benchstudy.measuring.checked import SUMS, Difference, How
 from benchstudy.measuring.sealed import (
     DISCARDS,
     LOOKS,
     RECORD,
     SESSIONS,
-    SUMS,
     Seen,
     check_folder,
     discarded_in,
     in_archive,
     look,
     make_writable,
-    moved,
     place_of,
     protect,
     read_index,
@@ -308,7 +307,7 @@ class TrialStore:
         folder.mkdir(parents=True)
         try:
             yield folder
-            if differences := check_folder(f"{place}/", folder).differences:
+            if differences := check_folder(f"{place}/", folder).lines:
                 raise CorruptTrial("; ".join(differences))
             protect(folder)
         except BaseException:
@@ -449,8 +448,9 @@ def load_trial(folder: Path) -> StoredTrial:
 def _in_its_place(trial: StoredTrial) -> StoredTrial:
     """Raises CorruptTrial for a copy, whose files are as they were sealed."""
     folder, facts = trial.folder, trial.facts
-    if wrong := moved(f"{folder.parent.name}/{folder.name}", place_of(facts.case, facts.block, facts.uuid)):
-        raise CorruptTrial(f"{folder}: {wrong}")
+    stored = place_of(facts.case, facts.block, facts.uuid)
+    if f"{folder.parent.name}/{folder.name}" != stored:
+        raise CorruptTrial(str(Difference(str(folder), How.MOVED, stored)))
     return trial
 
 
@@ -468,9 +468,9 @@ def verify(folder: Path) -> list[StoredFile]:
     return _read_sums(folder)
 
 
-def _corrupt(folder: Path, difference: str) -> CorruptTrial:
+def _corrupt(folder: Path, difference: Difference) -> CorruptTrial:
     return CorruptTrial(
-        difference,
+        str(difference),
         "restore the folder from a copy, or have the trial measured again with "
         f"`benchstudy discard {folder.name[-8:]} --why …`",
     )

@@ -5,7 +5,6 @@ import re
 import shutil
 import stat
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 from urllib.parse import quote
@@ -14,12 +13,12 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import from_json
 from typing_extensions import TypedDict
 
+from benchstudy.measuring.checked import SUMS, Checked, Difference, How
 from benchstudy.model import hints, paths
 from benchstudy.model.errors import BenchstudyError
 from benchstudy.model.files import disk_trouble, free_name, fsync, json_of, keep_link, nothing_collected, sha256_of
 
 RECORD = "trial.json"
-SUMS = "SHA256SUMS"
 DISCARDS = "discards"
 LOOKS = "looks"
 SESSIONS = "sessions"
@@ -29,8 +28,6 @@ IN_ARCHIVE = "IN_ARCHIVE"
 _LINE = re.compile(r"([0-9a-f]{64})  (.+)")
 TRIAL_FOLDER = re.compile(r"\d{4,}-([0-9a-f]{8})")
 _PLAIN = "".join(map(chr, range(32, 127))).replace("/", "").replace("%", "").replace("\\", "")
-GONE = "its folder is gone"
-MOVED = "is a copy of, or was moved from,"
 
 # Size in bytes, times of modification and of change in ns, inode. A list, because JSON has no tuples.
 Stat = list[int]
@@ -76,23 +73,6 @@ class _Index(BaseModel):
     stopping: _Stopping | None = None
 
 
-@dataclass
-class Checked:
-    """`files`: how many were compared; `differences`: what is not as it was stored, one line per file. `in_archive`:
-    files that are not here, because only what tables need was pulled.
-    """
-
-    files: int = 0
-    in_archive: int = 0
-    differences: list[str] = field(default_factory=list)
-
-    def __iadd__(self, other: "Checked") -> "Checked":
-        self.files += other.files
-        self.in_archive += other.in_archive
-        self.differences += other.differences
-        return self
-
-
 def trial_of(place: str) -> str | None:
     match = TRIAL_FOLDER.fullmatch(place.rpartition("/")[2])
     return match[1] if match else None
@@ -101,14 +81,6 @@ def trial_of(place: str) -> str | None:
 def place_of(case: str, block: int, uuid: str) -> str:
     """The folder of a trial in its store."""
     return f"{case}/{block:04d}-{uuid[:8]}"
-
-
-def moved(place: str, stored: str) -> str | None:
-    """What is wrong if a trial that was `stored` in one folder lies in another, where a copy would count a second time.
-
-    None if nothing is.
-    """
-    return None if place == stored else f"{MOVED} {stored}: move it back, or remove it if that exists"
 
 
 # -- what exists ----------------------------------------------------------------------
@@ -214,7 +186,7 @@ def check_folder(name: str, folder: Path, files: Iterable[str] | None = None, un
     """
     found = set(dict(_files(folder)) if files is None else files)
     if SUMS not in found:
-        return Checked(differences=[f"{name.rstrip('/')}: its {SUMS} is missing"])
+        return Checked(differences=[Difference(name.rstrip("/"), How.NO_SUMS)])
     sums = _sums_of(folder)
     skipped = set(unread) & found & sums.keys()
     elsewhere = in_archive(folder) if IN_ARCHIVE in found - sums.keys() else {}
@@ -234,7 +206,7 @@ def in_archive(folder: Path) -> dict[str, int]:
 
 def against_index(
     root: Path, store: Path, index: Mapping[str, Any] | None, seen: Seen, places: Iterable[str] | None = None
-) -> Iterator[tuple[str, str]]:
+) -> Iterator[tuple[str, Difference]]:
     """(folder, difference) for each contradiction between session.json and the folders beside it; nothing without one.
 
     `places`: the folders to compare (default: all).
@@ -253,7 +225,7 @@ def contradictions(
     read: Callable[[str], bytes],
     places: Iterable[str] | None = None,
     way: str = "",
-) -> Iterator[tuple[str, str]]:
+) -> Iterator[tuple[str, Difference]]:
     """As `against_index`, for raw files that need not be on disk: (folder, difference).
 
     SHA256SUMS lies beside what it lists and could have been altered with it, so session.json repeats each sum.
@@ -267,26 +239,28 @@ def contradictions(
     what = dict.fromkeys(trials, "trial") | dict.fromkeys(sessions, "session") | dict.fromkeys(looks, "look")
     for place in sorted(what if asked is None else what.keys() & asked):
         if SUMS not in seen.get(place, ()):
-            yield place, f"{at}/{place}: session.json lists this {what[place]}, and {GONE}"
+            yield place, Difference(f"{at}/{place}", How.GONE, what[place])
         elif place in trials:
             entry = trials[place]
-            if wrong := moved(place, place_of(entry["case"], entry["block"], entry["uuid"])):
-                yield place, f"{at}/{place}: {wrong}"
+            # A copy of a trial would count a second time.
+            if place != (stored_as := place_of(entry["case"], entry["block"], entry["uuid"])):
+                yield place, Difference(f"{at}/{place}", How.MOVED, stored_as)
             listed = {file["name"]: file["sha256"] for file in entry["files"]}
             stored = sums_in(read(f"{place}/{SUMS}").decode(errors="replace"))
             for name in sorted(name for name in listed.keys() | stored.keys() if listed.get(name) != stored.get(name)):
-                yield place, f"{at}/{place}/{name}: {SUMS} and session.json do not agree on it"
+                yield place, Difference(f"{at}/{place}/{name}", How.SUMS_DISAGREE, f"{SUMS} and session.json")
         elif place in sessions and _parsed(read(f"{place}/{paths.SESSION_INDEX}")) != sessions[place]:
-            yield place, f"{at}/{place}/session.json: it and {at}/session.json do not agree"
+            yield place, Difference(f"{at}/{place}/session.json", How.RECORDS_DISAGREE, f"{at}/session.json")
     discarded, stored_at = discarded_in(seen), {entry["uuid"]: place for place, entry in trials.items()}
     for place in sorted(seen if asked is None else seen.keys() & asked):
         trial = trial_of(place)
         # A damaged trial is no longer listed once it is discarded.
         if trial and trial not in discarded and place not in trials and SUMS in seen[place]:
-            told = moved(place, stored_at.get(_uuid_in(read, f"{place}/{RECORD}"), place))
-            yield place, f"{at}/{place}: {told or f'is on disk, but not listed{way}'}"
+            original = stored_at.get(_uuid_in(read, f"{place}/{RECORD}"))
+            unlisted = Difference(f"{at}/{place}", How.UNLISTED, advice=way)
+            yield place, Difference(f"{at}/{place}", How.MOVED, original) if original else unlisted
     if asked is None or DISCARDS in asked:
-        yield from ((DISCARDS, line) for line in _discards(at, index, seen, read, way))
+        yield from ((DISCARDS, difference) for difference in _discards(at, index, seen, read, way))
 
 
 def discarded_in(seen: Mapping[str, Collection[str]]) -> set[str]:
@@ -304,16 +278,16 @@ def _uuid_in(read: Callable[[str], bytes], record: str) -> str:
 
 def _discards(
     at: str, index: Mapping[str, Any], seen: Mapping[str, Collection[str]], read: Callable[[str], bytes], way: str
-) -> Iterator[str]:
+) -> Iterator[Difference]:
     listed = {f"{entry['uuid'][:8]}.json": entry for entry in index["discarded"]}
     found = seen.get(DISCARDS, ())
     for file in sorted({*listed, *found}):
         if file not in found:
-            yield f"{at}/{DISCARDS}/{file}: missing"
+            yield Difference(f"{at}/{DISCARDS}/{file}", How.MISSING)
         elif file not in listed:
-            yield f"{at}/{DISCARDS}/{file}: was added{way}"
+            yield Difference(f"{at}/{DISCARDS}/{file}", How.UNLISTED_DISCARD, advice=way)
         elif _parsed(read(f"{DISCARDS}/{file}")) != listed[file]:
-            yield f"{at}/{DISCARDS}/{file}: it and {at}/session.json do not agree"
+            yield Difference(f"{at}/{DISCARDS}/{file}", How.RECORDS_DISAGREE, f"{at}/session.json")
 
 
 @nothing_collected()
@@ -378,19 +352,19 @@ def compared(place: str, listed: Mapping[str, str], found: Iterable[str], digest
     found, checked = set(found), Checked()
     for name in sorted(listed.keys() | found):
         if name not in found:
-            checked.differences.append(f"{place}{name}: missing")
+            checked.differences.append(Difference(f"{place}{name}", How.MISSING))
         elif name not in listed:
-            checked.differences.append(f"{place}{name}: added: {SUMS} does not list it")
+            checked.differences.append(Difference(f"{place}{name}", How.ADDED))
         else:
             checked.files += 1
             try:
                 same = digest(name) == listed[name]
             except (BenchstudyError, OSError) as error:
-                said = str(error).removeprefix(f"{name}: ")
-                checked.differences.append(f"{place}{name}: {disk_trouble(error) or said}")
+                said = disk_trouble(error) or str(error)
+                checked.differences.append(Difference(f"{place}{name}", How.UNREAD, said))
                 continue
             if not same:
-                checked.differences.append(f"{place}{name}: altered: its SHA-256 differs from the one in {SUMS}")
+                checked.differences.append(Difference(f"{place}{name}", How.ALTERED))
     return checked
 
 

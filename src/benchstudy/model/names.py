@@ -34,12 +34,16 @@ def as_name(text: str) -> str:
     return name or "unnamed"
 
 
+def most_like(name: str, known: Iterable[str]) -> str | None:
+    """The known name that a misspelt one may mean; None if none is similar."""
+    return next(iter(difflib.get_close_matches(name, sorted(known), n=1)), None)
+
+
 def nearest(name: str, known: Iterable[str]) -> str:
-    """A hint for a misspelt name: ' (did you mean "x"?)', or the list of known names."""
+    """A hint for a misspelt name: 'did you mean "x"?', or the list of known names."""
     known = sorted(map(str, known))  # YAML has names that are numbers
-    close = difflib.get_close_matches(name, known, n=1)
-    if close:
-        return f'did you mean "{close[0]}"?'
+    if like := most_like(name, known):
+        return f'did you mean "{like}"?'
     return f"known: {', '.join(known)}" if known else "none is known"
 
 

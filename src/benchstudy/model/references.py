@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 
-from benchstudy.model.names import nearest
+from benchstudy.model.names import most_like, nearest
 from benchstudy.model.services import PLACEHOLDER, Service, needed
 
 
@@ -35,8 +35,9 @@ def dangling(
             if role not in roles:
                 who = f"families.{family}{entry}"
                 hint = nearest(role, roles)
-                if role == "sut":  # nobody asks for another one, so the target is wrong
-                    hint = hint.replace("did you mean", "is it misspelt as")
+                # Nobody asks for another role than sut, so the target is wrong.
+                if role == "sut" and (like := most_like(role, roles)):
+                    hint = f'is it misspelt as "{like}"?'
                 found.append(f"targets.{target}.roles: {who} needs the role {role!r}: {hint}")
     return found
 

@@ -34,7 +34,7 @@ from benchstudy.model.errors import StudyError
 from benchstudy.model.family import Case, Family, FamilyConfig
 from benchstudy.model.files import json_of
 from benchstudy.model.host import Host
-from benchstudy.model.names import Name, nearest, require_known
+from benchstudy.model.names import Name, most_like, nearest, require_known
 from benchstudy.model.references import dangling
 from benchstudy.model.stopping import BlockRange, BlocksField, PrecisionField, Stopping, required_share
 from benchstudy.model.strict import Strict
@@ -514,8 +514,9 @@ def _elsewhere(path: Path) -> str:
     if (root / path).is_file():
         return f"run this in the project's folder: {hints.cd(root)}"
     below = [str(file.relative_to(root)) for file in (root / "config").rglob("*.y*ml")]
-    near = nearest(str(path), below)
-    return near if len(below) <= _MOST_LISTED or near.startswith("did") else "give its path from this folder"
+    if len(below) <= _MOST_LISTED or most_like(str(path), below):
+        return nearest(str(path), below)
+    return "give its path from this folder"
 
 
 def load_study(path: Path) -> Study:

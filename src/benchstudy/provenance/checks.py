@@ -8,10 +8,9 @@ import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path, PurePosixPath
 
+from benchstudy.measuring.checked import SUMS, Checked, Difference, How
 from benchstudy.measuring.confirmed import check
 from benchstudy.measuring.sealed import (
-    SUMS,
-    Checked,
     compared,
     contradictions,
     discarded_in,
@@ -52,10 +51,18 @@ def check_study(root: Path, study: Study, *, read: bool = False) -> Checked:
 # -- a crate ----------------------------------------------------------------------
 
 
+class BadCrate(BenchstudyError):
+    """A file or folder that cannot be read as a crate, and `why`."""
+
+    def __init__(self, path: Path, why: str):
+        super().__init__(f"{path}: {why}")
+        self.why = why
+
+
 class Crate:
     """A crate to read from: a zip file, or the folder that it was unpacked into.
 
-    Raises BenchstudyError if it is not a crate of benchstudy, would fill a disk, or has a name that leads out of it.
+    Raises BadCrate if it is not a crate of benchstudy, would fill a disk, or has a name that leads out of it.
     """
 
     def __init__(self, path: Path):
@@ -74,21 +81,21 @@ class Crate:
                 if isinstance(unread, OSError) and unread.errno != errno.EINVAL:
                     raise unread from None
                 if zipfile.is_zipfile(path):
-                    raise BenchstudyError(f"{path}: a damaged zip file: {error}; {_AGAIN}") from error
+                    raise BadCrate(path, f"a damaged zip file: {error}; {_AGAIN}") from error
                 if not path.stat().st_size:
-                    raise BenchstudyError(f"{path}: is empty; {_AGAIN}") from None
+                    raise BadCrate(path, f"is empty; {_AGAIN}") from None
                 if begins_as_zip(path):
                     size = f"{path.stat().st_size:,} B"
-                    raise BenchstudyError(
-                        f"{path}: is not whole: it begins as a zip file, and its end is missing after {size}; {_AGAIN}"
+                    raise BadCrate(
+                        path, f"is not whole: it begins as a zip file, and its end is missing after {size}; {_AGAIN}"
                     ) from None
-                raise BenchstudyError(f"{path}: not a crate: neither a zip file nor a folder") from None
+                raise BadCrate(path, "not a crate: neither a zip file nor a folder") from None
             self.names = frozenset(_members(path, self._zip))
         else:
             what = "neither a zip file nor a folder" if path.exists() else "no such file"
-            raise BenchstudyError(f"{path}: not a crate: {what}")
+            raise BadCrate(path, f"not a crate: {what}")
         if not {SUMS, METADATA} <= self.names:
-            raise BenchstudyError(f"{path}: not a crate of benchstudy: it needs {METADATA} and {SUMS} at its top")
+            raise BadCrate(path, f"not a crate of benchstudy: it needs {METADATA} and {SUMS} at its top")
         self.sums = sums_in(self.read(SUMS).decode(errors="replace"))
 
     def __enter__(self) -> "Crate":
@@ -99,22 +106,29 @@ class Crate:
             self._zip.close()
 
     def pieces(self, name: str) -> Iterator[bytes]:
-        """A file's content, in pieces. Raises BenchstudyError if the zip file is damaged there."""
+        """A file's content, in pieces. Raises BadCrate if the zip file is damaged there."""
+        try:
+            yield from self._pieces(name)
+        except BenchstudyError as error:
+            raise BadCrate(self.path, f"{name}: {error}") from error
+
+    def _pieces(self, name: str) -> Iterator[bytes]:
+        """The same, with an error that does not name the file."""
         try:
             with self._zip.open(name) if self._zip else (self.path / name).open("rb") as file:
                 while piece := file.read(_CHUNK):
                     yield piece
         except _OF_A_ZIP as error:
-            raise BenchstudyError(f"{name}: cannot be read: {error}") from error
+            raise BenchstudyError(f"cannot be read: {error}") from error
 
     def size(self, name: str) -> int:
         """The unpacked size in bytes."""
         return self._zip.getinfo(name).file_size if self._zip else (self.path / name).stat().st_size
 
     def read(self, name: str) -> bytes:
-        """The content of a small file in the crate. Raises BenchstudyError if it is too large for a text."""
+        """The content of a small file in the crate. Raises BadCrate if it is too large for a text."""
         if name in self.names and self.size(name) > _LONGEST_TEXT:
-            raise BenchstudyError(f"{name}: {self.size(name):,} bytes are too many for this file")
+            raise BadCrate(self.path, f"{name}: {self.size(name):,} bytes are too many for this file")
         return b"".join(self.pieces(name))
 
     def check(self) -> Checked:
@@ -124,7 +138,7 @@ class Crate:
         ours = (lambda name: True) if self._zip else (lambda name: name in listed or name.startswith("data/raw/"))
         found = {name for name in self.names if name != SUMS and ours(name)}
         checked = compared("", listed, found, self._sha256)
-        if any(line.startswith(f"{METADATA}:") for line in checked.differences):
+        if any(difference.name == METADATA for difference in checked.differences):
             return checked
         checked.differences += self._against_description()
         checked.differences += self._against_trials()
@@ -133,26 +147,26 @@ class Crate:
 
     def _sha256(self, name: str) -> str:
         digest = hashlib.sha256()
-        for piece in self.pieces(name):
+        for piece in self._pieces(name):
             digest.update(piece)
         return digest.hexdigest()
 
-    def _against_description(self) -> Iterator[str]:
+    def _against_description(self) -> Iterator[Difference]:
         """Compare with ro-crate-metadata.json, which holds the sum of each file that it describes."""
         try:
             graph = json_of(self.read(METADATA))["@graph"]
             described = {entity["@id"]: entity["sha256"] for entity in graph if entity.get("@type") == "File"}
             identifiers = sorted(described)
         except (ValueError, KeyError, TypeError, AttributeError):
-            yield f"{METADATA}: not the description of a crate"
+            yield Difference(METADATA, How.NO_DESCRIPTION)
             return
         sums = {address(name): (name, digest) for name, digest in self.sums.items()}
         for identifier in identifiers:
             name, digest = sums.get(identifier, (identifier, None))
             if described[identifier] != digest:
-                yield f"{name}: {SUMS} and {METADATA} do not agree on it"
+                yield Difference(name, How.SUMS_DISAGREE, f"{SUMS} and {METADATA}")
 
-    def _against_trials(self) -> Iterator[str]:
+    def _against_trials(self) -> Iterator[Difference]:
         """Compare with the sums that each trial got when it was measured."""
         for name in sorted(self.sums):
             folder, slash, last = name.rpartition("/")
@@ -164,14 +178,15 @@ class Crate:
                 continue
             for inner, digest in listed.items():
                 if self.sums.get(f"{folder}/{inner}") != digest:
-                    yield f"{folder}/{inner}: {SUMS} of the crate and {SUMS} of the folder do not agree on it"
+                    lists = f"{SUMS} of the crate and {SUMS} of the folder"
+                    yield Difference(f"{folder}/{inner}", How.SUMS_DISAGREE, lists)
 
-    def _against_indexes(self, named: Iterable[str]) -> Iterator[str]:
+    def _against_indexes(self, named: Iterable[Difference]) -> Iterator[Difference]:
         """Compare with each session.json, so that no trial was added, left out or renamed together with its sums.
 
         `named`: differences so far. A folder that has one is left out.
         """
-        wrong = {line.partition(": ")[0] for line in named}
+        wrong = {difference.name for difference in named}
         wrong |= {"/".join(name.split("/")[: _STORE + 2]) for name in wrong}
         for at, seen in self._stores().items():
             index_file = f"{at}/{paths.SESSION_INDEX}"
@@ -183,13 +198,13 @@ class Crate:
 
             index = index_in(read(paths.SESSION_INDEX)) if index_file in self.names else None
             if index is None:
-                yield f"{index_file}: missing or damaged, so nothing lists the trials beside it"
+                yield Difference(index_file, How.NO_INDEX)
                 continue
             # A crate leaves a trial out that was damaged and is discarded.
             left_out = discarded_in(seen)
-            for place, line in contradictions(at, index, seen, read):
+            for place, difference in contradictions(at, index, seen, read):
                 if f"{at}/{place}" not in wrong and (place in seen or trial_of(place) not in left_out):
-                    yield line
+                    yield difference
 
     def _stores(self) -> dict[str, dict[str, list[str]]]:
         """Names of raw files by store and folder in it, as `sealed.look` finds them on a disk."""
@@ -208,7 +223,7 @@ def _members(path: Path, archive: zipfile.ZipFile) -> Iterator[str]:
     """The names in a zip file from an untrusted source."""
     unpacked, packed = sum(entry.file_size for entry in archive.infolist()), path.stat().st_size
     if unpacked > _MOST_TIMES * packed + _AND_BYTES:
-        raise BenchstudyError(f"{path}: its {packed:,} bytes would become {unpacked:,}; not opened")
+        raise BadCrate(path, f"its {packed:,} bytes would become {unpacked:,}; not opened")
     seen: set[str] = set()
     for entry in archive.infolist():
         name = entry.filename
@@ -219,13 +234,13 @@ def _members(path: Path, archive: zipfile.ZipFile) -> Iterator[str]:
         # Two spellings of one name would be one file once they are unpacked.
         is_plain = plain_line(name) == name == "/".join(parts)
         if name.startswith("/") or ".." in parts or "\\" in name or not is_plain or is_link or name in seen:
-            raise BenchstudyError(f"{path}: {name!r} is a link, occurs twice, or would lead out of it; not opened")
+            raise BadCrate(path, f"{name!r} is a link, occurs twice, or would lead out of it; not opened")
         seen.add(name)
         yield name
     last = map(PurePosixPath, {name.rpartition("/")[0] for name in seen})
     folders = {parent.as_posix() for folder in last for parent in (folder, *folder.parents)}
     for name in sorted(seen & folders):
-        raise BenchstudyError(f"{path}: {name!r} is both a file and a folder; not opened")
+        raise BadCrate(path, f"{name!r} is both a file and a folder; not opened")
 
 
 def begins_as_zip(path: Path) -> bool:
@@ -236,6 +251,6 @@ def begins_as_zip(path: Path) -> bool:
 
 
 def check_crate(path: Path) -> Checked:
-    """Check every file of a crate, packed or unpacked. Raises BenchstudyError if it is not a crate."""
+    """Check every file of a crate, packed or unpacked. Raises BadCrate if it is not a crate."""
     with Crate(path) as crate:
         return crate.check()

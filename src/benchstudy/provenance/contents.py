@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from benchstudy.measuring import disturbances
+from benchstudy.measuring.checked import SUMS
 from benchstudy.measuring.instrument import instrument_sha256
 from benchstudy.measuring.raw import StoredFile, StoredTrial, TrialStore, verify
-from benchstudy.measuring.sealed import SUMS, against_index, in_archive, look, read_index, trial_of
+from benchstudy.measuring.sealed import against_index, in_archive, look, read_index, trial_of
 from benchstudy.model import hints, paths, sources
 from benchstudy.model.errors import BenchstudyError
 from benchstudy.model.interference import Disturbance
@@ -132,7 +133,7 @@ def _measured(root: Path, plan: SessionPlan) -> Measured:
     trials = store.trials(read=True)
     # Reports are made from what the index lists, so a crate with other trials could not reproduce them.
     for _, difference in against_index(root, folder, index, look(folder)):
-        raise BenchstudyError(difference)
+        raise BenchstudyError(str(difference))
     parts = [Part.of(f"{name}/{paths.SESSION_INDEX}", store.index)]
     verified = {trial.folder: trial.files for trial in trials}
     sessions = {}

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path, PurePosixPath
 
-from benchstudy.measuring.sealed import SUMS
+from benchstudy.measuring.checked import SUMS
 from benchstudy.model.errors import BenchstudyError
 from benchstudy.model.study import Study
 from benchstudy.provenance.contents import Contents, Part, gather

@@ -59,7 +59,7 @@ def reproduce(path: Path, root: Path, into: Path | None = None, cores: int = 2) 
         checked = crate.check()
         if checked.differences:
             raise BenchstudyError(
-                f"{path}: altered since it was packed, so nothing is made from it:\n" + "\n".join(checked.differences)
+                f"{path}: altered since it was packed, so nothing is made from it:\n" + "\n".join(checked.lines)
             )
         study = _study(crate)
         into = (into or root / "reproduced" / study.study).absolute()

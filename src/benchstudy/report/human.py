@@ -124,9 +124,10 @@ def median(summary: Summary, unit: str) -> str:
 
 
 def interval(summary: Summary, unit: str) -> str:
-    """The 95 % interval of a summary, which must have one: "95 %: 0.52–0.71 ms"."""
-    assert summary.median is not None and summary.interval_low is not None
-    return estimate(summary.median, summary.interval_low, summary.interval_high, unit)[1]
+    """The 95 % interval of a summary, which must have one: "0.52–0.71 ms"."""
+    assert summary.median is not None and summary.interval_low is not None and summary.interval_high is not None
+    found = scale(summary.median or summary.interval_high, unit)
+    return found.interval(summary.interval_low, summary.interval_high, summary.median)
 
 
 def percent(share: float | None) -> str:

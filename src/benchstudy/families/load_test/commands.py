@@ -174,5 +174,4 @@ def _first_message(error: ValueError) -> str:
     where = "".join(f"--{str(part).replace('_', '-')}: " for part in first["loc"])
     if not where and getattr(error, "title", "") == "Window":
         where = "--start, --end: "
-    said = str(first.get("ctx", {}).get("error") or first["msg"]).removeprefix("source exported: ")
-    return where + (f"--{said}" if said.startswith("url: ") else said)
+    return f"{where}{first.get('ctx', {}).get('error') or first['msg']}"

@@ -173,10 +173,23 @@ class Source(Strict):
 
     @model_validator(mode="after")
     def _consistent(self) -> "Source":
-        problem = self._problem()
-        if problem:
-            raise ValueError(f"source {self.name}: {problem}")
+        if problem := self._problem():
+            raise ValueError(problem)
         return self
+
+    @field_validator("url")
+    @classmethod
+    def _address(cls, url: str | None) -> str | None:
+        try:
+            parts = urlsplit(url or "http://none")
+            host, _ = parts.hostname, parts.port
+        except ValueError as error:
+            raise ValueError("it is not an address such as http://prometheus.example:9090") from error
+        if parts.username is not None or parts.password is not None:
+            raise ValueError("it holds credentials; remove them and give user and password_env, or bearer_env")
+        if parts.scheme not in ("http", "https") or not host or parts.query or parts.fragment:
+            raise ValueError(f"{url!r} is not an address such as http://prometheus.example:9090")
+        return url
 
     def _problem(self) -> str | None:
         for field in ("bearer_env", "password_env"):
@@ -195,18 +208,6 @@ class Source(Strict):
                     f"file: {self.file!r}: give a path below the project's folder, so that the study can move with it"
                 )
             return None
-        return self._problem_of_url(self.url or "")
-
-    def _problem_of_url(self, url: str) -> str | None:
-        try:
-            parts = urlsplit(url)
-            host, _ = parts.hostname, parts.port
-        except ValueError:
-            return "url: it is not an address such as http://prometheus.example:9090"
-        if parts.username is not None or parts.password is not None:
-            return "url: it holds credentials; remove them and give user and password_env, or bearer_env"
-        if parts.scheme not in ("http", "https") or not host or parts.query or parts.fragment:
-            return f"url: {url!r} is not an address such as http://prometheus.example:9090"
         if (self.user is None) != (self.password_env is None):
             return "user and password_env go together"
         if self.bearer_env and self.user:

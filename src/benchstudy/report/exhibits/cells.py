@@ -156,5 +156,5 @@ def _percentile_cell(
         n = estimate.summary.n
         lines.append(f"{f'{n} of {most} trials' if n < most else 'trials'}: {median}")
         if estimate.summary.interval_low is not None:
-            lines.append(human.interval(estimate.summary, estimate.unit))
+            lines.append(f"95 %: {human.interval(estimate.summary, estimate.unit)}")
     return Cell(tuple(lines), link)

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from benchstudy.model import rounding
 from benchstudy.model.grouping import grouped
 from benchstudy.report import human
 from benchstudy.report.exhibits import cells
@@ -82,7 +83,7 @@ def _row(family: FamilyFacts, metric: str, found: Estimate, compared: Sequence[M
         family.shown.declared(metric).title,
         human.median(summary, unit) if summary.median is not None else "–",
         summary.median,
-        human.interval(summary, unit).removeprefix("95 %: ") if summary.interval_low is not None else "",
+        human.interval(summary, unit) if summary.interval_low is not None else "",
         human.two_modes(summary.modes, unit) if summary.modes is not None else "",
         cells.marks(family.shown, found.metric, found.target, found.case),
         summary.n,
@@ -99,8 +100,8 @@ def _against(found: Mapping[str, Any]) -> dict[str, str]:
     if found["ratio"] is None:
         told = found["why"] if found["refusal"] == Refusal.SET else verdict.told
         return {"ratio": f"against {against}", "evidence": "", "verdict": told, "kind": verdict.value}
-    number, *interval = human.ratio(found["ratio"], found["low"], found["high"])
-    evidence = ", ".join(
-        [*(text.removeprefix("95 %: ") for text in interval), numbers(found), *filter(None, [found["basis"]])]
-    )
+    ratio, low, high = found["ratio"], found["low"], found["high"]
+    number = human.ratio(ratio, low, high)[0]
+    interval = "" if low is None else rounding.interval(low, high, ratio, "×")
+    evidence = ", ".join(filter(None, [interval, numbers(found), found["basis"]]))
     return {"ratio": f"{number} {against}", "evidence": evidence, "verdict": verdict.told, "kind": verdict.value}

@@ -98,10 +98,11 @@ class Reading:
     @property
     def verdict(self) -> str:
         """The verdict in a few words; with too few trials, how the means changed, marked as "no verdict"."""
-        return self._said if self.tested else f"no verdict: {self._said}"
+        return self.said if self.tested else f"no verdict: {self.said}"
 
     @property
-    def _said(self) -> str:
+    def said(self) -> str:
+        """The verdict, or how the means changed, without that mark."""
         shift = self.shift
         raw = "regression" if self._raw_slower else "improvement"
         if self.mix_driven:

@@ -154,8 +154,8 @@ class LoadSummary:
             # With few trials both values are shown: a change alone would look like a result.
             value = human.from_to(shift.base_mean, shift.base_mean + shift.within, "s")
             apart = human.from_to(shift.base_mean, shift.new_mean, "s")
-            said = reading.verdict.removeprefix("no verdict: ")
-            parts = [self._without(reading.contrast, like), said, f"plain mean {apart}", *labels, *self._again(reading)]
+            without = self._without(reading.contrast, like)
+            parts = [without, reading.said, f"plain mean {apart}", *labels, *self._again(reading)]
         name = self._name(reading.contrast)
         return {"name": name, "value": value, "evidence": "; ".join(parts), "href": "#table-mix"}
 
