@@ -1,6 +1,7 @@
 """Mistakes in a family of another package are refused in words that name the place and the fix."""
 
 import json
+import os
 import re
 import sys
 from pathlib import Path
@@ -84,7 +85,7 @@ def forget(monkeypatch) -> None:
     registry.packages.cache_clear()
     registry.left_out.cache_clear()
     registry.get.cache_clear()
-    registry.warn_once.cache_clear()
+    os.environ.pop(registry.WARNED, None)
     inputs._files.cache_clear()
     sources._graph.cache_clear()
     sources._folder.cache_clear()

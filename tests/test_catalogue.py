@@ -2,6 +2,7 @@
 
 import importlib
 import json
+import os
 import shutil
 import sys
 from collections.abc import Iterator, Mapping
@@ -408,7 +409,7 @@ def test_systems_of_packages_that_cannot_be_used_stop_only_studies_that_name_the
         (metadata / "entry_points.txt").write_text(f"[benchstudy.systems]\nmine = {package}_systems\n")
     (tmp_path / "two_systems" / "broken" / "system.yaml").write_text("titel: X\n")
     monkeypatch.syspath_prepend(tmp_path)
-    registry.warn_once.cache_clear()
+    os.environ.pop(registry.WARNED, None)
     assert "nginx" in {found.name for found in Catalogue().sound()}
     assert "with.nginx" in study_schema(Catalogue())["$defs"]
     places = {tmp_path / f"{package}_systems" / "same" for package in ("one", "two")}

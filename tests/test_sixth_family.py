@@ -34,6 +34,11 @@ class WithSixth(Project):
     def reports(self) -> Path:
         return self.root / "reports" / "naps"
 
+    @property
+    def told(self) -> Path:
+        """What the command said that made the reports."""
+        return self.root.parent / "told.txt"
+
 
 @pytest.fixture(scope="module")
 def reported(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WithSixth]:
@@ -43,6 +48,7 @@ def reported(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WithSixth]:
         project = WithSixth(copy_project(base / "project").root)
         shutil.copytree(PACKAGE, project.package, ignore=shutil.ignore_patterns("__pycache__"))
         shutil.copy(PACKAGE / "naps.csv", project.root / "data" / "published")
+        _break_others(project)
         project.write_study(
             {
                 # Other tests run in parallel, and must not affect its verdicts.
@@ -55,13 +61,34 @@ def reported(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WithSixth]:
                 "families": {FAMILY: {"lengths": ["1ms", "5ms"]}},
             }
         )
-        project.snakemake("report", "--configfile", "config/study.yaml")
+        project.told.write_text(project.snakemake("report", "--configfile", "config/study.yaml").stderr)
         yield project
+
+
+def _break_others(project: WithSixth) -> None:
+    """A package without its family, a family that cannot be imported, and a system without a description."""
+    files = {
+        "broken-1.dist-info/METADATA": "Metadata-Version: 2.1\nName: broken\nVersion: 1\n",
+        "broken-1.dist-info/entry_points.txt": "[benchstudy.families]\nnone = no_bench\nbroken = broken_bench\n",
+        "broken_bench/__init__.py": "",
+        "broken_bench/family.py": "1 / 0\n",
+    }
+    for name, text in files.items():
+        (project.package / name).parent.mkdir(exist_ok=True)
+        (project.package / name).write_text(text)
+    (project.root / "envs" / "broken").mkdir()
+    (project.root / "envs" / "broken" / "system.yaml").write_text("title: 1\n")
 
 
 @pytest.fixture(scope="module")
 def page(reported: WithSixth) -> str:
     return (reported.reports / f"{FAMILY}.html").read_text()
+
+
+def test_what_is_broken_beside_it_is_told_once_and_not_by_each_job(reported):
+    told = reported.told.read_text()
+    for broken in ("left out: broken provides a family 'none'", "the family broken is left out", "out: system broken"):
+        assert told.count(broken) == 1, told
 
 
 def test_its_deploy_provisions_the_host(reported):
@@ -132,6 +159,8 @@ def test_existing_outputs_are_imported(reported, tmp_path):
 
 
 def test_check_commands_reference_and_prose_know_it(reported):
+    for broken in (reported.root / "envs" / "broken", reported.package / "broken_bench"):  # the tables need all others
+        shutil.rmtree(broken)
     # In one process, because each new one would spend more time on imports than on work.
     each = [["check", "config/study.yaml"], ["nap"], ["prose"]]
     script = f"""import sys

@@ -20,7 +20,7 @@ from benchstudy.hosts.controller import announce_controller
 from benchstudy.jobs.preloaded import JOBS_ELSEWHERE
 from benchstudy.measuring import confirmed, sealed
 from benchstudy.measuring.progress import clock, forget_killed, under_way
-from benchstudy.model import paths
+from benchstudy.model import paths, registry
 from benchstudy.model.errors import BenchstudyError
 from benchstudy.model.files import (
     WHERE_LOCKS_HOLD,
@@ -35,7 +35,7 @@ from benchstudy.model.groups import machines_of_targets
 from benchstudy.model.host import THIS_MACHINE
 from benchstudy.model.rounding import plural
 from benchstudy.model.study import Study
-from benchstudy.provisioning.target import may_build, what_is_ahead
+from benchstudy.provisioning.target import may_build, usable_systems, what_is_ahead
 
 # Rules that use the hosts of a target. All others compute on this machine, except those that only look.
 _PROVISION = "provision_target"
@@ -82,6 +82,7 @@ def begin(
     """
     try:
         use = _begin(study, declared, list(jobs), doubtful, elsewhere)
+        _warn_of_broken_parts(study, use)
         for line in _builds_ahead(study, use.provisions):
             say(line)
     except OSError as error:
@@ -128,6 +129,14 @@ def _begin(
     indexes = (store / paths.SESSION_INDEX for store in study.stores(Path()))
     write_atomically(paths.declared_sessions(root, study.study), "".join(f"{index}\n" for index in indexes))
     return use
+
+
+def _warn_of_broken_parts(study: Study, use: Use) -> None:
+    """Here, because jobs do not repeat what their command has warned of."""
+    for _ in registry.sound(registry.brought()):
+        pass
+    if use.provisions:
+        usable_systems(study)
 
 
 def _freeze(root: Path, study: str, declared: str) -> None:

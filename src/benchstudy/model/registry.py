@@ -7,10 +7,12 @@ names one. Another package declares in its own metadata which of its packages ar
     my_family = "my_package.my_family"
 """
 
+import hashlib
 import importlib
 import importlib.metadata
 import importlib.util
 import logging
+import os
 import pkgutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -28,6 +30,8 @@ from benchstudy.model.family import Family
 log = logging.getLogger("benchstudy")
 
 ENTRY_POINTS = "benchstudy.families"
+# In the environment of a command and of its jobs: the SHA-256 of each warning that was given.
+WARNED = "BENCHSTUDY_WARNED"
 _SHIPPED = "benchstudy.families"
 _NO_FAMILY = "FAMILY must be an instance of a subclass of Family, such as `FAMILY = MyFamily()`"
 
@@ -104,19 +108,24 @@ def brought() -> list[str]:
     return [name for name, package in packages().items() if not package.startswith(f"{_SHIPPED}.")]
 
 
-def sound() -> Iterator[Family]:
-    """The installed families. A broken one is left out, with a warning: it must not take down studies without it."""
-    for name in names():
+def sound(of: Iterable[str] | None = None) -> Iterator[Family]:
+    """The installed families. A broken one is left out, with a warning: it must not take down studies without it.
+
+    `of`: the names of those to look at (default: all).
+    """
+    for name in names() if of is None else of:
         try:
             yield get(name)
         except StudyError as error:
             warn_once(f"the family {name} is left out: {error}")
 
 
-@cache
 def warn_once(told: str) -> None:
-    """Log a warning that this process has not given yet."""
-    log.warning("%s", told)
+    """Log a warning, unless this process has given it before, or the command that started this process."""
+    digest, given = hashlib.sha256(told.encode()).hexdigest(), os.environ.get(WARNED, "").split()
+    if digest not in given:
+        os.environ[WARNED] = " ".join([*given, digest])
+        log.warning("%s", told)
 
 
 @cache

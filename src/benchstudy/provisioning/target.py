@@ -98,7 +98,7 @@ def provision_targets(
     `say` gets progress messages from a target's hosts.
     """
     root = project_root()
-    systems = _systems(study) if facts_paths else []
+    systems = usable_systems(study) if facts_paths else []
     requests = {
         f"{target}/{request['name']}": request | {"keep_downloads": keep_downloads}
         for target in facts_paths
@@ -199,7 +199,7 @@ def what_is_ahead(study: Study, provisionings: Iterable[tuple[str, str]]) -> dic
     """
     families = grouped(provisionings)
     root, found = project_root(), dict[str, Ahead]()
-    systems = _systems(study) if families else []
+    systems = usable_systems(study) if families else []
     requests = {
         f"{target}/{request['name']}": request | {"look": True}
         for target, names in families.items()
@@ -261,7 +261,7 @@ def _deploy_by_name(root: Path, families: Iterable[str]) -> dict[str, Path]:
     return {name: path for name, path in found.items() if path and path.is_file()}
 
 
-def _systems(study: Study) -> list[Found]:
+def usable_systems(study: Study) -> list[Found]:
     """The systems that can be used, read once for all hosts."""
     return list(Catalogue([Path(folder) for folder in study.systems]).sound())
 
