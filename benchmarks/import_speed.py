@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 from benchstudy.commands.importing import import_outputs
-from benchstudy.model.study import parse_study
+from benchstudy.model.studyfile import parse_study
 
 CAPTURED = Path(__file__).parents[1] / "tests/data/fio/fio-3.33-latency-plus.json"
 STUDY = {

@@ -35,7 +35,7 @@ import yaml
 from benchstudy.jobs.tidy import tidy_family
 from benchstudy.model import interference, paths, registry
 from benchstudy.model.disturbance import DisturbancePolicy
-from benchstudy.model.study import parse_study
+from benchstudy.model.studyfile import parse_study
 from benchstudy.report.results.results import Results
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))

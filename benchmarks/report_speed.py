@@ -24,7 +24,8 @@ import yaml
 from benchstudy.measuring.raw import TrialStore
 from benchstudy.measuring.sessionindex import write_index
 from benchstudy.model.grouping import grouped
-from benchstudy.model.study import SessionPlan, load_study
+from benchstudy.model.study import SessionPlan
+from benchstudy.model.studyfile import load_study
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from conftest import CHECKOUT, Project, copy_project

@@ -22,7 +22,7 @@ from pathlib import Path
 
 from benchstudy.hosts.loopback import parameters, running
 from benchstudy.model import registry
-from benchstudy.model.study import parse_study
+from benchstudy.model.studyfile import parse_study
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from conftest import copy_project

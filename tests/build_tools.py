@@ -17,7 +17,8 @@ from conftest import CHECKOUT, use_common_tool_store
 from s3_server import built_versitygw
 from sshd_hosts import SshdHost
 
-from benchstudy.model.study import Study, parse_study, with_systems
+from benchstudy.model.study import Study
+from benchstudy.model.studyfile import parse_study, with_systems
 from benchstudy.provisioning.target import provision_target
 
 # Together these studies start everything that our deploys build. If two of them have a family, the later one starts all

@@ -10,7 +10,8 @@ from one_host import study_on, trials_held
 from sshd_hosts import SshdHost
 
 from benchstudy.measuring.raw import StoredTrial
-from benchstudy.model.study import Study, with_systems
+from benchstudy.model.study import Study
+from benchstudy.model.studyfile import with_systems
 
 # As in the embedded study: every server is real, uses a free port of loopback, and ends with the session.
 _EMBEDDED = with_systems(yaml.safe_load((CHECKOUT / "config" / "config.yaml").read_text()))["families"]["file_size"]

@@ -21,7 +21,8 @@ from benchstudy.measuring.raw import TrialRecord, TrialStore, find_trials, index
 from benchstudy.model import paths, registry
 from benchstudy.model.errors import BenchstudyError, StudyError
 from benchstudy.model.family import Family, ParseError
-from benchstudy.model.study import Study, load_study
+from benchstudy.model.study import Study
+from benchstudy.model.studyfile import load_study
 from benchstudy.provenance.checks import Crate, check_crate
 from benchstudy.provenance.entities import METADATA
 from benchstudy.provenance.reproduce import _study as study_of_crate

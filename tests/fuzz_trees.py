@@ -21,7 +21,7 @@ from benchstudy.model.catalogue.system import FILE, Found
 from benchstudy.model.errors import StudyError
 from benchstudy.model.family import FamilyConfig
 from benchstudy.model.needs import programs_by_host
-from benchstudy.model.study import load_study
+from benchstudy.model.studyfile import load_study
 from benchstudy.model.yamltext import read_yaml
 
 _TEMPLATES = Path(systems.__file__).parent / "project" / "studies"

@@ -10,7 +10,7 @@ from typing import Any
 _HOLD = """
 import json, pathlib, sys
 from benchstudy.measuring.session import hold_session
-from benchstudy.model.study import parse_study
+from benchstudy.model.studyfile import parse_study
 (plan,) = parse_study(json.load(sys.stdin)).sessions()
 hold_session(pathlib.Path(sys.argv[1]), plan)
 """

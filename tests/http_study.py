@@ -15,7 +15,8 @@ from benchstudy.families.http_concurrency.command import Load
 from benchstudy.families.http_concurrency.config import Expect, Generator
 from benchstudy.measuring.raw import StoredTrial, TrialStore
 from benchstudy.model import paths
-from benchstudy.model.study import Study, parse_study
+from benchstudy.model.study import Study
+from benchstudy.model.studyfile import parse_study
 
 FAMILY = "http_concurrency"
 PAGE_BYTES = 11_413  # of the page to which Filestash's own figures refer

@@ -112,7 +112,7 @@ def begin() -> None:
     from benchstudy.jobs.running import begin as begin_command
     from benchstudy.measuring.confirmed import doubtful
     from benchstudy.model.errors import BenchstudyError
-    from benchstudy.model.study import parse_study
+    from benchstudy.model.studyfile import parse_study
 
     try:
         declared = yaml.safe_load(Path("config/study.yaml").read_text())

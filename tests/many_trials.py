@@ -19,7 +19,8 @@ from benchstudy.measuring.session import hold_session
 from benchstudy.measuring.sessionrecord import SessionRecord
 from benchstudy.model import interference, paths
 from benchstudy.model.files import as_json
-from benchstudy.model.study import SessionPlan, load_study
+from benchstudy.model.study import SessionPlan
+from benchstudy.model.studyfile import load_study
 
 STUDY, FAMILY = "many", "fio"
 FIO = {FAMILY: None}

@@ -13,7 +13,7 @@ from conftest import CHECKOUT
 from load_test_study import FAMILY, study_of
 from sshd_hosts import SshdHost
 
-from benchstudy.model.study import with_systems
+from benchstudy.model.studyfile import with_systems
 from benchstudy.provisioning.target import provision_target
 
 _STUDY = CHECKOUT / "config" / "studies" / "mattermost-releases.yaml"

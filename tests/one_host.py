@@ -11,7 +11,8 @@ from benchstudy.measuring.raw import StoredTrial, TrialStore
 from benchstudy.measuring.session import hold_session
 from benchstudy.model.family import Family, FamilyConfig
 from benchstudy.model.host import Host
-from benchstudy.model.study import SessionPlan, Study, parse_study
+from benchstudy.model.study import SessionPlan, Study
+from benchstudy.model.studyfile import parse_study
 
 
 def study_on(

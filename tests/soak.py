@@ -200,7 +200,7 @@ class Soak:
 
     def _hold(self, told: Path) -> None:
         from benchstudy.measuring.session import hold_session
-        from benchstudy.model.study import load_study
+        from benchstudy.model.studyfile import load_study
 
         figures: dict[str, list[int]] = {"KiB": [], "descriptors": [], "threads": []}
         for number in range(1, _RESIDENT + 1):

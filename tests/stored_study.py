@@ -7,7 +7,8 @@ from benchstudy.measuring.raw import CommandRecord, StoredTrial, ToolRecord, Tri
 from benchstudy.measuring.sessionindex import write_index
 from benchstudy.model import interference, paths
 from benchstudy.model.files import as_json
-from benchstudy.model.study import SessionPlan, parse_study
+from benchstudy.model.study import SessionPlan
+from benchstudy.model.studyfile import parse_study
 
 STUDY = {
     "study": "small",

@@ -46,7 +46,8 @@ from benchstudy.measuring.schedule import missing_trials
 from benchstudy.measuring.sealed import IN_ARCHIVE, look
 from benchstudy.measuring.sessionindex import is_held, write_index_only
 from benchstudy.model.errors import BenchstudyError
-from benchstudy.model.study import Study, load_study, parse_study
+from benchstudy.model.study import Study
+from benchstudy.model.studyfile import load_study, parse_study
 
 STUDY = ("--study", "study.yaml")
 SERVERS = {"rclone": S3Server, "versitygw": VersityServer}

@@ -24,7 +24,7 @@ from benchstudy.model.errors import BenchstudyError, StudyError
 from benchstudy.model.family import Case, Family, Observation, Parsed, ParseError
 from benchstudy.model.metrics import Metric
 from benchstudy.model.names import TABLES
-from benchstudy.model.study import parse_study
+from benchstudy.model.studyfile import parse_study
 from benchstudy.report.published.published_page import PublishedPage
 
 FAMILY = """

@@ -22,7 +22,7 @@ from benchstudy.model.errors import StudyError
 from benchstudy.model.needs import programs_by_host
 from benchstudy.model.schema import study_schema
 from benchstudy.model.services import PLACEHOLDER, Service
-from benchstudy.model.study import load_study, parse_study, with_systems
+from benchstudy.model.studyfile import load_study, parse_study, with_systems
 
 DATA = Path(__file__).parent / "data"
 CATALOGUE = Catalogue()

@@ -46,7 +46,8 @@ from benchstudy.model.errors import StudyError, TrialFailed
 from benchstudy.model.family import Parsed
 from benchstudy.model.host import Host
 from benchstudy.model.needs import programs_of_blocks
-from benchstudy.model.study import Study, parse_study
+from benchstudy.model.study import Study
+from benchstudy.model.studyfile import parse_study
 from benchstudy.provisioning.target import provision_target
 from benchstudy.report.page import Page
 from benchstudy.report.results.results import Results

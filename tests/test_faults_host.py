@@ -17,7 +17,8 @@ from waiting import until
 
 from benchstudy.hosts import ssh_transport
 from benchstudy.measuring.session import hold_session
-from benchstudy.model.study import SessionPlan, parse_study
+from benchstudy.model.study import SessionPlan
+from benchstudy.model.studyfile import parse_study
 
 needs_root = pytest.mark.skipif(os.getuid() != 0, reason="only root may make a network and mount")
 # The first trial ends at once; later ones begin, and wait for what a test does meanwhile.

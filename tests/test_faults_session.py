@@ -15,7 +15,7 @@ from sshd_hosts import SshdHost
 from waiting import until
 
 from benchstudy.measuring.session import hold_session
-from benchstudy.model.study import parse_study
+from benchstudy.model.studyfile import parse_study
 
 
 class Faults(threading.Thread):

@@ -22,7 +22,7 @@ from benchstudy.measuring.raw import StoredTrial
 from benchstudy.model import registry
 from benchstudy.model.errors import StudyError
 from benchstudy.model.family import ParseError
-from benchstudy.model.study import parse_study
+from benchstudy.model.studyfile import parse_study
 from benchstudy.report.comparisons.comparison import twins
 
 FAMILY = registry.get("file_size")

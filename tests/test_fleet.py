@@ -17,7 +17,7 @@ from sshd_hosts import SshdHost
 from waiting import runs, until
 
 from benchstudy.model.groups import GROUPS, connected, groups, places
-from benchstudy.model.study import parse_study
+from benchstudy.model.studyfile import parse_study
 
 # Groups of two or three: one is complete, one has a dead host, and of one, only one target is measured.
 TARGETS, ALIVE, DEAD = 11, ("t0", "t1", "t2", "t9"), "t10"

@@ -5,7 +5,7 @@ import json
 import pytest
 from conftest import Project, copy_project
 
-from benchstudy.model.study import parse_study
+from benchstudy.model.studyfile import parse_study
 
 pytestmark = pytest.mark.usefixtures("own_host_lock")
 CLI = ("python", "-m", "benchstudy.commands.cli")

@@ -36,7 +36,7 @@ from benchstudy.measuring.state import SessionState
 from benchstudy.model.errors import TrialFailed
 from benchstudy.model.host import Host
 from benchstudy.model.services import Limits, Ready, Service
-from benchstudy.model.study import parse_study
+from benchstudy.model.studyfile import parse_study
 
 SESSION = "session-a"
 OWNER = {"study": "tests", "controller": "here"}

@@ -25,7 +25,8 @@ from benchstudy.families.shared.levels import Rate
 from benchstudy.jobs.tidy import tidy_family
 from benchstudy.measuring.raw import StoredTrial
 from benchstudy.model import registry
-from benchstudy.model.study import Study, load_study, parse_study, with_systems
+from benchstudy.model.study import Study
+from benchstudy.model.studyfile import load_study, parse_study, with_systems
 from benchstudy.provisioning.target import provision_target
 from benchstudy.report.results.results import Results
 

@@ -23,7 +23,7 @@ from benchstudy import __version__
 from benchstudy.commands import checks, cli, init
 from benchstudy.measuring.instrument import instrument_sha256
 from benchstudy.model import paths
-from benchstudy.model.study import load_study
+from benchstudy.model.studyfile import load_study
 from benchstudy.provenance.contents import software
 
 TEMPLATES = init.templates()

@@ -21,7 +21,8 @@ from planned import Job, following, jobs_in
 from benchstudy.jobs import inputs
 from benchstudy.model import registry
 from benchstudy.model.errors import BenchstudyError
-from benchstudy.model.study import Study, parse_study
+from benchstudy.model.study import Study
+from benchstudy.model.studyfile import parse_study
 
 SRC = CHECKOUT / "src"
 FAMILIES = ("file_size", "fio", "http_concurrency", "load_test", "log_write")

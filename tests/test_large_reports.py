@@ -18,7 +18,7 @@ from conftest import CHECKOUT, executed_in, pages_made_in
 from page_links import followed, without_scripts
 from tidy_fixture import HOSTILE, Tables, write_file_size
 
-from benchstudy.model.study import load_study
+from benchstudy.model.studyfile import load_study
 from benchstudy.report import htmlpages
 from benchstudy.report.figures import thinning
 from benchstudy.report.results import trialplaces

@@ -23,7 +23,7 @@ from benchstudy.measuring.state import SessionState
 from benchstudy.measuring.trial import TrialContext
 from benchstudy.model.errors import TrialFailed
 from benchstudy.model.services import Confinement, Limits, Service
-from benchstudy.model.study import parse_study
+from benchstudy.model.studyfile import parse_study
 from benchstudy.model.units import Size
 
 AGENT = Path(__file__).parents[1] / "src" / "benchstudy" / "agent"

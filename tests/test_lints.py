@@ -14,7 +14,7 @@ from benchstudy.lints.acknowledge import fits
 from benchstudy.lints.load import plateau
 from benchstudy.model.declared import Acknowledgement
 from benchstudy.model.errors import BenchstudyError, StudyError
-from benchstudy.model.study import load_study, parse_study
+from benchstudy.model.studyfile import load_study, parse_study
 from benchstudy.report.results import ceilings, material
 from benchstudy.report.results.results import Results
 

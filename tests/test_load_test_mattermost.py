@@ -30,7 +30,7 @@ from waiting import until
 from benchstudy.families.load_test.system_files import ACCOUNTS_SCHEMA
 from benchstudy.model.needs import named_tools, started_programs
 from benchstudy.model.services import PLACEHOLDER
-from benchstudy.model.study import load_study, parse_study, with_systems
+from benchstudy.model.studyfile import load_study, parse_study, with_systems
 
 ON_HOST = CHECKOUT / "envs" / "mattermost" / "data"
 SEED = ON_HOST / "seed.py"

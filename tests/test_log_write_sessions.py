@@ -26,7 +26,8 @@ from benchstudy.jobs.tidy import tidy_family
 from benchstudy.measuring.raw import StoredTrial
 from benchstudy.model import registry
 from benchstudy.model.criteria import ACHIEVED
-from benchstudy.model.study import Study, with_systems
+from benchstudy.model.study import Study
+from benchstudy.model.studyfile import with_systems
 from benchstudy.provisioning.target import provision_target
 
 needs_root = pytest.mark.skipif(os.getuid() != 0, reason="only root may make control groups and mounts here")

@@ -16,7 +16,7 @@ from tidy_fixture import DEAD, LAME, NOISY, SLOW, write_fleet
 
 from benchstudy.model.criteria import MANY_TARGETS
 from benchstudy.model.differences import environment_diff
-from benchstudy.model.study import load_study
+from benchstudy.model.studyfile import load_study
 from benchstudy.report import htmlpages
 from benchstudy.report.results.over_targets import ALL, OverTargets, as_shown, each_target
 from benchstudy.report.results.results import Results

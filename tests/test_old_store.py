@@ -14,7 +14,7 @@ from benchstudy.families.log_write.page import reasons
 from benchstudy.jobs.tidy import tidy_family
 from benchstudy.measuring.raw import TrialRecord, load_trial
 from benchstudy.model.causes import Cause
-from benchstudy.model.study import load_study
+from benchstudy.model.studyfile import load_study
 from benchstudy.report.exhibits.cells import short_cause
 from benchstudy.report.results.results import Reason
 

@@ -20,7 +20,7 @@ from benchstudy.commands import cli
 from benchstudy.commands import plan as plans
 from benchstudy.measuring.raw import NOT_HELD
 from benchstudy.model import paths
-from benchstudy.model.study import parse_study
+from benchstudy.model.studyfile import parse_study
 
 SCREEN = 50  # lines
 

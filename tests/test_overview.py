@@ -21,7 +21,7 @@ from benchstudy.commands import cli
 from benchstudy.families.load_test.page.load import LoadTest
 from benchstudy.families.load_test.page.mix import LoadMix
 from benchstudy.model.questions import TITLES
-from benchstudy.model.study import parse_study
+from benchstudy.model.studyfile import parse_study
 from benchstudy.report import prose
 from benchstudy.report.checklist import checklist
 from benchstudy.report.comparisons.answers import answer as answers_of

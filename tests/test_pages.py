@@ -36,7 +36,7 @@ from webtools import invalid_html
 
 from benchstudy.jobs import notebooks
 from benchstudy.model import paths
-from benchstudy.model.study import load_study
+from benchstudy.model.studyfile import load_study
 from benchstudy.report import htmlpages
 from benchstudy.report.pagetemplates import page_style
 from benchstudy.report.study.studypages import STUDY_PAGES

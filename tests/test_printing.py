@@ -13,7 +13,8 @@ from tidy_fixture import HOSTILE, write_fio
 
 from benchstudy.commands import printing
 from benchstudy.model.errors import BenchstudyError
-from benchstudy.model.study import Study, parse_study
+from benchstudy.model.study import Study
+from benchstudy.model.studyfile import parse_study
 from benchstudy.report import htmlpages
 from benchstudy.report.overview import printed
 from benchstudy.report.pagetemplates import page_style, template_text

@@ -30,7 +30,7 @@ from benchstudy.measuring.sealed import seal
 from benchstudy.model import paths
 from benchstudy.model.errors import BenchstudyError, StudyError
 from benchstudy.model.files import sha256_of
-from benchstudy.model.study import load_study, parse_study
+from benchstudy.model.studyfile import load_study, parse_study
 from benchstudy.provenance import reproduce, tables
 from benchstudy.provenance.checks import check_crate, check_study
 from benchstudy.provenance.contents import as_declared

@@ -13,7 +13,7 @@ from benchstudy.commands.checks import check_host
 from benchstudy.hosts import ssh_config
 from benchstudy.measuring.session import hold_session
 from benchstudy.model import registry
-from benchstudy.model.study import parse_study
+from benchstudy.model.studyfile import parse_study
 from benchstudy.provisioning.deploy import INSTALL_IDLE
 from benchstudy.provisioning.target import (
     ProvisionFailed,

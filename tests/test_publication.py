@@ -18,7 +18,7 @@ from tex import NEEDS_TEX, overfull
 from tidy_fixture import Tables, write_file_size, write_fio
 
 from benchstudy.model.authorship import Author
-from benchstudy.model.study import load_study
+from benchstudy.model.studyfile import load_study
 from benchstudy.report.figures import pdf
 from benchstudy.report.figures.styles import Style
 from benchstudy.report.figures.vega import FIGURE_FORMATS, VEGALITE_VERSION

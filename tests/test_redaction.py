@@ -24,7 +24,7 @@ from benchstudy.measuring.trial import TrialContext
 from benchstudy.model import paths
 from benchstudy.model.errors import TrialFailed
 from benchstudy.model.services import Ready, Service
-from benchstudy.model.study import parse_study
+from benchstudy.model.studyfile import parse_study
 
 MIB = 1 << 20
 STUDY = {

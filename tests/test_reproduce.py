@@ -17,7 +17,7 @@ from benchstudy.commands import cli
 from benchstudy.measuring.raw import TrialStore
 from benchstudy.measuring.sessionindex import write_index
 from benchstudy.model import paths
-from benchstudy.model.study import load_study
+from benchstudy.model.studyfile import load_study
 from benchstudy.provenance import reproduce as provenance
 from benchstudy.provenance.checks import check_crate
 

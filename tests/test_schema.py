@@ -20,7 +20,8 @@ from benchstudy.commands.cli import main
 from benchstudy.commands.reference import _models_inside
 from benchstudy.model import registry
 from benchstudy.model.errors import StudyError
-from benchstudy.model.study import Study, parse_study
+from benchstudy.model.study import Study
+from benchstudy.model.studyfile import parse_study
 
 CONFIG = CHECKOUT / "config"
 FILE = CONFIG / "study.schema.json"

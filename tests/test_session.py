@@ -39,7 +39,8 @@ from benchstudy.model.family import Case, Family, FamilyConfig, Observation, Par
 from benchstudy.model.files import now
 from benchstudy.model.metrics import Metric, declare
 from benchstudy.model.rounding import plural
-from benchstudy.model.study import SessionPlan, parse_study
+from benchstudy.model.study import SessionPlan
+from benchstudy.model.studyfile import parse_study
 
 
 @dataclass

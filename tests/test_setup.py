@@ -12,7 +12,7 @@ import yaml
 from benchstudy.commands import cli, init
 from benchstudy.commands.completion import parsers
 from benchstudy.commands.reference import written_into
-from benchstudy.model.study import load_study, parse_study, with_systems
+from benchstudy.model.studyfile import load_study, parse_study, with_systems
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 # The distribution's own, which takes less processor time than many others.

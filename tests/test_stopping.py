@@ -37,7 +37,8 @@ from benchstudy.model.errors import StudyError
 from benchstudy.model.family import Case, Family, FamilyConfig, Observation, Parsed, ParseError
 from benchstudy.model.metrics import Metric, declare
 from benchstudy.model.stopping import FEWEST, Stopping
-from benchstudy.model.study import Study, parse_study
+from benchstudy.model.study import Study
+from benchstudy.model.studyfile import parse_study
 from benchstudy.report.results.results import Results
 from benchstudy.report.scrutiny import evidence
 from benchstudy.statistics.stats import precision, smallest_n, summarise

@@ -10,7 +10,8 @@ from benchstudy.model import paths
 from benchstudy.model.errors import StudyError
 from benchstudy.model.services import Ready
 from benchstudy.model.stopping import BlockRange
-from benchstudy.model.study import _LONGEST_LEASE_S, load_study, parse_study
+from benchstudy.model.study import _LONGEST_LEASE_S
+from benchstudy.model.studyfile import load_study, parse_study
 from benchstudy.model.units import Size, parse_duration
 
 STUDY = {

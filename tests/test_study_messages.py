@@ -16,7 +16,7 @@ from stored_study import STUDY, StoredStudy
 from benchstudy.commands.cli import main
 from benchstudy.measuring.raw import TrialStore
 from benchstudy.model.errors import StudyError
-from benchstudy.model.study import in_file, load_study, parse_study, with_systems
+from benchstudy.model.studyfile import in_file, load_study, parse_study, with_systems
 
 # As if it described its services itself.
 EMBEDDED = with_systems(yaml.safe_load((Path(__file__).parent.parent / "config" / "config.yaml").read_text()))

@@ -17,7 +17,7 @@ from sshd_hosts import SshdHost
 from benchstudy.measuring.raw import StoredTrial
 from benchstudy.model import registry
 from benchstudy.model.catalogue.folders import Catalogue
-from benchstudy.model.study import parse_study
+from benchstudy.model.studyfile import parse_study
 from benchstudy.provisioning.target import provision_target
 
 CATALOGUE = Catalogue()

@@ -9,7 +9,7 @@ import pytest
 import yaml
 from conftest import CHECKOUT, Project
 
-from benchstudy.model.study import parse_study
+from benchstudy.model.studyfile import parse_study
 
 OWN = """
 title: Greeter

@@ -37,7 +37,7 @@ from sshd_hosts import SshdHost
 
 from benchstudy.hosts.remote import Remote
 from benchstudy.model.needs import generator_tools, programs_by_host
-from benchstudy.model.study import parse_study
+from benchstudy.model.studyfile import parse_study
 from benchstudy.provisioning import toolbuilder
 from benchstudy.provisioning.target import ProvisionFailed, provision_target, what_is_ahead
 from benchstudy.provisioning.tools import missing_tools

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from benchstudy.hosts.remote import Remote
-from benchstudy.model.study import parse_study
+from benchstudy.model.studyfile import parse_study
 from benchstudy.provisioning.target import provision_target
 
 

@@ -17,7 +17,7 @@ from tidy_fixture import HOSTILE, Tables
 from benchstudy.commands import cli
 from benchstudy.jobs.tidy import tidy_family
 from benchstudy.model.differences import differences, environment_diff
-from benchstudy.model.study import load_study
+from benchstudy.model.studyfile import load_study
 from benchstudy.report.comparisons import study_differences, two_studies
 from benchstudy.report.comparisons.comparison import Row
 from benchstudy.report.comparisons.study_pair import FamilyPair

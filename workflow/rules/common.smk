@@ -17,7 +17,7 @@ from benchstudy.model.errors import BenchstudyError
 from benchstudy.model.names import nearest
 from benchstudy.model.needs import programs_by_host
 from benchstudy.model.rounding import listed
-from benchstudy.model.study import in_file, is_stored, parse_study, with_systems
+from benchstudy.model.studyfile import in_file, is_stored, parse_study, with_systems
 from benchstudy.provisioning.target import (
     asked_of_targets,
     facts_problems,

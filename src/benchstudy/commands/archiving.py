@@ -10,7 +10,7 @@ from benchstudy.model import hints, paths
 from benchstudy.model.errors import plain_line
 from benchstudy.model.output import add_json, print_json, progress
 from benchstudy.model.rounding import plural
-from benchstudy.model.study import load_study
+from benchstudy.model.studyfile import load_study
 
 if TYPE_CHECKING:
     from benchstudy.archive.bucket import Bucket

@@ -9,7 +9,8 @@ from benchstudy.model import paths
 from benchstudy.model.grouping import grouped
 from benchstudy.model.output import print_json
 from benchstudy.model.rounding import plural
-from benchstudy.model.study import SessionPlan, load_study
+from benchstudy.model.study import SessionPlan
+from benchstudy.model.studyfile import load_study
 
 
 def print_cases(arguments: argparse.Namespace) -> int:

@@ -24,7 +24,8 @@ from benchstudy.model.disturbance import DisturbancePolicy
 from benchstudy.model.errors import BenchstudyError, as_line, plain
 from benchstudy.model.host import Host
 from benchstudy.model.output import print_json
-from benchstudy.model.study import SessionPlan, Study, load_study
+from benchstudy.model.study import SessionPlan, Study
+from benchstudy.model.studyfile import load_study
 from benchstudy.provisioning.target import deploy_files
 
 _MIN_FREE_BYTES = 1 << 30

@@ -29,7 +29,7 @@ from benchstudy.model.files import disk_trouble
 from benchstudy.model.names import nearest
 from benchstudy.model.output import add_json, print_json, progress
 from benchstudy.model.rounding import plural
-from benchstudy.model.study import load_study, read_study
+from benchstudy.model.studyfile import load_study, read_study
 
 _STUDY_HELP = "the study's file (default: %(default)s)"
 _TRIAL_ID = re.compile(r"[0-9a-f][0-9a-f-]{3,35}")

@@ -12,7 +12,7 @@ from benchstudy.model import paths, registry
 from benchstudy.model.errors import BenchstudyError
 from benchstudy.model.names import check_name
 from benchstudy.model.output import add_json, print_json
-from benchstudy.model.study import load_study
+from benchstudy.model.studyfile import load_study
 
 _NOTEBOOK = "two_studies"
 

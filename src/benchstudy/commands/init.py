@@ -21,7 +21,7 @@ from benchstudy.model.errors import BenchstudyError, StudyError
 from benchstudy.model.files import as_json, is_taken
 from benchstudy.model.names import nearest
 from benchstudy.model.output import add_json, print_json
-from benchstudy.model.study import parse_study
+from benchstudy.model.studyfile import parse_study
 from benchstudy.model.yamltext import read_yaml
 
 _PROJECT = Path(__file__).with_name("project")

@@ -14,7 +14,8 @@ from benchstudy.model.family import Case
 from benchstudy.model.grouping import grouped
 from benchstudy.model.output import add_json, print_json
 from benchstudy.model.rounding import plural
-from benchstudy.model.study import SessionPlan, Study, in_file, load_study
+from benchstudy.model.study import SessionPlan, Study
+from benchstudy.model.studyfile import in_file, load_study
 
 _BELOW = ("data/raw", "data/provision", "data/tidy", "reports")
 

@@ -12,7 +12,8 @@ from typing import Any
 from benchstudy.model import hints, paths
 from benchstudy.model.errors import BenchstudyError
 from benchstudy.model.files import whole_or_nothing
-from benchstudy.model.study import Study, load_study
+from benchstudy.model.study import Study
+from benchstudy.model.studyfile import load_study
 
 # Any of them; margin boxes, in which page numbers and running heads stand, are known from 131 on.
 _BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")

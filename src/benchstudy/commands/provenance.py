@@ -13,7 +13,7 @@ from benchstudy.model import hints, paths
 from benchstudy.model.errors import BenchstudyError, plain_line
 from benchstudy.model.output import add_json, print_json
 from benchstudy.model.rounding import plural
-from benchstudy.model.study import load_study
+from benchstudy.model.studyfile import load_study
 
 _MOST_SHOWN = 40
 

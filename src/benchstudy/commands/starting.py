@@ -16,7 +16,7 @@ from typing import Any
 
 from benchstudy.model import hints, paths
 from benchstudy.model.errors import BenchstudyError
-from benchstudy.model.study import read_study
+from benchstudy.model.studyfile import read_study
 
 # On loopback behind its token, what kernels say encrypted. Which packages there are is the affair of whoever installed
 # this one, so Lab's own way to add some is closed.

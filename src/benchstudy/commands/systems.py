@@ -12,7 +12,7 @@ from benchstudy.model.catalogue.system import Found
 from benchstudy.model.errors import BenchstudyError, StudyError
 from benchstudy.model.names import nearest
 from benchstudy.model.output import add_json, print_json
-from benchstudy.model.study import read_study
+from benchstudy.model.studyfile import read_study
 
 
 def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:

@@ -15,7 +15,8 @@ from benchstudy.measuring.progress import log_to
 from benchstudy.model import paths
 from benchstudy.model.errors import BenchstudyError
 from benchstudy.model.files import WHERE_LOCKS_HOLD, disk_trouble, lock_if_free
-from benchstudy.model.study import Study, parse_study
+from benchstudy.model.study import Study
+from benchstudy.model.studyfile import parse_study
 
 
 @contextmanager

@@ -28,7 +28,7 @@ from benchstudy.model import hints
 from benchstudy.model.errors import BenchstudyError
 from benchstudy.model.files import disk_trouble
 from benchstudy.model.names import nearest
-from benchstudy.model.study import read_study
+from benchstudy.model.studyfile import read_study
 
 _STUDIES = (".yaml", ".yml")
 

@@ -15,7 +15,8 @@ from pathlib import Path
 from benchstudy.model.errors import BenchstudyError
 from benchstudy.model.files import is_taken, json_of, sha256_of
 from benchstudy.model.paths import PUBLISHED
-from benchstudy.model.study import Study, parse_study
+from benchstudy.model.study import Study
+from benchstudy.model.studyfile import parse_study
 from benchstudy.provenance import packages
 from benchstudy.provenance.checks import Crate
 from benchstudy.provenance.contents import CODE, STUDY_FILE, named_files, software

@@ -15,7 +15,7 @@ from typing import Any
 from IPython.display import HTML, display
 
 from benchstudy.model import hints, paths
-from benchstudy.model.study import load_study
+from benchstudy.model.studyfile import load_study
 from benchstudy.report.exhibits.exhibitfiles import ANSWER, HEADLINE, NOTES
 from benchstudy.report.figures.charts import Drawn, Figure
 from benchstudy.report.figures.layers import Panel

@@ -9,7 +9,8 @@ from benchstudy import lints
 from benchstudy.lints import Finding
 from benchstudy.lints.model import SEVERITIES
 from benchstudy.model import paths
-from benchstudy.model.study import Study, load_study
+from benchstudy.model.study import Study
+from benchstudy.model.studyfile import load_study
 from benchstudy.report.results import ceilings, material
 from benchstudy.report.results.over_targets import each_target
 from benchstudy.report.results.results import Results
