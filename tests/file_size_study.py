@@ -9,7 +9,7 @@ from conftest import CHECKOUT
 from one_host import study_on, trials_held
 from sshd_hosts import SshdHost
 
-from benchstudy.measuring.raw import StoredTrial
+from benchstudy.measuring.storedtrials import StoredTrial
 from benchstudy.model.study import Study
 from benchstudy.model.studyfile import with_systems
 

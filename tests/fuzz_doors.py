@@ -17,7 +17,9 @@ from pathlib import Path
 
 from benchstudy.measuring import confirmed, disturbances, sessionindex
 from benchstudy.measuring.checked import SUMS
-from benchstudy.measuring.raw import TrialRecord, TrialStore, find_trials, index_problem, load_trial
+from benchstudy.measuring.raw import TrialStore, find_trials, index_problem
+from benchstudy.measuring.storedtrials import load_trial
+from benchstudy.measuring.trialrecord import TrialRecord
 from benchstudy.model import paths, registry
 from benchstudy.model.errors import BenchstudyError, StudyError
 from benchstudy.model.family import Family, ParseError

@@ -13,7 +13,8 @@ from one_host import trials_held
 
 from benchstudy.families.http_concurrency.command import Load
 from benchstudy.families.http_concurrency.config import Expect, Generator
-from benchstudy.measuring.raw import StoredTrial, TrialStore
+from benchstudy.measuring.raw import TrialStore
+from benchstudy.measuring.storedtrials import StoredTrial
 from benchstudy.model import paths
 from benchstudy.model.study import Study
 from benchstudy.model.studyfile import parse_study

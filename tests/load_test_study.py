@@ -9,7 +9,7 @@ from nothing_lost import processes
 from one_host import findings_of, study_on, trials_held
 from waiting import until
 
-from benchstudy.measuring.raw import StoredTrial
+from benchstudy.measuring.storedtrials import StoredTrial
 from benchstudy.model.study import SessionPlan, Study
 
 FAMILY = "load_test"

@@ -15,7 +15,7 @@ from sshd_hosts import SshdHost
 from waiting import until
 
 from benchstudy.families.log_write.logbench import LogbenchResult, parse_logbench
-from benchstudy.measuring.raw import StoredTrial
+from benchstudy.measuring.storedtrials import StoredTrial
 from benchstudy.model import registry
 from benchstudy.provisioning.target import provision_target
 

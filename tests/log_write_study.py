@@ -6,7 +6,7 @@ from typing import Any
 
 from one_host import study_on, trials_held
 
-from benchstudy.measuring.raw import StoredTrial
+from benchstudy.measuring.storedtrials import StoredTrial
 from benchstudy.model.study import SessionPlan, Study
 
 FAMILY = "log_write"

@@ -14,9 +14,10 @@ from uuid import NAMESPACE_OID, uuid5
 import yaml
 from conftest import CHECKOUT
 
-from benchstudy.measuring.raw import StoredTrial, TrialStore
+from benchstudy.measuring.raw import TrialStore
 from benchstudy.measuring.session import hold_session
 from benchstudy.measuring.sessionrecord import SessionRecord
+from benchstudy.measuring.storedtrials import StoredTrial
 from benchstudy.model import interference, paths
 from benchstudy.model.files import as_json
 from benchstudy.model.study import SessionPlan

@@ -14,8 +14,9 @@ from sshd_hosts import SshdHost
 
 from benchstudy.hosts.agent import Command
 from benchstudy.jobs.tidy import tidy_family
-from benchstudy.measuring.raw import StoredTrial, TrialStore
+from benchstudy.measuring.raw import TrialStore
 from benchstudy.measuring.session import hold_session
+from benchstudy.measuring.storedtrials import StoredTrial
 from benchstudy.model import interference, paths
 from benchstudy.model.family import Case, Family, FamilyConfig, Observation, Parsed
 from benchstudy.model.metrics import Metric, declare

@@ -7,8 +7,9 @@ from typing import Any
 from benchstudy.hosts.agent import HostAgent
 from benchstudy.hosts.remote import Remote
 from benchstudy.measuring.hostcheck import HostCheck
-from benchstudy.measuring.raw import StoredTrial, TrialStore
+from benchstudy.measuring.raw import TrialStore
 from benchstudy.measuring.session import hold_session
+from benchstudy.measuring.storedtrials import StoredTrial
 from benchstudy.model.family import Family, FamilyConfig
 from benchstudy.model.host import Host
 from benchstudy.model.study import SessionPlan, Study

@@ -20,7 +20,7 @@ from ports import free_ports
 from sshd_hosts import SshdHost
 
 from benchstudy.hosts import shipping
-from benchstudy.measuring.raw import StoredTrial
+from benchstudy.measuring.storedtrials import StoredTrial
 from benchstudy.provisioning import toolbuilder
 from benchstudy.provisioning.deploy import GO_REQUIREMENTS
 

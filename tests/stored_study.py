@@ -3,8 +3,10 @@
 from pathlib import Path
 from typing import Any
 
-from benchstudy.measuring.raw import CommandRecord, StoredTrial, ToolRecord, TrialRecord, TrialStore, seal
+from benchstudy.measuring.raw import TrialStore, seal
 from benchstudy.measuring.sessionindex import write_index
+from benchstudy.measuring.storedtrials import StoredTrial
+from benchstudy.measuring.trialrecord import CommandRecord, ToolRecord, TrialRecord
 from benchstudy.model import interference, paths
 from benchstudy.model.files import as_json
 from benchstudy.model.study import SessionPlan

@@ -41,10 +41,11 @@ from benchstudy.archive.push import push
 from benchstudy.commands.cli import main
 from benchstudy.jobs.tidy import tidy_family
 from benchstudy.measuring.checked import SUMS
-from benchstudy.measuring.raw import NOT_HELD, StoredTrial, TrialStore, index_problem
+from benchstudy.measuring.raw import NOT_HELD, TrialStore, index_problem
 from benchstudy.measuring.schedule import missing_trials
 from benchstudy.measuring.sealed import IN_ARCHIVE, look
 from benchstudy.measuring.sessionindex import is_held, write_index_only
+from benchstudy.measuring.storedtrials import StoredTrial
 from benchstudy.model.errors import BenchstudyError
 from benchstudy.model.study import Study
 from benchstudy.model.studyfile import load_study, parse_study

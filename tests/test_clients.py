@@ -36,8 +36,8 @@ from benchstudy.jobs.tidy import tidy_family
 from benchstudy.lints import lint
 from benchstudy.lints.model import Figure, Group, Material
 from benchstudy.measuring.execution import TrialExecution
-from benchstudy.measuring.raw import StoredTrial
 from benchstudy.measuring.session import hold_session
+from benchstudy.measuring.storedtrials import StoredTrial
 from benchstudy.measuring.together import execute_together, moments
 from benchstudy.model import registry
 from benchstudy.model.causes import Cause

@@ -27,9 +27,10 @@ from benchstudy.jobs.tidy import tidy_family
 from benchstudy.lints import Figure, Group, Material, lint
 from benchstudy.measuring import looks
 from benchstudy.measuring.giving_up import given_up
-from benchstudy.measuring.raw import StoredTrial, TrialStore
+from benchstudy.measuring.raw import TrialStore
 from benchstudy.measuring.session import hold_session
 from benchstudy.measuring.sessionindex import is_held
+from benchstudy.measuring.storedtrials import StoredTrial
 from benchstudy.model.causes import Cause
 from benchstudy.model.errors import StudyError
 from benchstudy.model.family import ParseError

@@ -27,10 +27,11 @@ from benchstudy.jobs.tidy import tidy_family
 from benchstudy.measuring import confirmed, sealed
 from benchstudy.measuring.checked import SUMS
 from benchstudy.measuring.progress import log_to
-from benchstudy.measuring.raw import CorruptTrial, TrialStore, index_problem
+from benchstudy.measuring.raw import TrialStore, index_problem
 from benchstudy.measuring.session import hold_session
 from benchstudy.measuring.sessionindex import write_index
 from benchstudy.measuring.sessionrecord import SessionRecord
+from benchstudy.measuring.storedtrials import CorruptTrial
 from benchstudy.model import paths, registry
 from benchstudy.model.errors import BenchstudyError
 from benchstudy.model.files import disk_trouble

@@ -18,7 +18,7 @@ from pydantic import ValidationError
 from sshd_hosts import SshdHost
 
 from benchstudy.families.file_size.parse import note_trial, parse_trial
-from benchstudy.measuring.raw import StoredTrial
+from benchstudy.measuring.storedtrials import StoredTrial
 from benchstudy.model import registry
 from benchstudy.model.errors import StudyError
 from benchstudy.model.family import ParseError

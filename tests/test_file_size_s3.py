@@ -18,7 +18,7 @@ from sshd_hosts import SshdHost
 from waiting import until
 
 from benchstudy.commands.checks import check_host
-from benchstudy.measuring.raw import StoredTrial
+from benchstudy.measuring.storedtrials import StoredTrial
 from benchstudy.model import registry
 
 FAMILY = registry.get("file_size")

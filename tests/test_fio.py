@@ -20,8 +20,9 @@ from benchstudy.commands.importing import import_outputs
 from benchstudy.families.fio.page import fast_enough, small_files
 from benchstudy.families.fio.page.small_files import judge
 from benchstudy.jobs.tidy import tidy_family
-from benchstudy.measuring.raw import StoredTrial, TrialStore
+from benchstudy.measuring.raw import TrialStore
 from benchstudy.measuring.session import hold_session
+from benchstudy.measuring.storedtrials import StoredTrial
 from benchstudy.model import paths, registry
 from benchstudy.model.causes import Cause
 from benchstudy.model.errors import StudyError

@@ -24,7 +24,7 @@ from waiting import until
 from benchstudy.commands import cli
 from benchstudy.families.http_concurrency.config import Generator, Server
 from benchstudy.jobs.tidy import tidy_family
-from benchstudy.measuring.raw import StoredTrial
+from benchstudy.measuring.storedtrials import StoredTrial
 from benchstudy.model import registry
 from benchstudy.model.causes import Cause
 from benchstudy.model.errors import StudyError

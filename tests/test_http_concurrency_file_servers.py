@@ -23,7 +23,7 @@ from benchstudy.families.http_concurrency.page.tables import HttpTables
 from benchstudy.families.http_concurrency.scripts import SCRIPTS
 from benchstudy.families.shared.levels import Rate
 from benchstudy.jobs.tidy import tidy_family
-from benchstudy.measuring.raw import StoredTrial
+from benchstudy.measuring.storedtrials import StoredTrial
 from benchstudy.model import registry
 from benchstudy.model.study import Study
 from benchstudy.model.studyfile import load_study, parse_study, with_systems

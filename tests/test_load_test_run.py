@@ -16,7 +16,7 @@ from waiting import until
 
 from benchstudy.families.load_test.facts import FACTS
 from benchstudy.families.load_test.fetch import RAW
-from benchstudy.measuring.raw import StoredTrial
+from benchstudy.measuring.storedtrials import StoredTrial
 from benchstudy.model import registry
 from benchstudy.statistics import stats
 

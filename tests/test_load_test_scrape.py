@@ -27,8 +27,8 @@ from benchstudy.commands.cli import main
 from benchstudy.families.load_test.facts import FACTS
 from benchstudy.families.load_test.fetch import RAW
 from benchstudy.jobs.tidy import tidy_family
-from benchstudy.measuring.raw import StoredTrial
 from benchstudy.measuring.session import hold_session
+from benchstudy.measuring.storedtrials import StoredTrial
 from benchstudy.model import registry
 
 pytestmark = pytest.mark.usefixtures("own_host_lock")

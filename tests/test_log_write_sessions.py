@@ -23,7 +23,7 @@ from benchstudy.families.log_write.growth import growth
 from benchstudy.families.log_write.page.limits import told
 from benchstudy.families.log_write.parse import note_trial
 from benchstudy.jobs.tidy import tidy_family
-from benchstudy.measuring.raw import StoredTrial
+from benchstudy.measuring.storedtrials import StoredTrial
 from benchstudy.model import registry
 from benchstudy.model.criteria import ACHIEVED
 from benchstudy.model.study import Study

@@ -12,7 +12,8 @@ from conftest import CHECKOUT, executed_in, pages_made_in
 
 from benchstudy.families.log_write.page import reasons
 from benchstudy.jobs.tidy import tidy_family
-from benchstudy.measuring.raw import TrialRecord, load_trial
+from benchstudy.measuring.storedtrials import load_trial
+from benchstudy.measuring.trialrecord import TrialRecord
 from benchstudy.model.causes import Cause
 from benchstudy.model.studyfile import load_study
 from benchstudy.report.exhibits.cells import short_cause

@@ -25,8 +25,8 @@ from crate_study import CrateStudy
 from stored_study import LOST, SESSION
 
 from benchstudy.commands.cli import main
-from benchstudy.measuring.raw import CorruptTrial
 from benchstudy.measuring.sealed import seal
+from benchstudy.measuring.storedtrials import CorruptTrial
 from benchstudy.model import paths
 from benchstudy.model.errors import BenchstudyError, StudyError
 from benchstudy.model.files import sha256_of

@@ -14,7 +14,9 @@ import pytest
 from waiting import until
 
 from benchstudy.measuring import confirmed, raw, sealed
-from benchstudy.measuring.raw import CorruptTrial, PartialTrial, TrialRecord, TrialStore, find_trials, index_problem
+from benchstudy.measuring.raw import PartialTrial, TrialStore, find_trials, index_problem
+from benchstudy.measuring.storedtrials import CorruptTrial
+from benchstudy.measuring.trialrecord import TrialRecord
 from benchstudy.model import paths
 from benchstudy.model.causes import Cause, Failure
 from benchstudy.model.errors import SessionFailed

@@ -16,8 +16,10 @@ from stored_study import SESSION, STUDY, StoredStudy
 from benchstudy.commands.cli import main
 from benchstudy.measuring import confirmed, sealed
 from benchstudy.measuring.confirmed import RawAltered
-from benchstudy.measuring.raw import CorruptTrial, StoredTrial, TrialFacts, TrialStore, load_trial
+from benchstudy.measuring.raw import TrialStore
 from benchstudy.measuring.sessionindex import write_index
+from benchstudy.measuring.storedtrials import CorruptTrial, StoredTrial, load_trial
+from benchstudy.measuring.trialrecord import TrialFacts
 from benchstudy.model import paths
 
 

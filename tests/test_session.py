@@ -26,12 +26,14 @@ from benchstudy.hosts.remote import ConnectionLost, RemoteError
 from benchstudy.jobs import running
 from benchstudy.measuring import session
 from benchstudy.measuring.progress import Progress
-from benchstudy.measuring.raw import NOT_HELD, CommandRecord, CorruptTrial, StoredTrial, ToolRecord, TrialStore
+from benchstudy.measuring.raw import NOT_HELD, TrialStore
 from benchstudy.measuring.schedule import Scheduled, adopt, missing_trials, results, schedule, set_aside, waiting_s
 from benchstudy.measuring.sealed import check_folder, make_writable
 from benchstudy.measuring.session import OneOfMany, hold_session
 from benchstudy.measuring.sessionindex import is_held
 from benchstudy.measuring.sessionrecord import SessionRecord
+from benchstudy.measuring.storedtrials import CorruptTrial, StoredTrial
+from benchstudy.measuring.trialrecord import CommandRecord, ToolRecord
 from benchstudy.model import interference, paths, registry
 from benchstudy.model.causes import Cause, Failure
 from benchstudy.model.errors import BrokenPart, SessionFailed, TrialFailed

@@ -28,9 +28,10 @@ from benchstudy.hosts.agent import Command
 from benchstudy.jobs.tidy import tidy_family
 from benchstudy.measuring import sealed
 from benchstudy.measuring.progress import under_way
-from benchstudy.measuring.raw import CorruptTrial, StoredTrial, TrialStore
+from benchstudy.measuring.raw import TrialStore
 from benchstudy.measuring.schedule import waiting_s
 from benchstudy.measuring.session import hold_session
+from benchstudy.measuring.storedtrials import CorruptTrial, StoredTrial
 from benchstudy.model import paths, registry
 from benchstudy.model.criteria import LEVEL
 from benchstudy.model.errors import StudyError

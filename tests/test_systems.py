@@ -14,7 +14,7 @@ from conftest import CHECKOUT
 from one_host import trials_held
 from sshd_hosts import SshdHost
 
-from benchstudy.measuring.raw import StoredTrial
+from benchstudy.measuring.storedtrials import StoredTrial
 from benchstudy.model import registry
 from benchstudy.model.catalogue.folders import Catalogue
 from benchstudy.model.studyfile import parse_study

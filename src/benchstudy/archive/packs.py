@@ -13,8 +13,8 @@ from typing import IO
 
 from benchstudy.archive.bucket import DamagedObject, digest_of
 from benchstudy.measuring.checked import SUMS
-from benchstudy.measuring.raw import verify
 from benchstudy.measuring.sealed import RECORD
+from benchstudy.measuring.storedtrials import verify
 from benchstudy.model import interference, paths
 from benchstudy.model.files import IMPOSSIBLE
 

@@ -11,9 +11,10 @@ from benchstudy.archive.manifests import Entry, History, history_of
 from benchstudy.archive.packs import unpack
 from benchstudy.archive.push import Advance, room_for_a_pack
 from benchstudy.measuring.checked import SUMS
-from benchstudy.measuring.raw import NOT_HELD, CorruptTrial, TrialStore
+from benchstudy.measuring.raw import NOT_HELD, TrialStore
 from benchstudy.measuring.sealed import DISCARDS, IN_ARCHIVE, in_archive, look, read_index
 from benchstudy.measuring.sessionindex import unheld, write_index
+from benchstudy.measuring.storedtrials import CorruptTrial
 from benchstudy.model.errors import BenchstudyError
 from benchstudy.model.files import as_json, write_atomically
 from benchstudy.model.rounding import plural

@@ -12,7 +12,7 @@ from benchstudy.archive.bucket import LARGEST, Bucket, DamagedObject, side_by_si
 from benchstudy.archive.manifests import SEALED, Entry, History, Manifest, history_of
 from benchstudy.archive.packs import pack
 from benchstudy.measuring.checked import SUMS
-from benchstudy.measuring.raw import NOT_HELD, CorruptTrial, TrialStore
+from benchstudy.measuring.raw import NOT_HELD, TrialStore
 from benchstudy.measuring.sealed import (
     DISCARDS,
     RECORD,
@@ -24,6 +24,7 @@ from benchstudy.measuring.sealed import (
     read_index,
     trial_of,
 )
+from benchstudy.measuring.storedtrials import CorruptTrial
 from benchstudy.model import paths
 from benchstudy.model.errors import BenchstudyError
 from benchstudy.model.files import sha256_of

@@ -207,7 +207,8 @@ def _all_notebooks(root: Path) -> list[Path]:
 
 
 def _discard(arguments: argparse.Namespace) -> int:
-    from benchstudy.measuring.raw import RESULTS, TrialStore, find_trials
+    from benchstudy.measuring.raw import TrialStore, find_trials
+    from benchstudy.measuring.trialrecord import RESULTS
 
     if not arguments.why.strip():
         raise BenchstudyError("--why: give the reason; the report prints it")

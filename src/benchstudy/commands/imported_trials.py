@@ -15,9 +15,11 @@ from typing import Any
 from benchstudy.commands.given_levels import levels_of
 from benchstudy.families.shared.files import text_of
 from benchstudy.measuring.instrument import instrument_sha256
-from benchstudy.measuring.raw import PartialTrial, StoredTrial, TrialRecord, TrialStore
+from benchstudy.measuring.raw import PartialTrial, TrialStore
 from benchstudy.measuring.sealed import RECORD
 from benchstudy.measuring.sessionindex import write_index_only
+from benchstudy.measuring.storedtrials import StoredTrial
+from benchstudy.measuring.trialrecord import TrialRecord
 from benchstudy.model import paths
 from benchstudy.model.errors import BenchstudyError
 from benchstudy.model.family import UNKNOWN, Case, Family, Imported, ParseError

@@ -5,9 +5,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from benchstudy.hosts import interrupts
-from benchstudy.measuring.raw import TrialRecord, TrialStore
+from benchstudy.measuring.raw import TrialStore
 from benchstudy.measuring.sealed import read_index
 from benchstudy.measuring.session import hold_session
+from benchstudy.measuring.trialrecord import TrialRecord
 from benchstudy.model import paths, rounding
 from benchstudy.model.study import SessionPlan, Study
 

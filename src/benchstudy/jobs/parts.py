@@ -22,8 +22,8 @@ import orjson
 import polars as pl
 
 from benchstudy.measuring import disturbances
-from benchstudy.measuring.raw import CorruptTrial, StoredTrial, load_trial
 from benchstudy.measuring.reread import failed_to_be_read
+from benchstudy.measuring.storedtrials import CorruptTrial, StoredTrial, load_trial
 from benchstudy.model import hints, interference, registry, sources
 from benchstudy.model.errors import BenchstudyError
 from benchstudy.model.family import Family, ParseError

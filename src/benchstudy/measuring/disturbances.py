@@ -6,7 +6,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from benchstudy.measuring.raw import CorruptTrial, StoredTrial
+from benchstudy.measuring.storedtrials import CorruptTrial, StoredTrial
 from benchstudy.model import interference
 from benchstudy.model.files import json_of
 

@@ -6,8 +6,10 @@ from datetime import datetime
 from itertools import pairwise
 from statistics import median
 
-from benchstudy.measuring.raw import RESULTS, StoredTrial, TrialStore
+from benchstudy.measuring.raw import TrialStore
 from benchstudy.measuring.schedule import adopt, missing_trials
+from benchstudy.measuring.storedtrials import StoredTrial
+from benchstudy.measuring.trialrecord import RESULTS
 from benchstudy.model import registry
 from benchstudy.model.grouping import grouped
 from benchstudy.model.study import SessionPlan

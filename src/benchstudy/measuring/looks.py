@@ -10,7 +10,7 @@ from typing import Any
 from uuid import uuid4
 
 from benchstudy.measuring import reread
-from benchstudy.measuring.raw import StoredTrial
+from benchstudy.measuring.storedtrials import StoredTrial
 from benchstudy.model import rounding
 from benchstudy.model.errors import SessionFailed
 from benchstudy.model.family import Case, Family

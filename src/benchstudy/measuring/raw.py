@@ -10,40 +10,37 @@ import logging
 import os
 import shutil
 import socket
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
-from functools import cached_property
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any
 from uuid import uuid4
 
-from pydantic import BaseModel, ConfigDict, TypeAdapter, model_validator
+from pydantic import TypeAdapter
 
 from benchstudy.measuring import confirmed
-from benchstudy.measuring.checked import SUMS, Difference, How
+from benchstudy.measuring.checked import SUMS
 from benchstudy.measuring.sealed import (
     DISCARDS,
     LOOKS,
     RECORD,
     SESSIONS,
-    Seen,
     check_folder,
     discarded_in,
-    in_archive,
     look,
     make_writable,
     place_of,
     protect,
     read_index,
     seal,
-    sums_in,
     trial_of,
 )
 from benchstudy.measuring.sessionrecord import keep_interrupted
+from benchstudy.measuring.storedtrials import CorruptTrial, Reading, StoredTrial, in_order, read_sums
+from benchstudy.measuring.trialrecord import TrialRecord
 from benchstudy.model import paths
-from benchstudy.model.causes import Failure, translated
-from benchstudy.model.errors import BenchstudyError, SessionFailed
+from benchstudy.model.errors import SessionFailed
 from benchstudy.model.files import (
     as_json,
     disk_trouble,
@@ -62,139 +59,8 @@ _LOOK = "look.json"
 _PARTIAL = ".partial-"
 _RECEIVED, _REPLACED = ".received-", ".replaced-"
 
-Status = Literal["ok", "failed", "timeout", "aborted"]
-# An aborted trial says nothing about the system under test (the controller or the connection went away). It is kept
-# as evidence and repeated. The others are results.
-RESULTS: tuple[Status, ...] = ("ok", "failed", "timeout")
-
-
 # The problem of a session that left no index. The next run with hosts holds a session, which resolves it.
 NOT_HELD = "its last session did not finish, or trials were discarded and no session was held since"
-
-
-class CorruptTrial(BenchstudyError):
-    """A raw file is not what was stored. `remedy`: what to do if the trial is not discarded yet."""
-
-    def __init__(self, difference: str, remedy: str = ""):
-        super().__init__(f"{difference}; {remedy}" if remedy else difference)
-        self.difference = difference
-
-
-class _Record(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
-
-
-class ToolRecord(_Record):
-    """The program a command ran, as found on the host."""
-
-    name: str
-    path: str | None = None
-    version: str | None = None
-    sha256: str | None = None
-
-
-class CommandRecord(_Record):
-    """One supervised command of a trial. Durations are monotonic seconds."""
-
-    label: str
-    role: str
-    host: str
-    argv: list[str]
-    tool: ToolRecord
-    state: str
-    exit_status: int | None
-    signal: int | None
-    started: str
-    finished: str
-    duration_s: float | None
-    stdout_truncated: bool
-    stderr_truncated: bool
-    boot_id: str | None
-    load_before: float | None
-    load_after: float | None
-    clock_offset_s: float | None
-    events: list[str] = []
-    limits: dict[str, Any] | None = None
-
-
-class TrialFacts(_Record):
-    """The part of a trial's record that decides whether anything is left to measure. Times are UTC, ISO 8601.
-
-    `cause`: why it failed, in words; `failure`: the same as a value. Both are None if it did not fail.
-    `roles`: the target's hosts by role, as the study named them.
-    """
-
-    schema_version: Literal[1, 2] = 2
-    uuid: str
-    target: str
-    case: str
-    definition_sha256: str
-    block: int
-    position: int
-    session: str
-    status: Status
-    cause: str | None
-    failure: Failure | None = None
-    started: str
-    finished: str
-    duration_s: float
-    imported_from: str | None = None
-    roles: dict[str, str]
-
-
-class TrialRecord(TrialFacts):
-    """What `trial.json` holds.
-
-    Records of schema 1 describe failures only in words. These are translated to values here, on reading, and nowhere
-    else.
-    """
-
-    study: str
-    study_sha256: str
-    family: str
-    levels: dict[str, str]
-    definition: dict[str, Any]
-    commands: list[CommandRecord]
-    verified: dict[str, Any]
-    instrument: str
-
-    @model_validator(mode="before")
-    @classmethod
-    def _translate(cls, data: Any) -> Any:
-        if isinstance(data, dict) and data.get("schema_version") == 1 and data.get("cause"):
-            return {**data, "failure": translated(data["cause"], data["status"], data["commands"])}
-        return data
-
-    @property
-    def programs(self) -> list[tuple[str, str, str]]:
-        """Role, path and SHA-256 of each program that ran, and of each file that the arguments of a command named."""
-        ran = {(c.role, c.tool.path, c.tool.sha256) for c in self.commands if c.tool.path and c.tool.sha256}
-        named = {(self.commands[0].role, *file) for file in self.verified.get("named_files", {}).items()}
-        return sorted(ran | named)
-
-
-class StoredFile(NamedTuple):
-    name: str
-    size: int
-    sha256: str
-
-
-@dataclass(frozen=True)
-class StoredTrial:
-    """A committed trial whose files were compared with SHA256SUMS."""
-
-    folder: Path
-    facts: TrialFacts = field(compare=False)
-    files: tuple[StoredFile, ...]
-
-    @cached_property
-    def record(self) -> TrialRecord:
-        """The whole `trial.json`, read on first access. Raises CorruptTrial."""
-        return self.facts if isinstance(self.facts, TrialRecord) else _record_in(self.folder)
-
-    @property
-    def short(self) -> str:
-        return self.facts.uuid[:8]
 
 
 @dataclass(frozen=True)
@@ -259,7 +125,7 @@ class TrialStore:
         """
         moment, seen = confirmed.Moment(self.folder), look(self.folder)
         discarded = discarded_in(seen)
-        reading = _Reading(self.folder, moment, seen, read)
+        reading = Reading(self.folder, moment, seen, read)
         trials = []
         for place in seen:
             # A trial without sums is damaged. Skipping it would have it measured again.
@@ -371,7 +237,7 @@ class PartialTrial:
         seal(self.folder)
         os.rename(self.folder, self._final)
         fsync(self._final.parent)
-        return StoredTrial(self._final, record, tuple(_read_sums(self._final)))
+        return StoredTrial(self._final, record, tuple(read_sums(self._final)))
 
     @classmethod
     def commit_together(cls, filled: Sequence[tuple["PartialTrial", TrialRecord]]) -> list[StoredTrial]:
@@ -383,103 +249,10 @@ class PartialTrial:
         for partial, _ in filled:
             os.rename(partial.folder, partial._final)
         os.sync()
-        return [StoredTrial(one._final, record, tuple(_read_sums(one._final))) for one, record in filled]
+        return [StoredTrial(one._final, record, tuple(read_sums(one._final))) for one, record in filled]
 
     def abandon(self) -> None:
         _remove(self.folder)
-
-
-class _Reading:
-    """Reads the trials of a store. What is remembered of a trial is valid as long as its files do not change.
-
-    `read`: compare the files anyway.
-    """
-
-    def __init__(self, store: Path, moment: confirmed.Moment, seen: Seen, read: bool):
-        self._store, self._moment, self._seen, self._read = store, moment, seen, read
-        self._known, self._before = confirmed.known(store, seen), confirmed.recall(store, paths.READ)
-        self._sure, self._facts = dict(self._known), dict[str, Any]()
-
-    def trial(self, place: str) -> StoredTrial:
-        return _in_its_place(self._trial(place))
-
-    def _trial(self, place: str) -> StoredTrial:
-        folder, files = self._store / place, self._seen[place]
-        known = {} if self._read else self._known.get(place, {})
-        if files != known:
-            checked = confirmed.check_place(f"{folder}/", folder, files, known)
-            if checked.differences:
-                self._sure.pop(place, None)
-                raise _corrupt(folder, checked.differences[0])
-            self._sure[place] = self._moment.certain(files)
-        sums, before = files[SUMS], self._before.get(place)
-        with suppress(LookupError, TypeError, ValueError):  # damaged, or from another version
-            if before and before["sums"] == sums:
-                stored = tuple(map(StoredFile._make, before["files"]))
-                trial = StoredTrial(folder, TrialFacts.model_validate(before["facts"]), stored)
-                self._facts[place] = before
-                return trial
-        record = _record_in(folder)
-        trial = StoredTrial(folder, record, tuple(_read_sums(folder)))
-        # Another version may translate a failure better.
-        if SUMS in self._sure[place] and not (record.failure and record.schema_version == 1):
-            told = record.model_dump(mode="json", include=set(TrialFacts.model_fields))
-            self._facts[place] = {"sums": sums, "files": list(map(list, trial.files)), "facts": told}
-        return trial
-
-    def remember(self) -> None:
-        if self._facts != self._before:
-            confirmed.remember(self._store, paths.READ, self._facts)
-        if self._sure != self._known:
-            confirmed.remember(self._store, paths.CONFIRMED, self._sure)
-
-
-def in_order(trials: Iterable[StoredTrial]) -> list[StoredTrial]:
-    """By case, block and start."""
-    return sorted(trials, key=lambda t: (t.facts.case, t.facts.block, t.facts.started))
-
-
-def load_trial(folder: Path) -> StoredTrial:
-    """A committed trial, verified. Raises CorruptTrial that names the file and what is wrong with it."""
-    files = tuple(verify(folder))
-    return _in_its_place(StoredTrial(folder, _record_in(folder), files))
-
-
-def _in_its_place(trial: StoredTrial) -> StoredTrial:
-    """Raises CorruptTrial for a copy, whose files are as they were sealed."""
-    folder, facts = trial.folder, trial.facts
-    stored = place_of(facts.case, facts.block, facts.uuid)
-    if f"{folder.parent.name}/{folder.name}" != stored:
-        raise CorruptTrial(str(Difference(str(folder), How.MOVED, stored)))
-    return trial
-
-
-def _record_in(folder: Path) -> TrialRecord:
-    try:
-        return TrialRecord.model_validate_json((folder / RECORD).read_bytes())
-    except (FileNotFoundError, ValueError) as error:
-        raise CorruptTrial(f"{folder / RECORD}: not a trial record that this version can read: {error}") from error
-
-
-def verify(folder: Path) -> list[StoredFile]:
-    """The files of a sealed folder, each checked against SHA256SUMS. Raises CorruptTrial."""
-    if differences := check_folder(f"{folder}/", folder).differences:
-        raise _corrupt(folder, differences[0])
-    return _read_sums(folder)
-
-
-def _corrupt(folder: Path, difference: Difference) -> CorruptTrial:
-    return CorruptTrial(
-        str(difference),
-        "restore the folder from a copy, or have the trial measured again with "
-        f"`benchstudy discard {folder.name[-8:]} --why …`",
-    )
-
-
-def _read_sums(folder: Path) -> list[StoredFile]:
-    sums, elsewhere = sums_in((folder / SUMS).read_text(encoding="utf-8")), in_archive(folder)
-    sizes = {name: elsewhere[name] if name in elsewhere else (folder / name).stat().st_size for name in sums}
-    return [StoredFile(name, sizes[name], digest) for name, digest in sums.items()]
 
 
 def find_trials(raw: Path, prefix: str) -> list[tuple[TrialStore, StoredTrial]]:

@@ -2,7 +2,7 @@
 
 from contextlib import suppress
 
-from benchstudy.measuring.raw import StoredTrial
+from benchstudy.measuring.storedtrials import StoredTrial
 from benchstudy.model.causes import Cause
 from benchstudy.model.family import Family, ParseError
 

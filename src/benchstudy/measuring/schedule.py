@@ -8,7 +8,9 @@ from datetime import datetime
 
 from benchstudy.measuring import disturbances, looks
 from benchstudy.measuring.giving_up import given_up
-from benchstudy.measuring.raw import RESULTS, StoredTrial, TrialStore
+from benchstudy.measuring.raw import TrialStore
+from benchstudy.measuring.storedtrials import StoredTrial
+from benchstudy.measuring.trialrecord import RESULTS
 from benchstudy.model import hints, registry
 from benchstudy.model.errors import SessionFailed
 from benchstudy.model.family import Case

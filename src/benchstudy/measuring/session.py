@@ -23,19 +23,14 @@ from benchstudy.measuring.beside import Beside
 from benchstudy.measuring.giving_up import GivenUp, given_up
 from benchstudy.measuring.instrument import instrument_sha256
 from benchstudy.measuring.progress import Progress
-from benchstudy.measuring.raw import (
-    RESULTS,
-    CorruptTrial,
-    Status,
-    StoredTrial,
-    TrialRecord,
-    TrialStore,
-)
+from benchstudy.measuring.raw import TrialStore
 from benchstudy.measuring.schedule import Scheduled, adopt, missing_trials, results, waiting_s
 from benchstudy.measuring.sessionindex import write_index
 from benchstudy.measuring.sessionrecord import SessionRecord
 from benchstudy.measuring.state import SessionState
+from benchstudy.measuring.storedtrials import CorruptTrial, StoredTrial
 from benchstudy.measuring.trial import TrialContext
+from benchstudy.measuring.trialrecord import RESULTS, Status, TrialRecord
 from benchstudy.model import paths
 from benchstudy.model.causes import Cause, Failure
 from benchstudy.model.errors import BenchstudyError, BrokenPart, SessionFailed, TrialFailed, as_line

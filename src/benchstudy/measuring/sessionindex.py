@@ -8,9 +8,10 @@ import orjson
 
 from benchstudy.measuring import looks
 from benchstudy.measuring.giving_up import given_up
-from benchstudy.measuring.raw import NOT_HELD, StoredTrial, TrialStore, in_order, record_of
+from benchstudy.measuring.raw import NOT_HELD, TrialStore, record_of
 from benchstudy.measuring.schedule import adopt, missing_trials, results, set_aside, standing
 from benchstudy.measuring.sealed import read_index
+from benchstudy.measuring.storedtrials import StoredTrial, in_order
 from benchstudy.model.errors import SessionFailed
 from benchstudy.model.files import as_json, write_atomically
 from benchstudy.model.study import SessionPlan

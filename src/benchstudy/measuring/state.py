@@ -10,8 +10,8 @@ from threading import Lock
 from typing import Any, TypeVar
 
 from benchstudy.hosts.agent import HostAgent, RunningService, ServiceFailed
-from benchstudy.measuring.raw import ToolRecord
 from benchstudy.measuring.sessionrecord import UNREDACTED
+from benchstudy.measuring.trialrecord import ToolRecord
 from benchstudy.model.causes import Cause
 from benchstudy.model.clients import role_of_service
 from benchstudy.model.errors import BenchstudyError, TrialFailed

@@ -16,7 +16,7 @@ from benchstudy.hosts.interrupts import interruptible
 from benchstudy.hosts.line import HostClock
 from benchstudy.hosts.remote import ConnectionFailed, ConnectionLost
 from benchstudy.measuring.execution import TrialExecution
-from benchstudy.measuring.raw import CommandRecord
+from benchstudy.measuring.trialrecord import CommandRecord
 from benchstudy.model.clients import CLIENTS_FILE
 from benchstudy.model.errors import TrialFailed
 from benchstudy.model.files import as_json, write_atomically

@@ -14,9 +14,9 @@ from benchstudy.hosts.services import died, how_it_ended, no_address
 from benchstudy.measuring.execution import TrialExecution as TrialExecution
 from benchstudy.measuring.execution import ending, said_in
 from benchstudy.measuring.neighbours import Neighbours
-from benchstudy.measuring.raw import CommandRecord, ToolRecord
 from benchstudy.measuring.state import SessionState
 from benchstudy.measuring.together import execute_together
+from benchstudy.measuring.trialrecord import CommandRecord, ToolRecord
 from benchstudy.model.causes import ran_out_of_memory
 from benchstudy.model.errors import BenchstudyError, TrialFailed
 from benchstudy.model.family import ConfigT_co

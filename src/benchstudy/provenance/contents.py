@@ -10,8 +10,9 @@ from typing import Any
 from benchstudy.measuring import disturbances
 from benchstudy.measuring.checked import SUMS
 from benchstudy.measuring.instrument import instrument_sha256
-from benchstudy.measuring.raw import StoredFile, StoredTrial, TrialStore, verify
+from benchstudy.measuring.raw import TrialStore
 from benchstudy.measuring.sealed import against_index, in_archive, look, read_index, trial_of
+from benchstudy.measuring.storedtrials import StoredFile, StoredTrial, verify
 from benchstudy.model import hints, paths, sources
 from benchstudy.model.errors import BenchstudyError
 from benchstudy.model.interference import Disturbance

@@ -7,7 +7,8 @@ trial is one execution of a tool.
 import shlex
 from typing import Any
 
-from benchstudy.measuring.raw import CommandRecord, StoredTrial, ToolRecord
+from benchstudy.measuring.storedtrials import StoredTrial
+from benchstudy.measuring.trialrecord import CommandRecord, ToolRecord
 from benchstudy.model import registry
 from benchstudy.model.grouping import grouped
 from benchstudy.provenance.contents import STUDY_FILE, Contents, Measured
