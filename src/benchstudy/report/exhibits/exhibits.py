@@ -17,7 +17,7 @@ from IPython.display import HTML, display
 from benchstudy.model import hints, paths
 from benchstudy.model.studyfile import load_study
 from benchstudy.report.exhibits.exhibitfiles import ANSWER, HEADLINE, NOTES
-from benchstudy.report.figures.charts import Drawn, Figure
+from benchstudy.report.figures.charts import Drawing, Figure
 from benchstudy.report.figures.layers import Panel
 from benchstudy.report.figures.paper import PAGE_MM
 from benchstudy.report.figures.styles import Style
@@ -160,7 +160,7 @@ class Exhibits:
             shown += f'{listings.side_by_side(title, listed)}<p class="downloads ways">{files}</p>'
         return show(shown) if shown else self.nothing(nothing)
 
-    def show_groups(self, groups: Iterable[tuple[str, Iterable[Drawn]]]) -> None:
+    def show_groups(self, groups: Iterable[tuple[str, Iterable[Drawing]]]) -> None:
         """Show groups of figures, each below its title; from the fifth on, a group is folded below it."""
         for number, (title, figures) in enumerate(groups):
             folded = number >= _MOST_OPEN
@@ -170,7 +170,7 @@ class Exhibits:
                 for figure in figures:
                     self.show_figure(*figure)
 
-    def show_figures(self, figures: Iterable[Drawn], *, others: str, most: int = _MOST_OPEN) -> None:
+    def show_figures(self, figures: Iterable[Drawing], *, others: str, most: int = _MOST_OPEN) -> None:
         """Show figures of several cases; those after the first `most` are folded below `others`."""
         found = [*figures]
         for figure in found[:most]:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from benchstudy.report.figures import off_axis, paper, vega
 from benchstudy.report.figures.layers import Panel
@@ -44,8 +44,15 @@ _CONFIG: dict[str, Any] = {
     "title": {"fontSize": 13, "fontWeight": 600, "color": INK, "anchor": "start", "offset": 10},
 }
 
-# What Exhibits.show_figure takes: name, caption, panels, style, series in the legend.
-Drawn = tuple[str, str, list[Panel], Style, list[str]]
+
+class Drawing(NamedTuple):
+    """What `Exhibits.show_figure` takes. `in_legend`: series that the legend names."""
+
+    name: str
+    caption: str
+    panels: list[Panel]
+    style: Style
+    in_legend: list[str]
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from benchstudy.model.grouping import grouped
 from benchstudy.report import human
 from benchstudy.report.exhibits import cells
 from benchstudy.report.figures import level_changes
-from benchstudy.report.figures.charts import Drawn
+from benchstudy.report.figures.charts import Drawing
 from benchstudy.report.figures.layers import drawn_only
 from benchstudy.report.figures.level_changes import LevelChanges
 from benchstudy.report.figures.panels import Axis, Panel, Phase, time_panel
@@ -72,7 +72,7 @@ class LoadPanels:
 
     # -- graphs ------------------------------------------------------------------------------------------------------
 
-    def figures(self) -> Iterator[tuple[str, list[Drawn]]]:
+    def figures(self) -> Iterator[tuple[str, list[Drawing]]]:
         """For each target, database and load: the title, and one figure of ten panels with base and new."""
         keys = ("target", "database", "load")
         for key, cases in self.load.results.cases.group_by(keys, maintain_order=True):
@@ -91,7 +91,7 @@ class LoadPanels:
                 named = [phase.name for found in trials.values() for t in found for phase in self.own_phases(t)[-1:]]
                 shifts = level_changes.caption(changes, f"the {named[0]} phase") if named else ""
                 caption = f"{self._caption(title, trials)} {shifts}".strip()
-                yield (title, [(slug(f"panels-{title}"), caption, panels, self.load.style, [*trials])])
+                yield title, [Drawing(slug(f"panels-{title}"), caption, panels, self.load.style, [*trials])]
 
     def _caption(self, title: str, trials: dict[str, list[Trial]]) -> str:
         counts = ", ".join(f"{version}: {human.plural(len(found), 'trial')}" for version, found in trials.items())

@@ -23,7 +23,7 @@ from benchstudy.families.load_test.users.on_host import feedback
 from benchstudy.model.grouping import grouped
 from benchstudy.report import human
 from benchstudy.report.exhibits import cells
-from benchstudy.report.figures.charts import Drawn
+from benchstudy.report.figures.charts import Drawing
 from benchstudy.report.figures.layers import drawn_only
 from benchstudy.report.figures.panels import Axis, time_panel
 from benchstudy.report.tables.tables import MISSING, MOST_OF_TRIALS, Cell, Table, slug
@@ -342,12 +342,12 @@ class LoadUsers:
 
     # -- over time ---------------------------------------------------------------------------------------------------
 
-    def figures(self) -> Iterator[Drawn]:
+    def figures(self) -> Iterator[Drawing]:
         """Users over time: for each database and version, the trial nearest to the median."""
         for place, there in grouped((self.load.place(measured), measured) for measured in self.measured).items():
             yield from self._figure(place, there)
 
-    def _figure(self, place: str, there: Sequence[Contrast | Single]) -> Iterator[Drawn]:
+    def _figure(self, place: str, there: Sequence[Contrast | Single]) -> Iterator[Drawing]:
         chosen, several = {}, False
         for target, version, case in [(one.target, *of) for one in there for of in one.cases.items()]:
             trials = self.load.trials(target, case)
@@ -385,7 +385,7 @@ class LoadUsers:
         if any(phase.series for phase in phases):
             caption += f" Bars at the top: the {next(iter(last.values())).name} phase of each trial."
         panels = drawn_only(panels, [trial.uuid for trial in chosen.values()])
-        yield slug(f"users-{place}"), caption, panels, self.load.style, [*chosen]
+        yield Drawing(slug(f"users-{place}"), caption, panels, self.load.style, [*chosen])
 
     def _lines(self, chosen: Mapping[str, Trial]) -> pl.DataFrame:
         schema = {"series": pl.String, "line": pl.String, "x": pl.Float64, "y": pl.Float64}

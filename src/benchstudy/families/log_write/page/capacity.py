@@ -14,7 +14,7 @@ from benchstudy.model.grouping import grouped
 from benchstudy.report import human
 from benchstudy.report.exhibits import cells
 from benchstudy.report.exhibits.figuredata import leading
-from benchstudy.report.figures.charts import Drawn
+from benchstudy.report.figures.charts import Drawing
 from benchstudy.report.figures.layers import layered, reference_layers
 from benchstudy.report.figures.panels import Axis, Panel, Reference, Style, trend_panel
 from benchstudy.report.tables.tables import MISSING, MOST_OF_TRIALS, Cell, Table, slug
@@ -84,7 +84,7 @@ class LogCapacity:
 
     # -- figures ---------------------------------------------------------------------------------------------------
 
-    def figures(self) -> Iterator[Drawn]:
+    def figures(self) -> Iterator[Drawing]:
         """For each log with a capacity search: achieved rate and time to integrate by offered rate."""
         for sweeps in self.load.subjects(is_open=True):
             rows = [
@@ -98,7 +98,8 @@ class LogCapacity:
             name = self.load.name(sweeps[0], dedup=False, generator=False)
             caption = f"{name}: every attempt of the capacity search.{_deaths_told(rows)}"
             series = sorted({_series(row) for row in rows if row["cause"] not in _DEATHS}, key=_STYLE.names.index)
-            yield slug(f"searched-{name}"), caption, list(self._panels(rows)), _STYLE, [*series, AS_OFFERED]
+            legend = [*series, AS_OFFERED]
+            yield Drawing(slug(f"searched-{name}"), caption, list(self._panels(rows)), _STYLE, legend)
 
     def _panels(self, rows: Sequence[dict[str, Any]]) -> Iterator[Panel]:
         rates = sorted({float(row["offered_per_s"]) for row in rows})

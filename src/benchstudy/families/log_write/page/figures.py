@@ -9,7 +9,7 @@ from benchstudy.families.log_write.page.load import LogWrite, Point, Sweep
 from benchstudy.report import human
 from benchstudy.report.exhibits import cells, figuredata
 from benchstudy.report.figures import level_changes
-from benchstudy.report.figures.charts import Drawn
+from benchstudy.report.figures.charts import Drawing
 from benchstudy.report.figures.layers import drawn_only
 from benchstudy.report.figures.level_changes import LevelChanges
 from benchstudy.report.figures.panels import Axis, Panel, Phase, Reference, Style, time_panel, trend_panel
@@ -33,7 +33,7 @@ class LogFigures:
 
     # -- the hockey stick ------------------------------------------------------------------------------------------
 
-    def saturation(self) -> Iterator[Drawn]:
+    def saturation(self) -> Iterator[Drawing]:
         """For each log: achieved rate and times by offered rate, without and with dedup."""
         for sweeps in self.load.subjects(is_open=True):
             if max(len(sweep.points) for sweep in sweeps) < 2:
@@ -49,7 +49,7 @@ class LogFigures:
                     axis = self._rates(_all_rates(sweeps))
                     panels = [crossed_out(panel, failed, axis) for panel in panels]
                 shown = [*(sweep.dedup for sweep in sweeps), AS_OFFERED]
-                yield slug(f"saturation-{name}"), caption, panels, STYLE, shown
+                yield Drawing(slug(f"saturation-{name}"), caption, panels, STYLE, shown)
 
     def _failed_at(self, sweeps: Sequence[Sweep]) -> list[Reference]:
         """Rates at which every trial of a log failed, and why."""
@@ -100,7 +100,7 @@ class LogFigures:
 
     # -- over time -------------------------------------------------------------------------------------------------
 
-    def over_time(self) -> Iterator[Drawn]:
+    def over_time(self) -> Iterator[Drawing]:
         """For each log under an open loop: tree size, QPS and times of the trial nearest to the median of a rate."""
         for sweeps in self.load.subjects(is_open=True):
             chosen = [
@@ -119,7 +119,8 @@ class LogFigures:
                     "backlog is integrated. "
                     f"{level_changes.caption(changes, 'the window')}"
                 ).strip()
-                yield slug(f"time-{name}"), caption, panels, STYLE, [p.sweep.dedup for p, _ in chosen]
+                in_legend = [p.sweep.dedup for p, _ in chosen]
+                yield Drawing(slug(f"time-{name}"), caption, panels, STYLE, in_legend)
 
     def _time_panels(self, chosen: Sequence[tuple[Point, str]], changes: dict[str, LevelChanges]) -> Iterator[Panel]:
         """The charts of a figure. Level changes within the window are added to `changes`, by title."""

@@ -11,7 +11,7 @@ from benchstudy.families.log_write.page.tables import LogTables
 from benchstudy.model.grouping import grouped
 from benchstudy.report import human
 from benchstudy.report.exhibits import figuredata
-from benchstudy.report.figures.charts import Drawn
+from benchstudy.report.figures.charts import Drawing
 from benchstudy.report.figures.panels import Axis, Panel, Style, strip_panels
 from benchstudy.report.scrutiny import disturbed
 from benchstudy.report.tables.listings import Listing
@@ -163,7 +163,7 @@ class LogHammer:
         caption = "The open loop and the hammer at the same offered rate"
         return Table("open-closed", caption, ("Log and rate", "Generator", "Achieved", *columns), tuple(body))
 
-    def figures(self) -> Iterator[Drawn]:
+    def figures(self) -> Iterator[Drawing]:
         """One figure, with a row per log, rate and loop and a panel per metric; no figure without such a log."""
         rows = {self._row_name(point): point for pair in self.both() for point in pair}
         style = Style(tuple(rows))
@@ -178,7 +178,7 @@ class LogHammer:
                 panels += strip_panels(title, points, estimates, Axis(title, unit), style)
         if panels:
             caption = "The open loop and the hammer (a closed loop) at the same offered rate, trial by trial."
-            yield "open-closed-loops", caption, panels, style, []
+            yield Drawing("open-closed-loops", caption, panels, style, [])
 
     def _row_name(self, point: Point) -> str:
         # The loop first, because an axis cuts off the end of a long label.
