@@ -142,7 +142,7 @@ def parsed(folder: Path, clock_s: float = 0.0) -> Any:
 def test_figures_of_clients_are_those_of_what_workers_reported_in_the_steady_time(clock, tmp_path):
     run_load(clock)
     http = steady_requests(HTTP)
-    times = [seconds for _, _, seconds, _ in http]
+    times = [seconds for _, _, seconds, failure in http if failure != NO_ANSWER]
     for clock_s in (0.0, 7.5, -3.0):
         load = parsed(tmp_path, clock_s)
         values = {name: value for name, (value, _) in load.values.items()}
@@ -151,7 +151,7 @@ def test_figures_of_clients_are_those_of_what_workers_reported_in_the_steady_tim
         assert values["client_mean"] == pytest.approx(sum(times) / len(times))
         # 5xx, a timeout and no answer are errors of the server; 4xx and answers of no use are not.
         assert values["client_errors"] == pytest.approx(3 / 10)
-        assert values["client_p50"] == pytest.approx(sorted(times)[4], rel=1 / 128)
+        assert values["client_p50"] == pytest.approx(sorted(times)[4], rel=1 / 128)  # of nine
         assert not {"client_p95", "client_p99"} & values.keys(), "ten requests have no such percentile"
         assert (values["users"], values["users_max"]) == ((3 + 5 + 7 + 9 + 11) / 5, 11)
         # Worker "two" used 3/4 s of its processor per second, the other 1/4.
@@ -160,6 +160,24 @@ def test_figures_of_clients_are_those_of_what_workers_reported_in_the_steady_tim
         units = {name: unit for name, (_, unit) in load.values.items()}
         assert {name for name, unit in units.items() if unit != "1"} == {"client_rate", "client_mean", "client_p50"}
         assert units["client_rate"] == "1/s" and units["client_mean"] == units["client_p50"] == "s"
+
+
+def test_without_any_answer_there_are_errors_and_no_time(clock, tmp_path, monkeypatch):
+    """A refused connection takes about 0 s, which is no time that a server needs."""
+    refused = {second: {"one": [("post/send", HTTP, 0.001, NO_ANSWER)] * 60} for second in (2, 3)}
+    monkeypatch.setattr("test_load_test_master.REPORTS", {1: {"one": []}, **refused})
+    run_load(clock)
+    values = {name: value for name, (value, _) in parsed(tmp_path).values.items() if name.startswith("client_")}
+    assert values == {"client_requests": 120, "client_rate": pytest.approx(60, rel=0.01), "client_errors": 1}
+
+
+def test_a_request_that_lacks_its_time_without_a_reason_is_damage(clock, tmp_path):
+    run_load(clock)
+    log = tmp_path / "histograms.hlog"
+    lines = log.read_text().splitlines(keepends=True)
+    log.write_text("".join(line for line in lines if not line.startswith("Tag=view/posts,2.000")))
+    with pytest.raises(ParseError, match=r"histograms\.hlog has 0 of 2 requests view/posts"):
+        parsed(tmp_path)
 
 
 def test_a_worker_with_one_row_has_no_share_of_a_processor(clock, tmp_path):
@@ -178,16 +196,21 @@ def test_a_table_has_a_row_per_action_and_rows_for_websockets_and_deliveries(clo
     run_load(clock)
     load = parsed(tmp_path)
     rows = {row["action"]: row for row in load.series["client"]}
-    of_action = {
-        "post": [t for label, _, t, _ in steady_requests(HTTP) if label.startswith("post/")],
+    of_action: dict[str, list[float]] = {
+        "post": [t for label, _, t, why in steady_requests(HTTP) if label.startswith("post/") and why != NO_ANSWER],
         "view": [t for label, _, t, _ in steady_requests(HTTP) if label.startswith("view/")],
-        "connect": [3.0],
+        "connect": [],
         "delivery": [0.5, 1.0],
     }
     assert list(rows) == sorted(of_action), "what was before the steady time is not of it"
     for action, times in of_action.items():
         row = rows[action]
-        assert (row["count"], row["mean_s"]) == (len(times), pytest.approx(sum(times) / len(times)))
+        unanswered = {"post": 1, "connect": 1}.get(action, 0)
+        assert (row["count"], row["timed"]) == (len(times) + unanswered, len(times))
+        if not times:
+            assert {row[name] for name in ("mean_s", "p50_s", "p95_s", "p99_s")} == {None}
+            continue
+        assert row["mean_s"] == pytest.approx(sum(times) / len(times))
         for name, share in (("p50_s", 0.5), ("p95_s", 0.95), ("p99_s", 0.99)):
             assert row[name] == pytest.approx(sorted(times)[math.ceil(share * len(times)) - 1], rel=1 / 128)
         histogram_rows = [r for r in load.series["client_histogram"] if r["action"] == action]
@@ -226,7 +249,7 @@ def test_the_masters_files_hold_what_workers_said(clock, tmp_path):
     numbers = [
         [float(row[name]) for name in ("t_s", "length_s", "count", "failures", "sum_s", "max_s")] for row in sent
     ]
-    assert numbers == [[1, 1, 5, 1, 1.0, 0.5], [4, 1, 2, 2, 0.375, 0.25]]
+    assert numbers == [[1, 1, 5, 1, 1.0, 0.5], [4, 1, 2, 2, 0.25, 0.25]]
     failed = [(row["t_s"], row["request"], row["failure"], row["count"]) for row in table["failures.csv"]]
     assert ("2.000", "view/websocket", "dropped", "2") in failed and len(failed) == 8
     assert {row["example"] for row in table["failures.csv"]} >= {"post/send at 2", "gone", "view/images at 4"}

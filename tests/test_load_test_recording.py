@@ -281,6 +281,8 @@ def test_requests_leave_the_statistics_once_they_are_as_old_as_the_window():
     assert recently.statistics(11.0)["client_mean"] == 1
     assert recently.statistics(11.0)["client_errors"] == 0
     assert set(recently.statistics(12.0).values()) == {None}
+    recently.add(20.0, Seen(requests=3, errors=3))
+    assert recently.statistics(21.0) == {"client_mean": None, "client_p99": None, "client_errors": 1}
 
 
 # --- records ----------------------------------------------------------------------------------------------------
@@ -291,14 +293,20 @@ def test_records_are_those_of_what_was_added():
     records.add("a/x", HTTP, 0.25)
     records.add("a/x", HTTP, 1.5, SERVER_ERROR, "e" * 299 + "xyz")
     records.add("a/x", HTTP, 0.5, SERVER_ERROR, "not the first")
+    records.add("a/x", HTTP, 0.001, NO_ANSWER, "refused")
     records.add("a/ws", WEBSOCKET, 2.0)
     records.fail("a/ws", DROPPED)
     one, sockets = records.measured["a/x"], records.measured["a/ws"]
-    assert (one.kind, one.count, one.failures, one.sum_s, one.max_s) == (HTTP, 3, 2, 2.25, 1.5)
+    assert (one.kind, one.count, one.failures, one.sum_s, one.max_s) == (HTTP, 4, 3, 2.25, 1.5)
+    assert (one.timed, one.mean_s) == (3, 0.75), "a refused connection has no time"
     assert (sockets.kind, sockets.count, sockets.failures) == (WEBSOCKET, 1, 0)
     assert one.counts == {histogram.index_of(seconds): 1 for seconds in (0.25, 0.5, 1.5)}
-    assert records.failures == {("a/x", SERVER_ERROR): 2, ("a/ws", DROPPED): 1}
-    assert records.examples == {("a/x", SERVER_ERROR): "e" * 299 + "x", ("a/ws", DROPPED): ""}
+    assert records.failures == {("a/x", SERVER_ERROR): 2, ("a/x", NO_ANSWER): 1, ("a/ws", DROPPED): 1}
+    assert records.examples == {
+        ("a/x", SERVER_ERROR): "e" * 299 + "x",
+        ("a/x", NO_ANSWER): "refused",
+        ("a/ws", DROPPED): "",
+    }
 
 
 def test_merged_records_are_those_of_both():
@@ -323,8 +331,8 @@ def test_only_requests_that_the_server_failed_are_errors():
         records.add("a/ws", WEBSOCKET, 1.0, failure)
     records.add("b", HTTP, 2.0, TIMEOUT)
     seen = records.seen()
-    assert (seen.requests, seen.sum_s, seen.errors) == (6, 7.0, 4)
-    assert seen.counts == {histogram.index_of(1.0): 5, histogram.index_of(2.0): 1}
+    assert (seen.requests, seen.sum_s, seen.errors) == (6, 6.0, 4)
+    assert seen.counts == {histogram.index_of(1.0): 4, histogram.index_of(2.0): 1}
 
 
 def test_a_report_has_what_is_new_and_the_number_of_users():
@@ -350,6 +358,7 @@ def test_what_the_master_shows_has_everything_that_was_recorded():
     for seconds in times:
         records.add('view "x"\\/posts', HTTP, seconds)
     records.add("two\nlines", WEBSOCKET, 30.0, TIMEOUT, "too late")
+    records.add("two\nlines", WEBSOCKET, 0.0, NO_ANSWER, "refused")
     workers = [
         Worker(0, "host", users=3, ready=2, websockets=1, cpu_s=1.25, rss_bytes=4096),
         Worker(1, "other", users=5, ready=4, websockets=6, cpu_s=0.5, rss_bytes=8192),
@@ -369,6 +378,7 @@ def test_what_the_master_shows_has_everything_that_was_recorded():
     assert (samples.pop(f"{name}_count{{{sockets}}}"), samples.pop(f"{name}_sum{{{sockets}}}")) == ("1", "30.0")
     expected = {
         'benchstudy_client_failures_total{request="two\\nlines",failure="timeout"}': "1",
+        'benchstudy_client_failures_total{request="two\\nlines",failure="no_answer"}': "1",
         "benchstudy_client_events_total": "7",
         "benchstudy_client_users_wanted": "8",
     }

@@ -281,6 +281,22 @@ def test_what_nothing_limits_and_what_everything_limits_is_no_number_of_the_syst
     assert "however few" in loaded.problems[0]
 
 
+def test_connections_that_are_refused_are_errors_and_have_no_time(place: Place):
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        closed = other.getsockname()[1]
+    alerts = {"always": {"above": 0.5, "query": "vector(1)"}, "client_errors": "2.5 %", "client_mean": "100ms"}
+    load = unbounded(max_users=4, window="12s", alert_window="10s", alerts=alerts)
+    loaded, folder = place.load(load, url=f"http://127.0.0.1:{closed}")
+    assert {row["failure"] for row in rows(folder, "failures.csv")} == {"no_answer"}
+    assert {float(row["sum_s"]) for row in rows(folder, "requests.csv")} == {0.0}
+    values = read(loaded, folder).values
+    assert values["client_requests"][0] > 0 and values["client_errors"] == (1.0, "1")
+    assert values.keys().isdisjoint({"client_mean", "client_p50"})
+    states = {(row["alert"], row["state"]) for row in rows(folder, "alerts.csv")}
+    assert ("client_errors", "alert") in states and ("client_mean", "unknown") in states
+    assert ("client_mean", "ok") not in states
+
+
 def test_who_types_is_told_to_those_who_look_at_the_channel(place: Place):
     """By the server's own counters: how often somebody typed, and to how many users that was sent."""
 

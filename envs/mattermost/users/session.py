@@ -77,17 +77,19 @@ class Session:
 
     def _ask(self, method: str, part: str, path: str, headers: dict[str, str] | None = None, **sent: Any) -> Any:
         headers = {**({"Authorization": f"Bearer {self._token}"} if self._token else {}), **(headers or {})}
-        label = part if "/" in part else f"{self.action}/{part}"
-        response = self._http.request(method, _API + path, name=label, headers=headers, **sent)
+        response = self._http.request(method, _API + path, name=self._label(part), headers=headers, **sent)
         if not (200 <= response.status_code < 300 or response.status_code == _NOT_MODIFIED):
             raise Refused(f"{method} {path}: {response.status_code}")
         return response
+
+    def _label(self, part: str) -> str:
+        return part if "/" in part else f"{self.action}/{part}"
 
     def _parsed(self, part: str, path: str, response: Any) -> Any:
         try:
             return json.loads(response.content)
         except ValueError as error:
-            self.recorder.records.fail(f"{self.action}/{part}", recording.NO_ANSWER, f"{path}: no JSON: {error}")
+            self.recorder.records.fail(self._label(part), recording.NO_ANSWER, f"{path}: no JSON: {error}")
             raise Refused(f"{path}: no JSON") from error
 
     # --- login and logout ------------------------------------------------------------------------------------

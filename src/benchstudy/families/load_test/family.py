@@ -53,7 +53,7 @@ class LoadTest(Family[LoadTestConfig]):
         },
         "client": {
             "action": "String",
-            **dict.fromkeys(("count", "failures"), "Int64"),
+            **dict.fromkeys(("count", "failures", "timed"), "Int64"),
             **dict.fromkeys(("mean_s", "p50_s", "p95_s", "p99_s"), "Float64"),
         },
         "client_histogram": {"action": "String", "low_s": "Float64", "high_s": "Float64", "count": "Int64"},

@@ -22,7 +22,15 @@ from benchstudy.families.load_test.users.on_host.master import (
     USERS,
     WORKERS,
 )
-from benchstudy.families.load_test.users.on_host.recording import DROPPED, ERRORS, EVENT, HTTP, WEBSOCKET, Measured
+from benchstudy.families.load_test.users.on_host.recording import (
+    DROPPED,
+    ERRORS,
+    EVENT,
+    HTTP,
+    NO_ANSWER,
+    WEBSOCKET,
+    Measured,
+)
 from benchstudy.families.shared.files import damaged, read_json
 from benchstudy.model.criteria import USERS_SWING
 from benchstudy.model.family import ParseError
@@ -120,7 +128,8 @@ class _Files:
 
     def parse(self) -> LoadResult:
         users = list(self.rows(USERS))
-        requests = self._requests()
+        failures = self._failures()
+        requests = self._requests(failures)
         http = Measured(HTTP)
         for measured in requests.values():
             if measured.kind == HTTP:
@@ -130,7 +139,6 @@ class _Files:
                 why = "the server answered none, or the time is shorter than an interval"
                 raise ParseError(f"no request ended within the steady time: {why}")
             raise ParseError("the users made no request within the steady time: is it of another clock?")
-        failures = self._failures()
         checks = list(self._checks())
         search = self._search(checks)
         values = self._user_values(users) | _rule_values(search) | self._client_values(http, requests, failures)
@@ -237,8 +245,11 @@ class _Files:
 
     # --- what they waited for --------------------------------------------------------------------------------
 
-    def _requests(self) -> dict[str, Measured]:
-        """Requests of the steady time by label, with the histograms of the log."""
+    def _requests(self, failures: Counter[tuple[str, str]]) -> dict[str, Measured]:
+        """Requests of the steady time by label, with the histograms of the log.
+
+        Requests without an answer have no time. In older loads they have one, of about 0 s, and are in the histograms.
+        """
         found: dict[str, Measured] = {}
         for row in self.rows(REQUESTS):
             if self.is_steady(float(row["t_s"]), float(row["length_s"])):
@@ -255,9 +266,9 @@ class _Files:
                 if self.is_steady(line.start_s, line.length_s):
                     found[line.tag].counts.update(line.counts)
         for label, measured in found.items():
-            counted = sum(measured.counts.values())
-            if counted != measured.count:
-                raise ParseError(f"{HISTOGRAMS} has {counted} of {measured.count} requests {label}")
+            least = measured.count - failures[label, NO_ANSWER]
+            if not least <= measured.timed <= measured.count:
+                raise ParseError(f"{HISTOGRAMS} has {measured.timed} of {measured.count} requests {label}")
         return found
 
     def _failures(self) -> Counter[tuple[str, str]]:
@@ -278,12 +289,13 @@ class _Files:
         quantiles = {
             f"client_p{percent}": (histogram.quantile(http.counts, percent / 100), "s")
             for percent in _PERCENTS
-            if stats.supported(percent, http.count)
+            if stats.supported(percent, http.timed)
         }
+        mean = {} if http.mean_s is None else {"client_mean": (http.mean_s, "s")}
         return {
             "client_requests": (http.count, "1"),
             "client_rate": (http.count / self._length_s(), "1/s"),
-            "client_mean": (http.sum_s / http.count, "s"),
+            **mean,
             **{metric: (value, unit) for metric, (value, unit) in quantiles.items() if value is not None},
             "client_errors": (errors / http.count, "1"),
         }
@@ -303,9 +315,8 @@ def _client_rows(requests: Mapping[str, Measured], failures: Mapping[tuple[str, 
     rows = []
     for action, measured in sorted(merged.items()):
         quantiles = {f"p{percent}_s": histogram.quantile(measured.counts, percent / 100) for percent in _PERCENTS}
-        mean = measured.sum_s / measured.count if measured.count else None
-        counts = {"count": measured.count, "failures": measured.failures}
-        rows.append({"action": action, **counts, "mean_s": mean, **quantiles})
+        counts = {"count": measured.count, "failures": measured.failures, "timed": measured.timed}
+        rows.append({"action": action, **counts, "mean_s": measured.mean_s, **quantiles})
     return rows
 
 

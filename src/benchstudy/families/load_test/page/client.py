@@ -92,11 +92,16 @@ class LoadClient:
         rows = [frame for t in trials if (frame := self.load.series("client", t.uuid)) is not None]
         if not rows:
             return {}
-        total = pl.col("count").sum()
+        timed = pl.col("timed").sum()
         together = (
             pl.concat(rows)
             .group_by("action", maintain_order=True)
-            .agg(total, pl.col("failures").sum(), mean=(pl.col("mean_s").fill_null(0) * pl.col("count")).sum() / total)
+            .agg(
+                pl.col("count").sum(),
+                pl.col("failures").sum(),
+                timed,
+                mean=(pl.col("mean_s").fill_null(0) * pl.col("timed")).sum() / timed,
+            )
         )
         quantiles: dict[str, dict[int, tuple[float, float]]] = {}
         bins = self.load.results.histogram("client_histogram")
@@ -108,8 +113,8 @@ class LoadClient:
                     if stats.supported(p, count):
                         quantiles.setdefault(action, {})[p] = (low, high)
         return {
-            action: Action(count, failures, mean if count else None, quantiles.get(action, {}))
-            for action, count, failures, mean in together.iter_rows()
+            action: Action(count, failures, mean if timed else None, quantiles.get(action, {}))
+            for action, count, failures, timed, mean in together.iter_rows()
         }
 
     def _action_row(

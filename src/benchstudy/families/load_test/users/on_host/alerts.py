@@ -69,7 +69,10 @@ _DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 @dataclass
 class Seen:
-    """HTTP requests of the users in a period. `errors`: those answered with 5xx, timed out, or unanswered."""
+    """HTTP requests of the users in a period. `errors`: those answered with 5xx, timed out, or unanswered.
+
+    Those that are unanswered have no time.
+    """
 
     requests: int = 0
     sum_s: float = 0.0
@@ -94,7 +97,7 @@ class RecentlySeen:
         self._reports.append((t_s, seen))
 
     def statistics(self, now_s: float) -> Mapping[str, float | None]:
-        """client_mean and client_p99 in s, client_errors as a share; None if there was no request."""
+        """client_mean and client_p99 in s, client_errors as a share; None if there was no answer, or no request."""
         while self._reports and self._reports[0][0] <= now_s - self.window_s:
             self._reports.popleft()
         total = Seen()
@@ -102,8 +105,9 @@ class RecentlySeen:
             total.add(seen)
         if not total.requests:
             return {"client_mean": None, "client_p99": None, "client_errors": None}
+        timed = sum(total.counts.values())
         return {
-            "client_mean": total.sum_s / total.requests,
+            "client_mean": total.sum_s / timed if timed else None,
             "client_p99": histogram.quantile(total.counts, 0.99),
             "client_errors": total.errors / total.requests,
         }

@@ -55,9 +55,9 @@ def _histogram(name: str, labels: Mapping[str, str], measured: Measured) -> Iter
     for bound in BUCKETS_S:
         below = sum(count for upper, count in uppers if upper <= bound + 1e-9)
         yield f"{name}_bucket{_labels({**labels, 'le': f'{bound:g}'})} {below}"
-    yield f"{name}_bucket{_labels({**labels, 'le': '+Inf'})} {measured.count}"
+    yield f"{name}_bucket{_labels({**labels, 'le': '+Inf'})} {measured.timed}"
     yield f"{name}_sum{_labels(labels)} {measured.sum_s!r}"
-    yield f"{name}_count{_labels(labels)} {measured.count}"
+    yield f"{name}_count{_labels(labels)} {measured.timed}"
 
 
 def _labels(labels: Mapping[str, str]) -> str:

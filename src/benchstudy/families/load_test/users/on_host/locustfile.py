@@ -179,9 +179,10 @@ def record(request_type, name, response_time, exception=None, response=None, **_
 
 
 def failure_of(status, exception):
+    """The kind of a failure. An answer that broke off has the status of a success, and is no answer."""
     if status >= 500:
         return recording.SERVER_ERROR
-    if status:
+    if status >= 400:
         return recording.CLIENT_ERROR
     return recording.TIMEOUT if isinstance(exception, TimeoutError | gevent.Timeout) else recording.NO_ANSWER
 

@@ -25,7 +25,10 @@ class Refused(Exception):
 
 @dataclass
 class Measured:
-    """All requests of one label, such as `view_channel/posts`, including failed ones. Times in s."""
+    """All requests of one label, such as `view_channel/posts`, including failed ones. Times in s.
+
+    A request without an answer is in `count` and `failures`, and has no time: a refused connection takes about 0 s.
+    """
 
     kind: str
     count: int = 0
@@ -34,9 +37,22 @@ class Measured:
     max_s: float = 0.0
     counts: Counter[int] = field(default_factory=Counter)  # by bucket
 
-    def add(self, seconds: float, failed: bool) -> None:
+    @property
+    def timed(self) -> int:
+        """Number of requests that have a time."""
+        return sum(self.counts.values())
+
+    @property
+    def mean_s(self) -> float | None:
+        """Mean time; None if no request has one."""
+        return self.sum_s / self.timed if self.timed else None
+
+    def add(self, seconds: float | None, failed: bool) -> None:
+        """Count a request. `seconds`: None if no answer came."""
         self.count += 1
         self.failures += failed
+        if seconds is None:
+            return
         self.sum_s += seconds
         self.max_s = max(self.max_s, seconds)
         self.counts[histogram.index_of(seconds)] += 1
@@ -59,12 +75,13 @@ class Records:
     events: int = 0
 
     def add(self, label: str, kind: str, seconds: float, failure: str | None = None, example: str = "") -> None:
-        self.measured.setdefault(label, Measured(kind)).add(seconds, failure is not None)
+        time_s = None if failure == NO_ANSWER else seconds
+        self.measured.setdefault(label, Measured(kind)).add(time_s, failure is not None)
         if failure is not None:
             self.fail(label, failure, example)
 
     def fail(self, label: str, failure: str, example: str = "") -> None:
-        """Count a failure that has no duration."""
+        """Count a failure that is no request of its own."""
         self.failures[label, failure] += 1
         self.examples.setdefault((label, failure), example[:_LONGEST_EXAMPLE])
 
