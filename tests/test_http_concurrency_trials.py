@@ -269,6 +269,7 @@ def test_broken_connections_have_no_latency(tmp_path: Path):
     assert (found["requests"], found["errors_connect"]) == (201, 67)
     assert 0.02 < found["latency_min"] <= found["latency_p50"] <= found["latency_mean"] < 0.03
     assert found["concurrency_measured"] == pytest.approx(134 / found["duration"] * found["latency_mean"])
+    assert not {name for name in found if name.startswith(("connect_", "waiting_"))}, "k6 mixes them, too"
     # Nothing tells which of these times are of answers.
     mixed = parse_trial({"rate": "100-per-s"}, trial(tmp_path / "mixed", "k6-broken-mixed", rate_per_s=100.0))
     assert not {name for name in figures(mixed) if name.startswith("latency")}
@@ -678,6 +679,10 @@ def test_failures_of_locust_are_errors_and_must_fit_their_rate():
         if accepted:
             values = {name: value for name, (value, _) in parse_locust(told).values.items()}
             assert (values["errors"], values["requests"]) == (3, 13)
+            assert parse_locust(told).problems == [
+                "latency: 3 of 13 requests failed, and Locust times those, too: a connection that was refused takes "
+                "about 0 s"
+            ]
             assert values["throughput"] == pytest.approx(10 * 1.1400421518652228 / 13)
         else:
             with pytest.raises(ParseError, match="inconsistent: 3 failures in"):

@@ -479,10 +479,22 @@ def test_points_of_broken_connections_are_no_latencies(tmp_path: Path):
     broken = trials["broken"]
     assert (broken["requests"], broken["errors"], broken["errors_connect"]) == (121, 40, 40)
     assert 0.02 < broken["latency_min"] <= broken["latency_p50"] <= broken["latency_mean"]
+    assert 0.02 < broken["waiting_mean"] <= broken["latency_mean"], "from sending to the first byte of an answer"
     assert broken["concurrency_measured"] == pytest.approx(81 / broken["duration"] * broken["latency_mean"])
     assert trials["none"]["errors_connect"] == 40
-    assert not [name for name in trials["none"] if name.startswith("latency")]
+    assert not [name for name in trials["none"] if name.startswith(("latency", "waiting", "connect"))]
     assert trials["late"]["latency_min"] == 0 and "errors_connect" not in trials["late"], "timeouts are waits"
+
+
+@pytest.mark.parametrize("name", ["k6-export-refused.json", "k6-machine-readable-refused.json"])
+def test_a_summary_of_k6_with_refused_connections_has_no_latencies(tmp_path: Path, name: str):
+    """A quarter of the connections were refused. k6 timed each of them with 0 s."""
+    ((_, trial),) = imported(tmp_path, DATA / "http" / name).imported
+    found = figures(trial)
+    assert (found["requests"], found["errors"]) == (40, 11)
+    assert not [metric for metric in found if metric.startswith(("latency", "waiting", "connect", "concurrency_m"))]
+    said = "latency: k6 has the times of refused connections, 0 s, among those of answers, so none are known"
+    assert said in trial.record.verified["notes"]
 
 
 def test_points_of_k6_that_are_not_of_one_whole_run_are_refused(tmp_path: Path):

@@ -176,7 +176,8 @@ def _failures(result: AbResult) -> Iterator[str]:
     if broken:
         yield (
             f"connection: {broken} requests got no whole answer (connect {result.failed_connect}, receive "
-            f"{result.failed_receive}, exceptions {result.failed_exceptions}, write {result.write_errors})"
+            f"{result.failed_receive}, exceptions {result.failed_exceptions}, write {result.write_errors}); "
+            "ab's times include those that broke"
         )
 
 

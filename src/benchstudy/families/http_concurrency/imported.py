@@ -104,11 +104,11 @@ def _of_summary(text: str) -> Iterator[Imported]:
             yield Imported(told, IMPORTED_WRK, "wrk", None, (*NOTES, *where), files=files, own=own)
     elif is_locust(text):
         for number, row in enumerate(locust_rows(text)):
-            parse_locust(row)
+            problems = parse_locust(row).problems
             told = {"endpoint": level_of(row["Name"]), "method": level_of(row["Type"])}
             files = {PART: json.dumps({"row": number}).encode()}
             levels, own = _untold("locust") | told, json.dumps(row)
-            yield Imported(levels, IMPORTED_LOCUST, "locust", None, notes, files=files, own=own)
+            yield Imported(levels, IMPORTED_LOCUST, "locust", None, [*notes, *problems], files=files, own=own)
 
 
 def _untold(generator: str) -> dict[str, str]:

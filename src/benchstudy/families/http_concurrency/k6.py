@@ -152,6 +152,8 @@ def _result(document: Mapping[str, Any]) -> K6Result:
         raise ParseError("k6 neither made nor dropped one request: it was ended, or the script failed")
     if duration <= 0 or load["duration_s"] <= 0:
         raise ParseError("k6 says that its run took no time")
+    # Of broken connections, k6 has these times among those of answers.
+    answered = {} if errors.connect else metrics
     return K6Result(
         rate=float(load["rate"]),
         load_duration=float(load["duration_s"]),
@@ -165,10 +167,10 @@ def _result(document: Mapping[str, Any]) -> K6Result:
         sent=float(_count(metrics, "data_sent")),
         latency_intended=_latency(metrics, "latency", requests, errors.connect),
         latency_sent=_latency(metrics, "http_req_duration", requests, errors.connect),
-        connect_mean=_seconds(metrics, "http_req_connecting", "avg"),
-        connect_max=_seconds(metrics, "http_req_connecting", "max"),
-        waiting_mean=_seconds(metrics, "http_req_waiting", "avg"),
-        waiting_max=_seconds(metrics, "http_req_waiting", "max"),
+        connect_mean=_seconds(answered, "http_req_connecting", "avg"),
+        connect_max=_seconds(answered, "http_req_connecting", "max"),
+        waiting_mean=_seconds(answered, "http_req_waiting", "avg"),
+        waiting_max=_seconds(answered, "http_req_waiting", "max"),
         lateness_p99=_seconds(metrics, "lateness", "p(99)"),
     )
 

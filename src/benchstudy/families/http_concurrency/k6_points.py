@@ -19,6 +19,8 @@ from benchstudy.model.family import ParseError
 _FIRST = re.compile(r'\s*\{(?=[^\n]*"metric":")(?=[^\n]*"type":"(?:Metric|Point)")')
 _COUNTS, _TIMES = ("http_reqs", "iterations", "dropped_iterations", "data_received"), ("connecting", "waiting")
 _TRENDS = ("http_req_duration", *(f"http_req_{phase}" for phase in _TIMES), "iteration_duration")
+_OF_TIMES = ("latency", "connect", "waiting")  # names of metrics begin so
+_OF_ANSWERS = {name for name in _TRENDS if name.startswith("http_req_")}
 _USED = "|".join((*_COUNTS, *_TRENDS, "http_req_failed", "vus_max", "checks"))
 _TIMED_OUT = ("1050", "1211")  # codes of k6
 _READ = re.compile(rf'^.*"metric":"(?:{_USED})".*$', re.M)
@@ -46,9 +48,10 @@ def parse_k6_points(text: str) -> Summary:
     began, ended = _span(points)
     values = {name: [point["value"] for point in each] for name, each in points.items()}
     took = (ended - began).total_seconds()
-    answers = [point["value"] for point in points["http_req_duration"] if not _is_broken(point["tags"])]
-    broken = len(requests) - len(answers)
-    values["http_req_duration"] = answers or values["http_req_duration"]
+    broken = sum(_is_broken(point["tags"]) for point in points["http_req_duration"])
+    for name in _OF_ANSWERS & points.keys():
+        answered = [point["value"] for point in points[name] if not _is_broken(point["tags"])]
+        values[name] = answered or values[name]
     metrics: dict[str, Any] = {
         name: {"count": sum(values[name]), "rate": sum(values[name]) / took} for name in _COUNTS if name in values
     }
@@ -57,13 +60,14 @@ def parse_k6_points(text: str) -> Summary:
         metrics["http_req_failed"] = {"passes": sum(values["http_req_failed"])}
     if "vus_max" in values:
         metrics["vus_max"] = {"max": max(values["vus_max"])}
-    summary = of_metrics({"metrics": metrics, "root_group": {"checks": [*_checks(points["checks"])]}}, is_whole=False)
+    document = {"metrics": metrics, "root_group": {"checks": [*_checks(points["checks"])]}}
+    summary = of_metrics(document, is_whole=False, of_answers=True)
     unjudged = ["threshold: this output of k6 does not say which failed"] if thresholds else []
     told = {**summary.told, **_told([point["tags"] for point in requests])}
     found = {**summary.values, "errors_connect": (broken, "1")} if broken else summary.values
-    if not answers:
-        found = {name: value for name, value in found.items() if not name.startswith("latency")}
-    percentiles = summary.percentiles if answers else {}
+    if broken == len(requests):
+        found = {name: value for name, value in found.items() if not name.startswith(_OF_TIMES)}
+    percentiles = summary.percentiles if broken < len(requests) else {}
     problems = [*summary.problems, *unjudged]
     return replace(summary, values=found, percentiles=percentiles, told=told, problems=problems, ended=ended)
 

@@ -19,6 +19,7 @@ from benchstudy.families.shared.files import damaged
 from benchstudy.model.family import ParseError
 
 _MS = 1e-3
+_UNKNOWN = "latency: {tool} has the times of refused connections, 0 s, among those of answers, so none are known"
 _EXPORT = re.compile(r'\s*\{\s*"metrics"\s*:\s*\{')
 
 
@@ -101,8 +102,10 @@ def _of_either(values: Mapping[str, Any], took: float) -> dict[str, Any]:
     return {**named, "rate": named["count"] / took} if "count" in named else named
 
 
-def of_metrics(document: Mapping[str, Any], *, is_whole: bool = True) -> Summary:
-    """`is_whole`: the phases of requests cannot be missing. The newer format has them only if asked to."""
+def of_metrics(document: Mapping[str, Any], *, is_whole: bool = True, of_answers: bool = False) -> Summary:
+    """`is_whole`: the phases of requests cannot be missing. The newer format has them only if asked to. `of_answers`:
+    no time is of a connection that was refused or broke.
+    """
     found = document["metrics"]
     metrics = {name: metric.get("values", metric) for name, metric in found.items()}
     counts = {name: metrics[name] for name in ("http_reqs", "iterations", "data_received") if name in metrics}
@@ -115,18 +118,31 @@ def of_metrics(document: Mapping[str, Any], *, is_whole: bool = True) -> Summary
     sources = {"connect": "http_req_connecting", "waiting": "http_req_waiting"}
     phases = {phase: metrics[name] for phase, name in sources.items() if is_whole or name in metrics}
     least, mean, most = (times[key] * _MS for key in ("min", "avg", "max"))
+    # Only a request without an answer takes no time at all. Nothing tells the times of the others apart.
+    refused = bool(failed) and least == 0 and not of_answers
+    if refused:
+        percentiles, phases = {}, {}
     told = {"vus": f"{metrics['vus_max']['max']:g}"} if "vus_max" in metrics else {}
     dropped = metrics.get("dropped_iterations", {}).get("count")
     for name, duration in durations.items():
         # k6 divides each by the same duration.
         if abs(duration - took) > 1e-6 * took:
             raise ParseError(f"k6's summary: inconsistent: {name} is of {duration:g} s and http_reqs of {took:g} s")
-    values = _values(requests, failed, took, (least, mean, most), percentiles)
+    values = _values(requests, failed, took, None if refused else (least, mean, most), percentiles)
     values |= {f"{phase}_{end}": (one[key] * _MS, "s") for phase, one in phases.items() for end, key in _ENDS.items()}
     if "data_received" in counts:
         values["transfer_rate"] = (counts["data_received"]["count"] / took, "B/s")
     problems = [*_failed_thresholds(found), *_failed_checks(document.get("root_group") or {})]
+    if failed and not of_answers:
+        problems.append(_UNKNOWN.format(tool="k6") if refused else _timed(failed, requests, "k6"))
     return Summary(values | {"dropped": (dropped, "1")}, percentiles, told, problems)
+
+
+def _timed(failed: int, requests: int, tool: str) -> str:
+    return (
+        f"latency: {failed} of {requests} requests failed, and {tool} times those, too: a connection that was refused "
+        "takes about 0 s"
+    )
 
 
 def _failed_thresholds(metrics: Mapping[str, Any]) -> Iterator[str]:
@@ -213,7 +229,8 @@ def parse_locust(row: Mapping[str, str]) -> Summary:
     if abs(again - printed) > 1e-6 * max(again, printed):
         said = f"{failed} failures in {took:g} s are not {printed:g} per second"
         raise ParseError(f"Locust's table: inconsistent: {said}")
-    return Summary(_values(requests, failed, took, (least, mean, most), percentiles), percentiles, {})
+    values = _values(requests, failed, took, (least, mean, most), percentiles)
+    return Summary(values, percentiles, {}, [_timed(failed, requests, "Locust")] if failed else [])
 
 
 def _values(
