@@ -446,9 +446,8 @@ K6_POINTS = DATA / "http" / "k6-points.json"
 
 
 def test_points_of_k6_become_the_trial_that_its_summary_becomes(tmp_path: Path):
-    outcome = imported(tmp_path, K6_POINTS, DATA / "http" / "k6-points-export.json")
-    assert not outcome.refused
-    points, summary = (trial for _, trial in outcome.imported)
+    ((_, points),) = imported(tmp_path / "points", K6_POINTS).imported
+    ((_, summary),) = imported(tmp_path / "summary", DATA / "http" / "k6-points-export.json").imported
     found, told = figures(points), figures(summary)
     rates = {"duration", "throughput", "transfer_rate", "concurrency_measured"}  # points lack k6's own duration
     assert told.keys() <= found.keys() and {"latency_p99", "waiting_mean", "connect_max", "errors"} < told.keys()
@@ -462,6 +461,29 @@ def test_points_of_k6_become_the_trial_that_its_summary_becomes(tmp_path: Path):
     assert {"check: 'is short' failed 6 of 6 times", "threshold: this output of k6 does not say which failed"} < {
         *points.record.verified["notes"]
     }
+
+
+@pytest.mark.parametrize("end", ["", "-newer"])
+@pytest.mark.parametrize("of_points_first", [True, False])
+@pytest.mark.parametrize("at_once", [True, False])
+def test_a_summary_and_the_points_of_one_run_of_k6_are_one_trial(
+    tmp_path: Path, end: str, of_points_first: bool, at_once: bool
+):
+    """Also if points are read before the summary. Only the newer summary says when the run was."""
+    points = tmp_path / "points.json"
+    points.write_bytes(gzip.decompress((DATA / "http" / f"k6-points-refused{end}.json.gz").read_bytes()))
+    summary = DATA / "http" / ("k6-machine-readable-refused.json" if end else "k6-export-refused.json")
+    first, second = (points, summary) if of_points_first else (summary, points)
+    if at_once:
+        outcome = imported(tmp_path, first, second)
+    else:
+        assert not imported(tmp_path, first).refused
+        outcome = imported(tmp_path, second)
+    assert len(outcome.imported) == at_once
+    ((path, cause),) = outcome.refused
+    assert path == second and "already holds this run, so it is skipped: a run counts once" in cause
+    other = K6_POINTS if of_points_first else K6
+    assert not imported(tmp_path, other).refused, "another run"
 
 
 def test_points_of_broken_connections_are_no_latencies(tmp_path: Path):

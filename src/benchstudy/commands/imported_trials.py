@@ -247,13 +247,17 @@ class ImportedTrials:
         """What holds the run with this digest. Only trials that may are read, and each of them once."""
         if own not in self._own:
             told = (run.tool, run.tool_version, run.clock)
-            for trial in chain(*(self._unread.pop((*told, start), ()) for start in {run.started, None})):
+            keys: list[_Key] = [(*told, start) for start in {run.started, None}]
+            if run.outputs:  # not each of them tells version and start
+                keys = [key for key in self._unread if key[0] == run.tool]
+            for trial in chain(*(self._unread.pop(key, ()) for key in keys)):
                 parts = {file.name: file.sha256 for file in trial.files if file.name != RECORD}
-                if run.file_name not in parts:
+                name = next((name for name in (run.file_name, *run.outputs) if name in parts), None)
+                if name is None:
                     continue
-                whole = parts.pop(run.file_name)
+                whole = parts.pop(name)
                 if whole not in self._runs:
-                    self._runs[whole] = self._read(trial.folder / run.file_name)
+                    self._runs[whole] = self._read(trial.folder / name)
                 for others, digest in self._runs[whole]:
                     if others == frozenset(parts.items()):
                         self._own[digest] = f"trial {trial.short} (from {trial.record.imported_from})"

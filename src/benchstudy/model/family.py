@@ -491,7 +491,8 @@ class Imported:
     the trial holds instead of the whole file, if the file has several trials, each verbatim, and notes on them.
     `started`, `finished`: in UTC, from the output; `clock`: a time in it without a zone.
     `cause`, `failure`: of a failed run, in words and as a value. `own`: what only this run printed, without what may
-    surround it in a file: two outputs with the same are one run. Empty: the whole text.
+    surround it in a file: two outputs with the same are one run. Empty: the whole text. `outputs`: the names in a
+    trial of all kinds of files in which the tool tells of one run, if there are several with the same `own`.
     """
 
     levels: Mapping[str, str]
@@ -508,6 +509,7 @@ class Imported:
     cause: str | None = None
     failure: Failure | None = None
     own: str = ""
+    outputs: Collection[str] = ()
 
     def check(self) -> None:
         """Raises ValueError for levels that cannot name a folder, and for data that no record can hold."""

@@ -88,7 +88,8 @@ def _of_summary(text: str) -> Iterator[Imported]:
             [*notes, *summary.problems],
             started=(ended - took).isoformat(timespec="milliseconds") if ended else None,
             finished=ended.isoformat(timespec="milliseconds") if ended else None,
-            own=repr(summary) if of_points else json.dumps(json.loads(text), sort_keys=True),
+            own=summary.run or (repr(summary) if of_points else json.dumps(json.loads(text), sort_keys=True)),
+            outputs=(IMPORTED_K6, IMPORTED_K6_POINTS),
         )
     elif is_hey(text):
         hey = parse_hey(text)

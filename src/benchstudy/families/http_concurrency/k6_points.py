@@ -12,7 +12,7 @@ import numpy as np
 
 from benchstudy.families.http_concurrency.imported_levels import level_of, levels_of_url
 from benchstudy.families.http_concurrency.metrics import PERCENTILES
-from benchstudy.families.http_concurrency.summaries import Summary, of_metrics
+from benchstudy.families.http_concurrency.summaries import Summary, of_metrics, run_of
 from benchstudy.families.shared.files import damaged
 from benchstudy.model.family import ParseError
 
@@ -48,6 +48,8 @@ def parse_k6_points(text: str) -> Summary:
     began, ended = _span(points)
     values = {name: [point["value"] for point in each] for name, each in points.items()}
     took = (ended - began).total_seconds()
+    times = values["http_req_duration"]
+    run = run_of(len(requests), sum(values.get("data_received", ())), min(times), max(times))
     broken = sum(_is_broken(point["tags"]) for point in points["http_req_duration"])
     for name in _OF_ANSWERS & points.keys():
         answered = [point["value"] for point in points[name] if not _is_broken(point["tags"])]
@@ -69,7 +71,7 @@ def parse_k6_points(text: str) -> Summary:
         found = {name: value for name, value in found.items() if not name.startswith(_OF_TIMES)}
     percentiles = summary.percentiles if broken < len(requests) else {}
     problems = [*summary.problems, *unjudged]
-    return replace(summary, values=found, percentiles=percentiles, told=told, problems=problems, ended=ended)
+    return replace(summary, values=found, percentiles=percentiles, told=told, problems=problems, ended=ended, run=run)
 
 
 def _is_broken(tags: Mapping[str, str]) -> bool:

@@ -27,6 +27,7 @@ _EXPORT = re.compile(r'\s*\{\s*"metrics"\s*:\s*\{')
 class Summary:
     """A summary. `values`: metric to value and unit. `percentiles`: percent to s. `told`: known levels.
 
+    `run`: figures that no other run has, and that each kind of output of this run tells alike; empty if there are none.
     `problems`: what the tool itself says that failed, and what its figures leave out. `version` and `ended`, in UTC: of
     the tool and its run, if told.
     """
@@ -37,6 +38,7 @@ class Summary:
     problems: Sequence[str] = ()
     version: str | None = None
     ended: datetime | None = None
+    run: str = ""
 
 
 def is_k6(text: str) -> bool:
@@ -135,7 +137,13 @@ def of_metrics(document: Mapping[str, Any], *, is_whole: bool = True, of_answers
     problems = [*_failed_thresholds(found), *_failed_checks(document.get("root_group") or {})]
     if failed and not of_answers:
         problems.append(_UNKNOWN.format(tool="k6") if refused else _timed(failed, requests, "k6"))
-    return Summary(values | {"dropped": (dropped, "1")}, percentiles, told, problems)
+    run = run_of(requests, metrics.get("data_received", {}).get("count"), times["min"], times["max"])
+    return Summary(values | {"dropped": (dropped, "1")}, percentiles, told, problems, run=run)
+
+
+def run_of(requests: float, received: float | None, least_ms: float, most_ms: float) -> str:
+    """Tell a run of k6 by its counts and extremes, which are times in nanoseconds. Empty if no time is above zero."""
+    return repr((int(requests), int(received or 0), float(least_ms), float(most_ms))) if most_ms else ""
 
 
 def _timed(failed: int, requests: int, tool: str) -> str:
