@@ -406,6 +406,37 @@ def test_clients_add_up_and_their_times_are_of_all_operations(clients: Callable[
     assert note_trial(clients(one, other, apart_s=0.01)) == {"problems": []}
 
 
+@pytest.mark.parametrize(
+    ("behind_s", "busy_s", "overlap"),
+    [(0.0, 4.0, 1.0), (0.05, 4.2, 3.8 / 4.2), (0.5, 6.0, 1 / 3), (1.0, 8.0, 0.0), (1.5, 6.5, 1.5 / 6.5)],
+)
+def test_the_throughput_of_clients_is_of_the_time_in_which_one_was_at_work(
+    clients: Callable[..., Path], behind_s: float, busy_s: float, overlap: float
+) -> None:
+    """Four operations of a second begin every 2 s at each client; the clock of the second host is 100 s ahead."""
+    answers = []
+    for began_s in (100.0, 200.0 + behind_s):
+        answer = captured("local-read-cold")
+        answer["request"]["operations"] = 4
+        answer["operations"] = [
+            {**one, "began_ns": int((began_s + 2 * n) * 1e9), "open_ns": 0, "transfer_ns": 10**9, "close_ns": 0}
+            for n, one in enumerate(answer["operations"][:4])
+        ]
+        answers.append(answer)
+    folder = clients(*answers, apart_s=0.01)
+    told = json.loads((folder / "load" / "clients.json").read_text())
+    told["clients"][1]["offset_s"] = 100.0
+    (folder / "load" / "clients.json").write_text(json.dumps(told))
+    found = parse_trial({"size": "1MB", "cache": "cold", "clients": "2"}, folder)
+    values = {o.metric: o.value for o in found.observations}
+    assert values["throughput"] == pytest.approx(8e6 / busy_s)
+    assert values["client_overlap"] == pytest.approx(overlap, abs=1e-6)
+    problems = note_trial(folder)["problems"]
+    assert [p.partition(":")[0] for p in problems] == ["overlap"] * (overlap < 0.9)
+    if behind_s == 0.5:
+        assert problems[0].startswith("overlap: all clients were at an operation in 33.3 % of the 6.00 s in which at")
+
+
 def test_the_worst_proof_of_a_warm_cache_is_the_least_of_all_clients(clients: Callable[..., Path]) -> None:
     answers = [captured("local-read-cold") for _ in range(2)]
     for answer, share in zip(answers, (1.0, 0.75), strict=True):

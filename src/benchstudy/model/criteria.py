@@ -8,6 +8,7 @@ BUSY_GENERATOR = 0.8  # of its CPUs: at or above this, the figure is client-limi
 CACHED = 0.99  # of a file in the page cache: a warm read has at least this
 NOT_CACHED = 0.01  # a cold read has at most this
 SKEW = 0.01  # of the measured time, a fifth of MARGIN: clients further apart than this did not load together
+OVERLAP = 0.9  # of the time in which a client moved data: below this, a sum is of fewer clients than its case says
 RESOLVED = 0.05  # of a percentile from merged histograms: the widest bin from which it may be read
 PAGE_OF_MEMORY = 4096  # bytes: a read that fetched less than one page from storage fetched nothing
 SAME_PROOF = 0.5  # of the bytes that storage delivered to one case: a case that got less was verified in another state

@@ -20,7 +20,16 @@ METRICS = declare(
         "Throughput",
         "higher",
         "bytes of all operations divided by the sum of their durations (a harmonic mean); several clients: bytes of "
-        "all divided by that sum of the slowest client",
+        "all divided by the time in which at least one client was at an operation; trials of earlier versions: by "
+        "that sum of the slowest client",
+    ),
+    Metric(
+        "client_overlap",
+        "1",
+        "Client overlap",
+        "higher",
+        "several clients: the part of the time in which at least one client was at an operation, in which all were; "
+        "absent in trials of earlier versions",
     ),
     *(
         Metric(

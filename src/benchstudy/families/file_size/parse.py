@@ -7,11 +7,12 @@ from typing import Any
 
 from benchstudy.families.file_size.answer import LOAD, read_answer
 from benchstudy.families.shared.clients import SERIES as CLIENT_SERIES
-from benchstudy.families.shared.clients import Clients, combined, read_clients
+from benchstudy.families.shared.clients import Clients, Spans, busy_s, combined, read_clients
 from benchstudy.families.shared.files import as_number, damaged
 from benchstudy.model.clients import CLIENTS, CLIENTS_FILE
+from benchstudy.model.criteria import OVERLAP
 from benchstudy.model.family import Observation, Parsed, ParseError
-from benchstudy.model.rounding import shown
+from benchstudy.model.rounding import percent, shown
 from benchstudy.model.units import Size
 
 PARTS = ("open", "transfer", "sync", "close")
@@ -108,7 +109,38 @@ def note_trial(files: Path) -> Mapping[str, Any]:
     clients = read_clients(files / LOAD)
     each = zip(clients.all, clients.folders, strict=True)
     failed = [f"client {one.number} on {one.host}: {said}" for one, at in each for said in _failed_attempts(at)]
-    return {"problems": [*failed, *clients.problems(clients.spans)]}
+    return {"problems": [*failed, *clients.problems(clients.spans), *_apart(clients)]}
+
+
+def _apart(clients: Clients) -> list[str]:
+    """The problem of clients that were rarely at work at the same time. [] without it."""
+    each = _operations(clients)
+    if each is None:
+        return []
+    one_s, all_s = busy_s(each)
+    if all_s >= OVERLAP * one_s:
+        return []
+    return [
+        f"overlap: all clients were at an operation in {percent(all_s / one_s)} of the {shown(one_s)} s in which at "
+        "least one was, so their throughput is that of fewer clients: choose larger files"
+    ]
+
+
+@damaged("the answer of the file-size probe is damaged")
+def _operations(clients: Clients) -> list[Spans] | None:
+    """When each client was at an operation, on one clock. None in trials of earlier versions, which do not say it."""
+    each = [read_answer(folder / "stdout")["operations"] for folder in clients.folders]
+    if not all("began_ns" in operation for operations in each for operation in operations):
+        return None
+    # Fractions of a second would lose digits beside the seconds since 1970.
+    zero_ns = int(clients.all[0].start_s * 1e9)
+    found: list[Spans] = []
+    for client, operations in zip(clients.all, each, strict=True):
+        began_ns = [as_number(operation["began_ns"], "began_ns") for operation in operations]
+        begins_s = [(at_ns - zero_ns) / 1e9 - client.offset_s for at_ns in began_ns]
+        lasts_s = [_row(0, operation)["duration_s"] for operation in operations]
+        found.append([(begin_s, begin_s + s) for begin_s, s in zip(begins_s, lasts_s, strict=True)])
+    return found
 
 
 @damaged("the answer of the file-size probe is damaged")
@@ -128,7 +160,8 @@ def _failed_attempts(folder: Path) -> list[str]:
 def _together(each: Sequence[Parsed], clients: Clients, size_bytes: int, warm: bool) -> Parsed:
     """Combine clients: sum counts, average times over all operations, keep the worst proof of the cache.
 
-    The throughput is that of all bytes in the time that the slowest client needed.
+    The throughput is that of all bytes in the time in which a client was at an operation. If that is not known, as in
+    trials of earlier versions, it is the time that the slowest client needed.
     """
     values = [{o.metric: (o.value, o.unit) for o in one.observations} for one in each]
     counts = [len(one.series["operations"]) for one in each]
@@ -147,8 +180,12 @@ def _together(each: Sequence[Parsed], clients: Clients, size_bytes: int, warm: b
                 # Each client numbers its operations from 0.
                 number = None if row["operation"] is None else row["operation"] + first
                 series.setdefault(name, []).append({**row, "operation": number})
-    needed_s = [sum(row["duration_s"] for row in one.series["operations"]) for one in each]
-    found["throughput"] = (size_bytes * sum(counts) / max(needed_s), "B/s")
+    needed_s = max(sum(row["duration_s"] for row in one.series["operations"]) for one in each)
+    operations = _operations(clients)
+    if operations is not None:
+        needed_s, all_s = busy_s(operations)
+        found["client_overlap"] = (all_s / needed_s, "1")
+    found["throughput"] = (size_bytes * sum(counts) / needed_s, "B/s")
     observed = {**found, **clients.values(spans=clients.spans)}
     observations = [Observation(metric, value, unit) for metric, (value, unit) in observed.items()]
     return Parsed(observations, {**series, CLIENT_SERIES: clients.rows(values)})

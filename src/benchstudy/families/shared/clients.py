@@ -8,6 +8,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -140,6 +141,18 @@ def _not_together(spans: Spans) -> float | None:
         return None
     together_s = min(end for _, end in spans) - max(begin for begin, _ in spans)
     return 1 - max(0.0, together_s) / whole_s(spans)
+
+
+def busy_s(each: Sequence[Spans]) -> tuple[float, float]:
+    """Return the time in s in which a client was at work, and that in which all were. `each`: of each client, when."""
+    changes = sorted((t, step) for spans in each for begin, end in spans for t, step in ((begin, 1), (end, -1)))
+    one_s = all_s = 0.0
+    working = 0
+    for (t, step), (until, _) in pairwise(changes):
+        working += step
+        one_s += (until - t) * (working > 0)
+        all_s += (until - t) * (working == len(each))
+    return one_s, all_s
 
 
 def read_clients(folder: Path) -> Clients:

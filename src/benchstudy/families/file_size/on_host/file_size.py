@@ -4,8 +4,8 @@ Without an argument, the request is read from stdin.
 A request has `kind` (`path` or `s3`) and `action` (`prepare`, `write`, `read`; `hold`, `clean` and `check` for s3).
 `hold` uploads an object, creates the file `held`, and runs until a `clean` in the same folder has removed the object.
 `check` reads the keys from stdin; the answer's `finding` is the problem, or null. Times are integers in nanoseconds of
-the monotonic clock. Exit status 0: everything was measured. 1: it was not; the last line of stderr says why, and the
-answer has what was measured so far.
+the monotonic clock; `began_ns` of an operation is the Unix time of its begin. Exit status 0: everything was measured.
+1: it was not; the last line of stderr says why, and the answer has what was measured so far.
 """
 
 import fcntl
@@ -23,6 +23,7 @@ import page_cache
 from file_pattern import BLOCK, Pattern
 from page_cache import opened
 from refused import Refused
+from wall_clock import unix_ns
 
 # Up to this size, the first operation of a process took up to twice as long as later ones, because code, buffers and
 # folder were not yet in the caches of processor and kernel. For a larger file, this start is part of its own time.
@@ -203,7 +204,7 @@ def measure_writes(request, answer):
         os.pwrite(memory, pattern.buffer, 0)
         try:
             times = write_file(path, pattern, number, size, request["sync"], request["direct"])
-            operation = _named(times)
+            operation = _named(times, perf_counter_ns() - sum(times))
             if request["direct"]:
                 operation["cached_after"] = _assert_bypassed(path, size)
             answer["operations"].append(operation)
@@ -231,9 +232,10 @@ def _settle(directory):
         page_cache.sync_file_system(fd)
 
 
-def _named(times):
+def _named(times, begin):
     opened, transferred, synced, closed = times
-    return {"open_ns": opened, "transfer_ns": transferred, "sync_ns": synced, "close_ns": closed}
+    parts = {"open_ns": opened, "transfer_ns": transferred, "sync_ns": synced, "close_ns": closed}
+    return {"began_ns": unix_ns(begin), **parts}
 
 
 def _verify(path, size, expected, buffer):
@@ -340,6 +342,7 @@ class _Reads:
             for _ in range(self.passes_before):
                 self._transfer_ns(fd)
                 os.lseek(fd, 0, os.SEEK_SET)
+            transferring = perf_counter_ns()
             transfer_ns = self._transfer_ns(fd)
             if fetched is not None:
                 fetched = page_cache.device_read_bytes() - fetched
@@ -358,7 +361,9 @@ class _Reads:
             _assert_state(self.warm, cached, path)
         if self.on_device:
             _assert_fetched(self.warm and not direct, fetched, size, path)
-        operation = _named((opened - begin, transfer_ns, 0, closed - closing))
+        opening_ns = opened - begin
+        # As if it had been opened just before the transfer: what lies between is not part of its time.
+        operation = _named((opening_ns, transfer_ns, 0, closed - closing), transferring - opening_ns)
         operation.update(cached_before=cached, cached_after=cached_after, device_read_bytes=fetched)
         return operation
 

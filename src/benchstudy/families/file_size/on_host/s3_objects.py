@@ -16,6 +16,7 @@ from time import monotonic, perf_counter_ns, sleep
 
 from file_pattern import Pattern
 from refused import Refused
+from wall_clock import unix_ns
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 8.0
 SIGNATURES = {"auto": None, "v4": "s3v4", "v2": "s3"}  # the names in botocore
@@ -375,7 +376,8 @@ def _measure_writes(bucket, request, answer):
             source = ObjectSource(pattern, first_chunk, size)
             begin = perf_counter_ns()
             bucket.put(key, source)
-            return {"duration_ns": perf_counter_ns() - begin, "source_ns": source.made_ns}
+            duration = perf_counter_ns() - begin
+            return {"began_ns": unix_ns(begin), "duration_ns": duration, "source_ns": source.made_ns}
 
         operation, attempts = _attempt(bucket, answer, index, once)
         answer["operations"].append(dict(operation, attempts=attempts))
@@ -429,7 +431,8 @@ def _measure_reads(bucket, request, answer):
             duration = perf_counter_ns() - begin
             if got != size:
                 raise Refused("%s: received %d of %d bytes" % (key, got, size))
-            return {"duration_ns": duration, "first_byte_ns": first and first - begin}
+            first_byte = first and first - begin
+            return {"began_ns": unix_ns(begin), "duration_ns": duration, "first_byte_ns": first_byte}
 
         operation, attempts = _attempt(bucket, answer, index, once)
         answer["operations"].append(dict(operation, attempts=attempts))
