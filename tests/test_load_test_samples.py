@@ -443,6 +443,7 @@ def test_errors_before_the_first_scrape_of_their_series_are_counted(tmp_path, na
         assert values["server_error_share"] == pytest.approx(count / (1200 + count))
         assert sum(row["count"] for row in series["labels"]) == 1200 + count
         assert values["api_mean"] == pytest.approx(0.01) and values["api_rate"] == pytest.approx(2), "as PromQL has it"
+        assert values["api_calls"] == 1200 + count
         assert not [row for row in series["events"] if row["what"] == "appeared"]
 
 

@@ -10,6 +10,10 @@ _BRACKET = (
     "unbounded loads that settled: `high` is the fewest users of the window at which an alert began, and `low` the "
     "most below that without one"
 )
+_RATE = (
+    "calls that the server counted, as PromQL's `rate`: without those of a series before its first scrape, such as the "
+    "first call of a method, which the number of calls has"
+)
 _CLIENT = "as seen by the users"
 
 METRICS = declare(
@@ -77,10 +81,7 @@ METRICS = declare(
         Metric(f"{group}_calls", "1", f"{title} calls", None, "calls that the server counted")
         for group, title in _GROUPS.items()
     ),
-    *(
-        Metric(f"{group}_rate", "1/s", f"{title} calls per second", "higher", "calls that the server counted")
-        for group, title in _GROUPS.items()
-    ),
+    *(Metric(f"{group}_rate", "1/s", f"{title} calls per second", "higher", _RATE) for group, title in _GROUPS.items()),
     Metric("rps", "1/s", "Requests per second", "higher", "HTTP requests that the server counted"),
     Metric("cpu", "1", "CPU", "lower", "processors that the server keeps busy"),
     Metric("heap", "B", "Heap", "lower", _MEANS),
