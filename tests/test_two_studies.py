@@ -450,6 +450,24 @@ def test_a_case_is_compared_by_what_it_gave_itself_whatever_other_cases_gave(pro
     assert [(row.other["backend"], row.metric) for row in rows()] == [("local", "duration"), ("scan", "throughput")]
 
 
+def test_a_figure_in_another_unit_is_shown_in_its_own_and_on_no_common_axis(project, capsys):
+    for name, unit, session in (("before", "s", BEFORE), ("after", "B", AFTER)):
+        tables = Tables(project, name, "file_size")
+        for block, factor in enumerate(SPREAD, start=1):
+            size = {"size_bytes": 1_000_000}
+            tables.add(LEVELS, block, {"duration": (0.2 * factor, unit)}, numbers=size, session=session)
+        tables.write()
+    pair = compared()
+    ((_, ratio, other, base, verdict),) = pair.table().rows
+    assert (ratio.lines, other.lines[0], base.lines[0]) == (("–",), "0.201 B", "201 ms")
+    assert verdict.lines == ("no verdict", "before is in s, after in B: no ratio of different units")
+    assert cli.main(["compare", "before", "after", "--json"]) == 0
+    (told,) = json.loads(capsys.readouterr().out)["families"][0]["ratios"]
+    assert (told["unit"], told["base"], told["other"]) == ("s", pytest.approx(0.201), None)
+    (row,) = pair.rows
+    assert [side.study for side, _ in pair.estimates("duration", row)] == ["before"], "the figure's axis is in seconds"
+
+
 def test_a_figure_that_a_case_gave_in_one_study_only_has_no_ratio(project):
     for name in ("before", "after"):
         study(project, name, name, {"local": 0.2})

@@ -231,7 +231,7 @@ class Comparisons:
         hrefs = [cells.href(self.results, levels["target"], levels["case"]) for levels in (row.other, row.base)]
         sides = [
             replace(
-                arm_cell(arm, row.unit, href),
+                arm_cell(arm, href),
                 marks=cells.marks(self.results, row.metric, levels["target"], levels["case"]),
             )
             for arm, href, levels in zip((made.other, made.base), hrefs, (row.other, row.base), strict=True)
@@ -409,10 +409,10 @@ def verdict_cell(made: Comparison) -> Cell:
     return Cell((made.verdict, made.why, *made.warnings), kind=VERDICT_KINDS.get(made.verdict, "text verdict"))
 
 
-def arm_cell(arm: Arm, unit: str, href: str) -> Cell:
-    """The absolute figure of a side, without which a ratio is hard to interpret."""
+def arm_cell(arm: Arm, href: str) -> Cell:
+    """The absolute figure of a side in its own unit, without which a ratio is hard to interpret."""
     failed = f", {arm.failed} failed" if arm.failed else ""
-    figure = human.median(stats.summarise(arm.values), unit) if arm.median is not None else "–"
+    figure = human.median(stats.summarise(arm.values), arm.unit) if arm.median is not None else "–"
     return Cell((figure, f"n = {arm.n}{failed}"), href, "number" if arm.median is not None else "failed")
 
 

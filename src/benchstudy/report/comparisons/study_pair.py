@@ -148,10 +148,10 @@ class FamilyPair:
         )
 
     def estimates(self, metric: str, row: Row) -> Iterator[tuple[Side, Estimate]]:
-        """Yield each side with its estimate for a row's case, if the figure is above zero."""
+        """Yield each side with its estimate for a row's case, if the figure is above zero and in the row's unit."""
         for side, levels in ((self.base, row.base), (self.other, row.other)):
             found = side.results.estimate(metric, levels["target"], levels["case"])
-            if found is not None and found.summary.median:
+            if found is not None and found.summary.median and found.unit == row.unit:
                 yield side, found
 
     def _withheld(self, metric: str, estimates: tuple[Estimate, Estimate]) -> tuple[Refusal, str] | None:
@@ -229,16 +229,16 @@ class FamilyPair:
             name = Cell((row.about, *([row.title] if several else [])))
             ratio = Cell(ratio_lines(row.outcome)) if row.outcome.ratio is not None else Cell(("–",), kind="missing")
             sides = (
-                self._side(self.other, row.other, row.outcome.other, row.unit),
-                self._side(self.base, row.base, row.outcome.base, row.unit),
+                self._side(self.other, row.other, row.outcome.other),
+                self._side(self.base, row.base, row.outcome.base),
             )
             body.append((name, ratio, *sides, verdict_cell(row.outcome)))
         caption = f"{title}: {other} against {base}, medians over trials, 95 % intervals of trials within the sessions"
         return Table(f"{self.family}-ratios", caption, columns, tuple(body))
 
-    def _side(self, side: Side, levels: Mapping[str, Any], arm: Arm, unit: str) -> Cell:
+    def _side(self, side: Side, levels: Mapping[str, Any], arm: Arm) -> Cell:
         href = f"../{side.study}/{self.family}.html{cells.href(side.results, levels['target'], levels['case'])}"
-        return arm_cell(arm, unit, href)
+        return arm_cell(arm, href)
 
     def summary(self) -> str:
         """One sentence: the number of ratios, and outside how many intervals a ratio of 1 lies."""

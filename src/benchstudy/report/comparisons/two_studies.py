@@ -183,7 +183,7 @@ def lines(pairs: Sequence[FamilyPair]) -> Iterator[str]:
 def facts(pair: FamilyPair) -> dict[str, Any]:
     """The ratios of a family as plain data. `target` and `case` are those of the base's tables.
 
-    Medians are in the base unit, or None if there is none.
+    Medians are in `unit`, or None if there is none in this unit.
     """
     ratios = [
         {
@@ -193,7 +193,7 @@ def facts(pair: FamilyPair) -> dict[str, Any]:
             "metric": row.metric,
             "unit": row.unit,
             "base": made.base.median,
-            "other": made.other.median,
+            "other": made.other.median if made.other.unit == row.unit else None,
             "ratio": made.ratio,
             "low": made.interval[0],
             "high": made.interval[1],
