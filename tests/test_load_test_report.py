@@ -259,6 +259,41 @@ def test_a_regression_that_the_mix_hides_is_found(tmp_path):
     )
 
 
+def test_a_regression_in_a_mean_that_varies_is_not_called_hidden_by_the_mix(tmp_path):
+    """Every method is 8 % slower, and so is their mean. Only its interval is wide, because the mix varies by trial."""
+    tables = LoadTables(tmp_path)
+    shape = [0.5, 0.7, 0.9] + [1.0] * 9
+    varied = {BASE: (0.9, 1.1, 1.2, 0.8, 1.0, 1.05), NEW: (1.15, 0.85, 0.9, 1.1, 1.2, 0.85)}
+    for block, version in product((1, 2, 3, 4, 5, 6), (BASE, NEW)):
+        slower, many = 1.08 if version == NEW else 1.0, 60_000 * varied[version][block - 1]
+        calls = {
+            "slow": (many, many * 0.02 * slower, [many * s for s in shape]),
+            "fast": (300_000.0, 300_000 * 0.001 * slower, [300_000 * s for s in shape]),
+        }
+        tables.run(levels_of(version), block, calls={"store": calls, "api": calls})
+    found = reading(load_of(tables.write()), "PostgreSQL 15, bounded", "store")
+    assert (found.raw.verdict, found.like.verdict) == ("inconclusive", "worse")
+    assert found.raw.ratio > 1.05 and abs(found.shift.mix) < 0.05 * found.shift.within, "the mix hides nothing"
+    assert found.verdict == "regression like for like, not shown in the mean" and found.worse
+
+
+def test_a_mix_that_works_against_a_regression_is_no_part_of_it(tmp_path):
+    """Every method is a fifth slower, and the slowest is called a little less often: the mean rises by 12 %."""
+    tables = LoadTables(tmp_path)
+    shape = [0.5, 0.7, 0.9] + [1.0] * 9
+    for block, version in product((1, 2, 3, 4, 5, 6), (BASE, NEW)):
+        slower, many = (1.2, 90_000.0) if version == NEW else (1.0, 100_000.0)
+        calls = {
+            "slow": (many, many * 0.02 * slower * (1 + block / 1000), [many * s for s in shape]),
+            "fast": (300_000.0, 300_000 * 0.001 * slower, [300_000 * s for s in shape]),
+        }
+        tables.run(levels_of(version), block, calls={"store": calls, "api": calls})
+    found = reading(load_of(tables.write()), "PostgreSQL 15, bounded", "store")
+    assert (found.raw.verdict, found.like.verdict) == ("worse", "worse")
+    assert found.shift.mix < 0 < found.shift.change < found.shift.within and found.shift.alarm
+    assert found.verdict == "regression, in part hidden by the mix" and found.worse
+
+
 def test_a_faster_version_with_a_slower_mean_says_why_they_differ(tmp_path):
     """Every trial is a fifth faster. The hour in which all are slow has most of the new calls, and few of the base."""
     tables = LoadTables(tmp_path)

@@ -74,8 +74,14 @@ class Reading:
 
     @property
     def hidden(self) -> bool:
-        """Whether the calls themselves changed, but their overall mean does not show it."""
-        return self._like_moved and (not self._raw_moved or self._raw_slower != self._like_slower)
+        """Whether the calls themselves changed, and the mix keeps their overall mean from showing it.
+
+        A mean that shows nothing may also vary too much. The mix must take back most of what the calls add to it.
+        """
+        if self._raw_moved:
+            return self._like_moved and self._raw_slower != self._like_slower
+        within, mix = self.shift.within, self.shift.mix
+        return self._like_moved and mix * within < 0 and abs(mix) > MOSTLY * abs(within)
 
     @property
     def slower(self) -> bool | None:
@@ -114,9 +120,12 @@ class Reading:
             like += " like for like"
         if self.hidden:
             return f"{like}, hidden by the mix"
+        if self._like_moved and not self._raw_moved:
+            return f"{like}{' like for like' if self.tested else ''}, not shown in the mean"
         if self._like_moved:
-            mostly = abs(shift.mix) > MOSTLY * abs(shift.change) and shift.mix * shift.change > 0
-            return f"{like}, {'mostly' if mostly else 'in part'} by the mix" if shift.alarm else like
+            # With an alarm, the mix either works against the change or is most of it.
+            part = "in part hidden by the mix" if shift.mix * shift.change < 0 else "mostly by the mix"
+            return f"{like}, {part}" if shift.alarm else like
         if self._raw_moved:
             return f"{raw} in the mean, not shown like for like"
         margin = human.percent(self.margin)
