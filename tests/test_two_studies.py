@@ -113,17 +113,21 @@ def test_a_ratio_has_its_interval_and_base_and_no_verdict_when_the_sessions_are_
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    ("after", "why"),
+    ("before", "after", "why"),
     [
-        (1e6, "not the same session"),
-        (2e5, "different cache states: per operation, 200 KB came from storage, and 1 MB for the base"),
-        (0.0, "different cache states: per operation, 0 B came from storage, and 1 MB for the base"),
-        (None, "different cache states: per operation, an unknown amount came from storage, and 1 MB for the base"),
+        (1e6, 1e6, "not the same session"),
+        (0.0, 0.0, "not the same session"),
+        (None, None, "not the same session"),
+        (1e6, 2e5, "200 KB came from storage, and 1 MB for the base"),
+        (1e6, 0.0, "0 B came from storage, and 1 MB for the base"),
+        (1e6, None, "an unknown amount came from storage, and 1 MB for the base"),
+        (None, 0.0, "0 B came from storage, and an unknown amount for the base"),
+        (0.0, None, "an unknown amount came from storage, and 0 B for the base"),
     ],
 )
-def test_reads_of_unlike_proof_get_no_ratio_between_two_studies(project, capsys, after, why):
+def test_reads_of_unlike_proof_get_no_ratio_between_two_studies(project, capsys, before, after, why):
     levels = {"backend": "local", "op": "read", "size": "1MB", "cache": "cold"}
-    for name, session, given in (("before", BEFORE, 1e6), ("after", AFTER, after)):
+    for name, session, given in (("before", BEFORE, before), ("after", AFTER, after)):
         tables = Tables(project, name, "file_size")
         for block, factor in enumerate(SPREAD, start=1):
             proof = {} if given is None else {"device_read": (given, "B")}
@@ -131,7 +135,8 @@ def test_reads_of_unlike_proof_get_no_ratio_between_two_studies(project, capsys,
             tables.add(levels, block, values, numbers={"size_bytes": 1_000_000}, session=session)
         tables.write()
     (row,) = rows(["duration"])
-    assert (row.outcome.verdict, row.outcome.ratio is None) == ("none", after != 1e6)
+    why = why if before == after else f"different cache states: per operation, {why}"
+    assert (row.outcome.verdict, row.outcome.ratio is None) == ("none", before != after)
     assert (row.outcome.why, row.outcome.better) == (why, "lower")
     assert (row.outcome.base.name, row.outcome.other.name) == ("before", "after")
     assert cli.main(["compare", "before", "after", "--metric", "duration"]) == 0

@@ -195,8 +195,11 @@ class Comparability:
 def is_one_proof(base: Sequence[float | None], other: Sequence[float | None]) -> bool:
     """Whether two cases have the same verified cache state, by the bytes that storage gave per operation in each trial.
 
-    None is a trial with an unknown amount. A hundred bytes, as in a read from memory, count as zero.
+    None is a trial with an unknown amount. A hundred bytes, as in a read from memory, count as zero. An amount that is
+    unknown in all trials of one case is not the same as any that is known.
     """
+    if len({any(bytes_ is not None for bytes_ in side) for side in (base, other)}) > 1:
+        return False
     given = [
         median(bytes_ if bytes_ and bytes_ >= PAGE_OF_MEMORY else 0.0 for bytes_ in side) for side in (base, other)
     ]
