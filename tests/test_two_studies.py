@@ -546,6 +546,25 @@ def test_a_notebook_that_fails_leaves_the_last_good_comparison(project, capsys):
     assert {path: path.read_bytes() for path in (project / "reports").rglob("*") if path.is_file()} == files
 
 
+def test_figures_have_the_marks_that_they_have_on_their_own_pages(project, capsys):
+    for name, session, rise in (("before", BEFORE, 0.0), ("after", AFTER, 0.1)):
+        tables = Tables(project, name, "file_size")
+        for block, factor in enumerate(SPREAD, start=1):
+            levels, size = {**LEVELS, "op": "read", "cache": "cold"}, {"size_bytes": 1_000_000}
+            values = {"duration": (0.2 * factor * (1 + rise * block), "s"), "device_read": (0.0, "B")}
+            tables.add(levels, block, values, numbers=size, session=session)
+        tables.write()
+    ((_, _, other, base, _),) = compared(["duration"]).table().rows
+    assert (base.marks, other.marks) == (("not from storage",), ("not from storage", "not steady"))
+    assert cli.main(["compare", "before", "after", "--metric", "duration"]) == 0
+    assert "before: not from storage; after: not from storage, not steady" in capsys.readouterr().out
+    page = (project / "reports/comparisons/before--after.html").read_text(encoding="utf-8")
+    assert page.count(">not from storage<") == 2 and page.count(">not steady<") == 1
+    assert cli.main(["compare", "before", "after", "--metric", "duration", "--json"]) == 0
+    (told,) = json.loads(capsys.readouterr().out)["families"][0]["ratios"]
+    assert told["marks"] == {"before": ["not from storage"], "after": ["not from storage", "not steady"]}
+
+
 @pytest.mark.parametrize("table", ["observations", "cases", "trials"])
 def test_a_damaged_table_is_named_with_what_to_do(project, capsys, table):
     study(project, "before", BEFORE, {"local": 0.2})

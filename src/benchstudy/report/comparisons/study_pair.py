@@ -229,16 +229,25 @@ class FamilyPair:
             name = Cell((row.about, *([row.title] if several else [])))
             ratio = Cell(ratio_lines(row.outcome)) if row.outcome.ratio is not None else Cell(("–",), kind="missing")
             sides = (
-                self._side(self.other, row.other, row.outcome.other),
-                self._side(self.base, row.base, row.outcome.base),
+                self._side(self.other, row, row.other, row.outcome.other),
+                self._side(self.base, row, row.base, row.outcome.base),
             )
             body.append((name, ratio, *sides, verdict_cell(row.outcome)))
         caption = f"{title}: {other} against {base}, medians over trials, 95 % intervals of trials within the sessions"
         return Table(f"{self.family}-ratios", caption, columns, tuple(body))
 
-    def _side(self, side: Side, levels: Mapping[str, Any], arm: Arm) -> Cell:
+    def _side(self, side: Side, row: Row, levels: Mapping[str, Any], arm: Arm) -> Cell:
         href = f"../{side.study}/{self.family}.html{cells.href(side.results, levels['target'], levels['case'])}"
-        return arm_cell(arm, href)
+        return replace(arm_cell(arm, href), marks=self._marks(side, row, levels))
+
+    @staticmethod
+    def _marks(side: Side, row: Row, levels: Mapping[str, Any]) -> tuple[str, ...]:
+        return cells.marks(side.results, row.metric, levels["target"], levels["case"])
+
+    def reservations(self, row: Row) -> dict[str, tuple[str, ...]]:
+        """The marks that both figures of a row have on their own pages, such as "not steady", by study."""
+        sides = ((self.base, row.base), (self.other, row.other))
+        return {side.study: self._marks(side, row, levels) for side, levels in sides}
 
     def summary(self) -> str:
         """One sentence: the number of ratios, and outside how many intervals a ratio of 1 lies."""

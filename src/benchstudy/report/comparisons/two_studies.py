@@ -176,6 +176,9 @@ def lines(pairs: Sequence[FamilyPair]) -> Iterator[str]:
             absolute = human.quantity(made.base.median, row.unit) if made.base.median is not None else "–"
             verdict = made.verdict.told
             yield f"  {row.about}, {row.metric}: {ratio} of {absolute}; {verdict}{f': {made.why}' if made.why else ''}"
+            said = [f"{study}: {', '.join(marks)}" for study, marks in pair.reservations(row).items() if marks]
+            if said:
+                yield f"    {'; '.join(said)}"
         if pair.is_withheld:
             yield f"  {disturbed.remedy(pair.indexes)}"
 
@@ -200,6 +203,7 @@ def facts(pair: FamilyPair) -> dict[str, Any]:
             "margin": made.margin,
             "verdict": made.verdict.value,
             "why": made.why,
+            "marks": pair.reservations(row),
         }
         for row, made in ((row, row.outcome) for row in pair.rows)
     ]
