@@ -104,6 +104,23 @@ def test_a_stretch_apart_has_two_changes_and_single_spikes_have_none():
     assert change_points.find(range(100), spiky).steady
 
 
+@pytest.mark.parametrize(
+    ("n", "begin", "length", "edges"), [(120, 50, 20, 2), (40, 20, 6, 2), (600, 300, 60, 2), (120, 105, 15, 1)]
+)
+def test_a_line_with_an_outage_is_not_steady(n, begin, length, edges):
+    """The samples of the outage are too few for two steps in ranks, however far they fall."""
+    random, right = np.random.default_rng(8), 0
+    for _ in range(50):
+        values = random.normal(100, 5, n)
+        values[begin : begin + length] = 0
+        found = change_points.find(range(n), values).found
+        places = (begin, begin + length)[:edges]
+        right += len(found) == edges and all(
+            abs(change.at - place) <= 2 * change.blur for change, place in zip(found, places, strict=True)
+        )
+    assert right >= 30
+
+
 def test_a_drift_is_no_stair():
     values = 100 + 0.5 * np.arange(120) + np.random.default_rng(6).normal(scale=3, size=120)
     made = change_points.find(range(120), values)

@@ -9,6 +9,9 @@ squared error by more than `_PENALTY` · log n times the noise each. Causes of f
   Bernoulli 23, 2017). If samples keep more than half of the previous one, means of stretches replace them, until they
   keep less; if too few are left, there is no result;
 - a slow drift, which steps would follow: a straight line is preferred if it fits as well.
+
+Ranks tell how many samples differ, and not by how much. So two steps may cost more than an outage, which is a run of
+samples far from all others. If there are no steps, such a run is looked for by values.
 """
 
 import math
@@ -24,6 +27,7 @@ SHORTEST = 5  # stretches: anything shorter is an excursion, not a level
 _FEWEST_STRETCHES = 20
 _PENALTY = 3.0
 _MOST_MEMORY = 0.5
+_OUTAGE = 5.0  # standard deviations from the median, robustly estimated
 _KEPT = 0.9  # of squared differences: the largest ones may be steps
 
 
@@ -143,20 +147,41 @@ def _segmented(at: np.ndarray, level: np.ndarray, each: int, ranks: np.ndarray) 
     n, penalty = len(level), _PENALTY * math.log(len(ranks))
     ends = KernelCPD(kernel="linear", min_size=SHORTEST).fit(ranks[:, None]).predict(pen=penalty)
     if len(ends) < 2:
-        return Changes(n)
+        return Changes(n, _levels(at, level, each, _outage(_means(level, each))))
     steps = sum(_squared_error(part) for part in np.split(ranks, ends[:-1])) + penalty * (len(ends) - 1)
     place = np.arange(len(ranks))
     line = np.polynomial.Polynomial.fit(place, ranks, 1)(place)
-    parts = np.split(level, [n % each + end * each for end in ends[:-1]])
     if float(((ranks - line) ** 2).sum()) + penalty <= steps:
         fifth = n // 5
         return Changes(n, drift=Change(float(at[0]), 0.0, _median(level[:fifth]), _median(level[-fifth:])))
-    found, begin = [], 0
+    return Changes(n, _levels(at, level, each, ends[:-1]))
+
+
+def _outage(means: np.ndarray) -> list[int]:
+    """Where the longest run of means begins and ends that lie far from the median, all on one side; empty if it is
+    shorter than a level, or if half of the means are equal.
+    """
+    from scipy import stats as scipy_stats
+
+    off = means - np.median(means)
+    far = np.sign(off) * (np.abs(off) > _OUTAGE * float(scipy_stats.median_abs_deviation(means, scale="normal")))
+    edges = [0, *(np.flatnonzero(np.diff(far)) + 1).tolist(), len(far)]
+    runs = [(end - begin, begin, end) for begin, end in pairwise(edges) if far[begin]]
+    length, begin, end = max(runs, default=(0, 0, 0))
+    is_known = length >= SHORTEST and np.count_nonzero(off) > len(off) / 2
+    return [edge for edge in (begin, end) if 0 < edge < len(far)] if is_known else []
+
+
+def _levels(at: np.ndarray, level: np.ndarray, each: int, ends: Sequence[int]) -> tuple[Change, ...]:
+    """The changes between levels, the first of which end before these stretches."""
+    n, begin = len(level), 0
+    parts = np.split(level, [n % each + end * each for end in ends])
+    found = []
     for before, after in pairwise(parts):
         begin += len(before)
         blur = float(at[begin] - at[max(0, begin - each)])
         found.append(Change(float(at[begin]), blur, _median(before), _median(after)))
-    return Changes(n, tuple(found))
+    return tuple(found)
 
 
 def _squared_error(part: np.ndarray) -> float:
