@@ -255,6 +255,15 @@ def test_a_change_of_less_than_five_per_cent_is_not_told():
     assert not level_changes.find(lines, 600, 3600, "s").marks
 
 
+def test_a_line_that_is_zero_with_few_exceptions_does_not_change_from_zero_to_zero():
+    for seed in (5, 12, 17):
+        seconds, y = np.arange(200.0), np.random.default_rng(seed).poisson(0.05, 200).astype(float)
+        assert change_points.find(seconds, y).found, "the exceptions are not spread evenly"
+        lines = pl.DataFrame({"series": "a", "line": "", "x": seconds, "y": y})
+        found = level_changes.find(lines, 0, 200, "1/s")
+        assert not found.marks and "1 of 1 line steady" in level_changes.caption({"Errors": found}, "the window")
+
+
 def test_only_what_lies_within_the_window_is_looked_at():
     lines = two_releases([(300, 4.0)])
     assert not level_changes.find(lines, 600, 3600, "s").marks

@@ -127,5 +127,7 @@ def _large(made: Changes) -> Changes:
 
 
 def _size(change: Change) -> float:
+    if change.before == change.after:  # also both zero, as of counts that are seldom anything else
+        return 0.0
     relative = change.relative
     return math.inf if relative is None else abs(math.log1p(relative))
