@@ -36,7 +36,7 @@ _INDEX = (
 _TIDY = f"from benchstudy.jobs.tidy import tidy_family\ntidy_family(root, plans, root / 'data/tidy/{STUDY}/{FAMILY}')"
 _REPORT = ("snakemake", "--cores", "2", "report")
 _LOAD = (
-    "from pathlib import Path\nfrom benchstudy.model.study import load_study\n"
+    "from pathlib import Path\nfrom benchstudy.model.studyfile import load_study\n"
     "root = Path.cwd(); plans = load_study(root / 'config/config.yaml').sessions()\n"
 )
 

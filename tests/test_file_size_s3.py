@@ -161,7 +161,7 @@ def test_a_held_object_is_removed_when_the_controller_is_killed(
     declared = study.model_dump(mode="json", serialize_as_any=True, exclude_none=True, exclude_defaults=True)
     declared |= {"blocks": 1, "thresholds": {"lease": "4s"}}
     script = (
-        "import json, sys; from pathlib import Path; from benchstudy.model.study import parse_study; "
+        "import json, sys; from pathlib import Path; from benchstudy.model.studyfile import parse_study; "
         "from benchstudy.measuring.session import hold_session; "
         "study = parse_study(json.load(sys.stdin), stored=True); "
         "hold_session(Path(sys.argv[1]), study.session('server', 'file_size'))"

@@ -117,7 +117,7 @@ def test_parts_of_no_session_go_and_an_edit_of_the_parser_makes_all_again(study)
         "-c",
         "from pathlib import Path\n"
         "from benchstudy.jobs.tidy import tidy_family\n"
-        "from benchstudy.model.study import load_study\n"
+        "from benchstudy.model.studyfile import load_study\n"
         "tidy_family(Path(), load_study(Path('config/config.yaml')).sessions(), Path('tidy'))\n",
     )
     assert len(parts_of(study)) == 2 and not parts_of(study).keys() & before.keys()
