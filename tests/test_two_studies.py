@@ -191,6 +191,11 @@ def test_of_one_and_the_same_session_there_is_a_verdict_by_pairs(project):
         ).write_parquet(path)
     (row,) = rows()
     assert (row.outcome.verdict, row.outcome.pairs) == ("worse", len(SPREAD))
+    told = compared().summary()
+    assert told.endswith(
+        "The margin of verdicts is 5 %, declared in the study before the measurement (before). "
+        "Adjusted by Benjamini-Hochberg over 1 test."
+    )
 
 
 def test_a_copy_of_a_study_is_no_evidence_of_anything(project):
@@ -544,6 +549,18 @@ def test_a_notebook_that_fails_leaves_the_last_good_comparison(project, capsys):
     notebook.write_text(notebook.read_text().replace("page.overview()", "1 / 0"))
     assert "ZeroDivisionError" in _error(["before", "after"], capsys)
     assert {path: path.read_bytes() for path in (project / "reports").rglob("*") if path.is_file()} == files
+
+
+def test_in_one_session_a_figure_without_a_better_direction_says_why_it_has_no_verdict(project):
+    for name in ("before", "after"):
+        tables = Tables(project, name, "file_size")
+        for block, factor in enumerate(SPREAD, start=1):
+            operations = {"operations": (100 * factor**2 if name == "after" else 100 / factor, "1")}
+            tables.add(LEVELS, block, operations, numbers={"size_bytes": 1_000_000}, session=BEFORE)
+        tables.write()
+    (row,) = rows(["operations"])
+    assert (row.outcome.verdict, row.outcome.ratio is None) == ("none", False)
+    assert row.outcome.why == "neither higher nor lower is declared to be better"
 
 
 def test_figures_have_the_marks_that_they_have_on_their_own_pages(project, capsys):

@@ -138,6 +138,8 @@ class FamilyPair:
             made = Comparison(*arms, margin, better, why=withheld[1], refusal=withheld[0])
         else:
             made = compare(*arms, margin=margin, better=better)
+        if made.ratio is not None and not apart and declared.better is None:
+            apart = Refusal.UNFIT, "neither higher nor lower is declared to be better"
         if made.ratio is not None and apart:
             refusal, words = apart
             why = "; ".join(filter(None, (made.why, words)))
@@ -256,8 +258,18 @@ class FamilyPair:
         intervals = f"a ratio of 1 lies outside {apart} of {human.plural(len(drawn), 'interval')}"
         return (
             f"{human.plural(len(self.rows), 'ratio')} of {human.plural(len({row.about for row in self.rows}), 'case')} "
-            f"that both measured; {intervals if drawn else 'none has an interval'}."
+            f"that both measured; {intervals if drawn else 'none has an interval'}.{self._about_verdicts()}"
         )
+
+    def _about_verdicts(self) -> str:
+        """A sentence on the margins and the number of tests, if the two share a session, so that there are verdicts."""
+        tested = {row.metric: row.outcome for row in self.rows if row.outcome.adjusted is not None}
+        if not tested:
+            return ""
+        margins = " and ".join(dict.fromkeys(human.percent(made.margin) for made in tested.values()))
+        tests = human.plural(next(iter(tested.values())).tests, "test")
+        note = f"{Margins.declared(self.base.indexes).note} ({self.base.study})"
+        return f" The margin of verdicts is {margins}, {note}. Adjusted by Benjamini-Hochberg over {tests}."
 
 
 def _definitions(root: Path, side: Side) -> dict[tuple[str, str], Any]:
