@@ -563,6 +563,22 @@ def test_in_one_session_a_figure_without_a_better_direction_says_why_it_has_no_v
     assert row.outcome.why == "neither higher nor lower is declared to be better"
 
 
+def test_failures_stand_beside_a_ratio_wherever_it_is_told(project, capsys):
+    for name, session, failing in (("before", BEFORE, 0), ("after", AFTER, 5)):
+        tables = Tables(project, name, "file_size")
+        for block, factor in enumerate(SPREAD, start=1):
+            failed = {"status": "failed", "cause": "no space left"} if block <= failing else {}
+            values = {"duration": (0.2 * factor, "s")}
+            tables.add(LEVELS, block, values, numbers={"size_bytes": 1_000_000}, session=session, **failed)
+        tables.write()
+    says = "5 of 8 trials of after failed (95 %: 31–86 %): the ratio covers only the others"
+    assert cli.main(["compare", "before", "after"]) == 0
+    assert f"\n    {says}\n" in capsys.readouterr().out
+    assert cli.main(["compare", "before", "after", "--json"]) == 0
+    (told,) = json.loads(capsys.readouterr().out)["families"][0]["ratios"]
+    assert told["warnings"] == [says]
+
+
 def test_figures_have_the_marks_that_they_have_on_their_own_pages(project, capsys):
     for name, session, rise in (("before", BEFORE, 0.0), ("after", AFTER, 0.1)):
         tables = Tables(project, name, "file_size")

@@ -176,8 +176,8 @@ def lines(pairs: Sequence[FamilyPair]) -> Iterator[str]:
             absolute = human.quantity(made.base.median, row.unit) if made.base.median is not None else "–"
             verdict = made.verdict.told
             yield f"  {row.about}, {row.metric}: {ratio} of {absolute}; {verdict}{f': {made.why}' if made.why else ''}"
-            said = [f"{study}: {', '.join(marks)}" for study, marks in pair.reservations(row).items() if marks]
-            if said:
+            marked = [f"{study}: {', '.join(marks)}" for study, marks in pair.reservations(row).items() if marks]
+            if said := [*made.warnings, *marked]:
                 yield f"    {'; '.join(said)}"
         if pair.is_withheld:
             yield f"  {disturbed.remedy(pair.indexes)}"
@@ -203,6 +203,7 @@ def facts(pair: FamilyPair) -> dict[str, Any]:
             "margin": made.margin,
             "verdict": made.verdict.value,
             "why": made.why,
+            "warnings": list(made.warnings),
             "marks": pair.reservations(row),
         }
         for row, made in ((row, row.outcome) for row in pair.rows)
