@@ -20,6 +20,7 @@ from tidy_fixture import HOSTILE, Tables, write_file_size, write_fio
 from benchstudy.commands import cli
 from benchstudy.families.load_test.page.load import LoadTest
 from benchstudy.families.load_test.page.mix import LoadMix
+from benchstudy.model import registry
 from benchstudy.model.questions import TITLES
 from benchstudy.model.studyfile import parse_study
 from benchstudy.report import prose
@@ -582,6 +583,23 @@ def test_a_case_that_is_not_steady_is_told_with_its_metric_and_by_how_much_it_ch
     (case,) = results.cases["case"]
     marks = [drift.mark(results, m, ("this-machine", case)) for m in ("throughput", "latency_p50")]
     assert marks == [(drift.NOT_STEADY,), ()], "only the metric that moved is marked"
+
+
+def test_a_time_per_file_and_a_bandwidth_have_the_mark_of_what_they_are_a_form_of(bare_project):
+    tables = Tables(bare_project, "embedded", "fio")
+    for block in range(1, 7):
+        one = 0.1 * block
+        given = {"write_time": (one, "s"), "write_time_per_file": (one / 1001, "s"), "write_user": (0.1, "s")}
+        levels = {"directory": "local", "test": "small-files", "job": "no-fork"}
+        tables.add(levels, block, given, started=f"2026-11-20T10:{block:02d}:00.000+00:00")
+    results = tables.results()
+    (case,) = results.cases["case"]
+    marks = {m: drift.mark(results, m, ("this-machine", case)) for m in ("write_time", "write_time_per_file")}
+    assert marks == dict.fromkeys(marks, (drift.NOT_STEADY,))
+    assert drift.mark(results, "write_user", ("this-machine", case)) == ()
+    families = {family: registry.get(family).metrics for family in ("file_size", "fio")}
+    forms = {m.name: m.form_of for metrics in families.values() for m in metrics.values() if m.form_of}
+    assert forms["throughput"] == "duration" and forms["read_bandwidth"] == "read_iops"
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,8 @@ class Metric:
     `title`: its name in tables and figures. `better`: None if neither direction is better, as for an operation count;
     it cannot be compared then. `meaning`: what it is and what it is derived from, for the documentation. `primary`:
     the cases are measured for it, so adaptive stopping wants it precise, and two studies are compared by it.
-    `tells`: what checks of every family learn from it. `signed`: it may be negative.
+    `tells`: what checks of every family learn from it. `signed`: it may be negative. `form_of`: the primary metric that
+    it gives in another form, such as a time as a rate; a mark of that one holds for it, too.
     """
 
     name: str
@@ -38,6 +39,7 @@ class Metric:
     primary: bool = False
     tells: Tells | None = None
     signed: bool = False
+    form_of: str | None = None
 
 
 def declare(*metrics: Metric) -> Mapping[str, Metric]:
@@ -68,6 +70,8 @@ def misdeclared(metrics: Mapping[str, Metric]) -> Iterator[str]:
             yield f"metrics.{name}: better is {metric.better!r}: use 'higher', 'lower' or None"
         if metric.tells not in (None, *get_args(Tells)):
             yield f"metrics.{name}: tells is {metric.tells!r}: {nearest(str(metric.tells), get_args(Tells))}"
+        if metric.form_of is not None and not (metric.form_of in metrics and metrics[metric.form_of].primary):
+            yield f"metrics.{name}: form_of is {metric.form_of!r}: name a primary metric of this family"
 
 
 def measured_for(metrics: Mapping[str, Metric], given: Container[str]) -> list[str]:

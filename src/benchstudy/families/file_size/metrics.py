@@ -22,6 +22,7 @@ METRICS = declare(
         "bytes of all operations divided by the sum of their durations (a harmonic mean); several clients: bytes of "
         "all divided by the time in which at least one client was at an operation; trials of earlier versions: by "
         "that sum of the slowest client",
+        form_of="duration",
     ),
     Metric(
         "client_overlap",

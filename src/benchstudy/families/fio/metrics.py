@@ -52,7 +52,14 @@ METRICS = declare(
         for op, (many, _) in _OPS.items()
     ),
     *(
-        Metric(f"{op}_bandwidth", "B/s", f"{op.capitalize()} bandwidth", "higher", "bytes per second")
+        Metric(
+            f"{op}_bandwidth",
+            "B/s",
+            f"{op.capitalize()} bandwidth",
+            "higher",
+            "bytes per second",
+            form_of=f"{op}_iops",
+        )
         for op, (_, done) in _OPS.items()
     ),
     *(
@@ -106,7 +113,14 @@ METRICS = declare(
         for part in ("user", "system")
     ),
     *(
-        Metric(f"{op}_time_per_file", "s", f"One {op}", "lower", "small files: `write_time`, `read_time` per file")
+        Metric(
+            f"{op}_time_per_file",
+            "s",
+            f"One {op}",
+            "lower",
+            "small files: `write_time`, `read_time` per file",
+            form_of=f"{op}_time",
+        )
         for op in ("write", "read")
     ),
     Metric("files", "1", "Files", None, "small files: number of files found afterwards; if not 1001, the trial fails"),

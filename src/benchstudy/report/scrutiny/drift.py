@@ -67,8 +67,8 @@ NOT_STEADY = "not steady"
 
 
 def mark(results: Results, metric: str, key: Key) -> tuple[str, ...]:
-    """The mark for a figure of a primary metric if its case drifts; else empty."""
-    return (NOT_STEADY,) if (metric, key) in _drifting(results) else ()
+    """The mark for a figure of a primary metric, or of another form of it, if its case drifts; else empty."""
+    return (NOT_STEADY,) if (results.declared(metric).form_of or metric, key) in _drifting(results) else ()
 
 
 @lru_cache(maxsize=8)
