@@ -284,7 +284,7 @@ def test_marking_measures_nothing_again_and_no_later_code_does(lab, shares, monk
     assert lab.hold(disturbance={"limit": "60 %", "then": "repeat"})["sessions"] == index["sessions"]
 
 
-def test_a_limit_that_was_changed_later_is_the_one_that_is_told_with_that_of_the_measurement(lab, shares):
+def test_a_limit_that_was_changed_later_is_the_one_that_is_told_and_the_change_is_a_weakness(lab, shares):
     shares += [0.5]
     index = lab.hold()
     told = disturbed.rule(Results(lab.tidy(), study="s", family="spin"), [index])
@@ -292,7 +292,9 @@ def test_a_limit_that_was_changed_later_is_the_one_that_is_told_with_that_of_the
     looser = Results(lab.tidy(disturbance={"limit": "60 %"}), study="s", family="spin")
     told = disturbed.rule(looser, [index])
     assert "may take 60 % of" in told and "disturbed 0 of 1 trial;" in told
-    assert "The study said 5 % when it was measured; the limit was changed since." in told
+    assert disturbed.weaknesses(looser, [index]) == [
+        "The limit on other work was changed after the measurement, from 5 % to 60 %, which marks other trials."
+    ]
 
 
 def test_the_plan_changes_with_the_rule_that_repeats_and_an_old_study_stays_what_it_was(lab):

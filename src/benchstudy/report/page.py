@@ -219,7 +219,7 @@ class Page(PageTables, PageFigures):
         """Show the weaknesses of the figures, those in `extra` first, and a section with the findings of the lints."""
         weak = [
             *extra,
-            *disturbed.weaknesses(self.measured),
+            *disturbed.weaknesses(self.measured, self.indexes),
             *evidence.weak_points(self.measured, self.indexes),
             *scrutiny.points(self._scrutiny),
         ]

@@ -152,13 +152,10 @@ def rule(results: Results, indexes: Sequence[Mapping[str, Any]]) -> str:
 
     The limit is the one that the tables applied: a later one marks other trials, without any measurement.
     """
-    declared = next((index["disturbance"] for index in indexes if "disturbance" in index), None)
+    declared = _declared(indexes)
     if declared is None:
         return ""
-    limit = declared["limit"] if results.disturbed_beyond is None else results.disturbed_beyond
-    held = {policy(session, results.family)["limit"] for index in indexes for session in index["sessions"]}
-    others = " and ".join(rounding.percent(one) for one in sorted(held - {limit}))
-    changed = f" The study said {others} when it was measured; the limit was changed since." if others else ""
+    limit = _limit(results, declared)
     then = f"measured again, {declared['at_most']} times at most" if declared["then"] == "repeat" else "marked"
     imported = int(results.counted["imported"].fill_null(False).sum())
     aside = f"What else ran during {human.plural(imported, 'imported trial')} is unknown." if imported else ""
@@ -170,16 +167,36 @@ def rule(results: Results, indexes: Sequence[Mapping[str, Any]]) -> str:
     again = f" {human.plural(counts['repeated'], 'further disturbed trial')} {verb} set aside and measured again."
     return (
         f"Other work may take {rounding.percent(limit)} of a host's processors or of its disks' time "
-        f"during a trial. If it takes more, the trial is {then}.{changed} "
+        f"during a trial. If it takes more, the trial is {then}. "
         f"Other work disturbed {counts['disturbed']} of {total}; "
         f"{human.plural(unseen(results), 'trial')} could not be checked.{again if counts['repeated'] else ''}"
         f"{' ' * bool(aside)}{aside}"
     )
 
 
-def weaknesses(results: Results) -> list[str]:
+def _declared(indexes: Iterable[Mapping[str, Any]]) -> Mapping[str, Any] | None:
+    return next((index["disturbance"] for index in indexes if "disturbance" in index), None)
+
+
+def _limit(results: Results, declared: Mapping[str, Any]) -> float:
+    return declared["limit"] if results.disturbed_beyond is None else results.disturbed_beyond
+
+
+def changed_limit(results: Results, indexes: Sequence[Mapping[str, Any]]) -> list[str]:
+    """That the limit on other work is not the one of the measurement, with both; empty if it is."""
+    declared = _declared(indexes)
+    if declared is None:
+        return []
+    limit = _limit(results, declared)
+    held = {policy(session, results.family)["limit"] for index in indexes for session in index["sessions"]}
+    others = " and ".join(rounding.percent(one) for one in sorted(held - {limit}))
+    changed = f"The limit on other work was changed after the measurement, from {others} to {rounding.percent(limit)}"
+    return [f"{changed}, which marks other trials."] if others else []
+
+
+def weaknesses(results: Results, indexes: Sequence[Mapping[str, Any]] = ()) -> list[str]:
     """Sentences for the list of what is weak. The page begins with `sentence`."""
-    said = []
+    said = changed_limit(results, indexes)
     most_first = sorted(cases(results).items(), key=lambda item: -item[1][0])
     named = [f"{results.case_name(*key)} ({count} of {total})" for key, (count, total) in most_first]
     if named:
