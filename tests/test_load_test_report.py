@@ -187,7 +187,7 @@ def test_one_trial_an_arm_describes_the_mix_and_gives_no_verdict_over_trials(onc
     assert reading(once, "PostgreSQL 15, bounded", "api").verdict == "no verdict: slower like for like"
     assert {line[1].kind for line in LoadSummary(once).mix.table().rows} == {"text verdict"}, "no colour of a verdict"
     slower = [text for text in LoadSummary(once).actions() if "slower" in text]
-    assert slower and all(", in these trials: slower like for like, +" in text for text in slower)
+    assert slower and all(": slower like for like in these trials (API times +" in text for text in slower)
     text = LoadSummary(once).mix.sentence(found)
     assert text.startswith("Store times, in these trials: no verdict: ")
     assert DRIVER in text and text.endswith("With 1 trial per arm, this is a description, not a verdict.")
@@ -369,7 +369,8 @@ def test_a_change_seen_in_one_trial_stands_beside_that_of_the_base_against_itsel
         assert f"{BASE} against itself, with as many trials: " in summary.mix.sentence(found)
         assert "Both are true" not in summary.mix.sentence(found)
     said = [answer for answer in summary.answers() if "plain mean" in answer["lines"][0]["evidence"]]
-    assert all("The plain mean is over the calls of all trials" in answer["note"] for answer in said)
+    notes = ["The plain mean is over the calls of all trials" in answer["note"] for answer in said]
+    assert notes == [True, False], "the terms of both are explained once"
     times = [line for answer in said for line in answer["lines"]]
     assert len(times) == 2 and all(f"; {BASE} against itself: " in line["evidence"] for line in times)
 
@@ -440,7 +441,7 @@ def test_p99s_in_one_bucket_are_not_distinguishable_and_the_lowest_bucket_is_no_
     others = next(t for t in LoadSummary(load).labels.others(load.contrasts[0]) if "store" in t.caption)
     found = row(others, "PostStore.Save")
     assert "p99 not distinguishable: same bucket" in said(found["Verdict"])
-    assert said(found["p99, base"]).startswith("< 5 ms | interpolated: ")
+    assert said(found["p99, base"]).startswith("< 5 ms | interpolated over all calls: ")
 
 
 def test_a_p99_of_few_calls_is_not_printed(tmp_path):

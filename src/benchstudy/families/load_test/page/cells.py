@@ -62,11 +62,14 @@ def not_called() -> Cell:
     return Cell(("not called",), kind="missing", title="no call within the window; this is not a time of zero")
 
 
-def quantile_cell(found: Quantile | None, href: str | None) -> Cell:
-    """The bucket that holds the quantile, with PromQL's interpolation below: the place within it is not known."""
+def quantile_cell(found: Quantile | None, href: str | None, over: str = "all calls") -> Cell:
+    """The bucket that holds the quantile, with PromQL's interpolation below: the place within it is not known.
+
+    `over`: the calls whose quantile it is, as other tables interpolate the quantiles of single trials.
+    """
     if found is None:
         return MISSING
-    return Cell((bucket(found), f"interpolated: {human.quantity(found.value, 's')}"), href)
+    return Cell((bucket(found), f"interpolated over {over}: {human.quantity(found.value, 's')}"), href)
 
 
 def bucket(found: Quantile) -> str:

@@ -314,7 +314,7 @@ class LoadMix:
             Cell((signed(shift.mix, "s"),), new),
             quantile_cell(shift.base_quantile(), base),
             quantile_cell(shift.new_quantile(), new),
-            quantile_cell(shift.standardised_quantile(), new),
+            quantile_cell(shift.standardised_quantile(), new, "the base's calls"),
         )
 
     def _named(self, reading: Reading) -> tuple[str, ...]:

@@ -276,7 +276,7 @@ class LoadPanels:
         counts = {text: said.count(text) for text in dict.fromkeys(said)}
         several = len(said) > 1
         lines = [f"{text} ({n} of {len(said)})" if several else text for text, n in counts.items()]
-        told = f"interpolated: {human.median(estimate.summary, 's')}"
+        told = f"interpolated, median of trials: {human.median(estimate.summary, 's')}"
         return Cell((*lines, told), cell.href, title="the bucket that holds the quantile, and the number of trials")
 
     def _buckets(self, contrast: Contrast, metric: str) -> Cell:

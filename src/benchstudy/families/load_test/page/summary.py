@@ -6,7 +6,7 @@ from typing import Any
 
 from benchstudy.families.load_test.page.cells import ratio_lines, signed, signed_percent
 from benchstudy.families.load_test.page.labels import LoadLabels
-from benchstudy.families.load_test.page.load import FEWEST, GROUPS, LABELS, PAGE_BAND, Contrast, LoadTest, Single
+from benchstudy.families.load_test.page.load import FEWEST, GROUPS, PAGE_BAND, Contrast, LoadTest, Single
 from benchstudy.families.load_test.page.mix import MIX_DRIVEN, LoadMix, Reading
 from benchstudy.families.load_test.page.users import METRIC, LoadUsers, alert_word
 from benchstudy.families.load_test.page.wording import setting
@@ -61,6 +61,7 @@ class LoadSummary:
         if lines:
             what = f"Supported users, {_versions(self.users.outcomes)}"
             found.append({"what": what, "lines": lines, "note": self._band_note()})
+        note = _terms(self.mix.readings)  # once, below the first of the groups
         for group, title in GROUPS.items():
             readings = [reading for reading in self.mix.readings if reading.group == group]
             if readings:
@@ -69,9 +70,10 @@ class LoadSummary:
                     {
                         "what": f"{title[0].upper()}{title[1:]} times, {versions}, like for like",
                         "lines": [self._mix_line(reading) for reading in readings],
-                        "note": _terms(readings, LABELS[group]),
+                        "note": note,
                     }
                 )
+                note = ""
         results = self.load.results
         for metric in results.measured_for([*results.metrics, METRIC]):  # a search that fails gives no METRIC
             lines = [line for single in self.load.singles if (line := self._single_line(single, metric))]
@@ -260,16 +262,17 @@ class LoadSummary:
         place, users = self.load.title(contrast), self.users.outcomes.get(contrast)
         if users is not None and users.verdict is Verdict.WORSE:
             yield f"{place}: fewer supported users, {users.why}."
-        for reading in self.mix.readings:
-            if reading.contrast == contrast and reading.worse:
-                times, slower = f"{place}: {GROUPS[reading.group]} times", signed(reading.shift.within, "s")
-                if reading.tested:
-                    yield f"{times} are slower like for like, {slower}."
-                else:
-                    yield (
-                        f"{times}, in these trials: slower like for like, {slower}, but too few trials for a verdict. "
-                        "Repeat the load."
-                    )
+        slower = [reading for reading in self.mix.readings if reading.contrast == contrast and reading.worse]
+        for reading in slower:
+            if reading.tested:
+                by = signed(reading.shift.within, "s")
+                yield f"{place}: {GROUPS[reading.group]} times are slower like for like, {by}."
+        few = [f"{GROUPS[r.group]} times {signed(r.shift.within, 's')}" for r in slower if not r.tested]
+        if few:
+            yield (
+                f"{place}: slower like for like in these trials ({', '.join(few)}), but too few trials for a verdict. "
+                "Repeat the load."
+            )
         worse = [x for x in self.labels.lines if x.contrast == contrast and x.outcome.verdict is Verdict.WORSE]
         for line in worse:
             yield f"{place}: {line.label} is slower, {line.outcome.why}."
@@ -365,11 +368,11 @@ def _versions(contrasts: Iterable[Contrast]) -> str:
     return f"{new} against {base}"
 
 
-def _terms(readings: Iterable[Reading], label: str) -> str:
-    """What the terms of these readings mean; a `label` is a store method or an API handler."""
+def _terms(readings: Iterable[Reading]) -> str:
+    """What the terms of these readings mean."""
     told = (
-        f"Like for like: as if both versions called the {label}s in the same shares. The plain mean is over the "
-        "calls of all trials, so it differs from a median over trials, and changes if a version makes other calls."
+        "Like for like: as if both versions made their calls in the same shares. The plain mean is over the calls of "
+        "all trials, so it differs from a median over trials, and changes if a version makes other calls."
     )
     if any(reading.mix_driven and reading.tested for reading in readings):
         told += f" {MIX_DRIVEN.capitalize()} means that only the plain mean changed, because other calls were made."
