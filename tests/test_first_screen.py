@@ -601,6 +601,9 @@ def test_what_is_folded_is_there_behind_its_summary(bare_project, capsys, displa
         with page.folded("Nothing"):
             pass
     assert displayed == ['<details class="fold"><summary>Bytes &lt;per&gt; second</summary><p>one</p></details>']
+    with page.folded("Cold and warm reads"):
+        page.nothing("No trial gave a figure.")
+    assert displayed[1:] == ['<p class="none">No trial gave a figure.</p>'], "the reader need not open it"
 
 
 def test_figures_that_repeat_each_other_for_many_cases_are_folded_after_the_first_ones(bare_project, displayed):

@@ -31,6 +31,7 @@ from benchstudy.report.texts import as_html, fold
 # Panels of a page's figure that the study's overview shows.
 OVERVIEW_PANELS = 2
 _NARROW = 3  # columns; a table with more is not shown beside another one
+_NOTHING = '<p class="none">'
 _MOST_OPEN = 4  # figures or groups of figures of one kind, such as one per target
 
 
@@ -87,7 +88,7 @@ class Exhibits:
 
     def nothing(self, sentence: str) -> None:
         """Stands in place of what a part of the page would show; the part's explanation is folded below it."""
-        show(f'<p class="none">{as_html(sentence)}</p>')
+        show(f"{_NOTHING}{as_html(sentence)}</p>")
 
     def heading(self, text: str) -> None:
         """Show a third-level heading that comes from data."""
@@ -105,11 +106,15 @@ class Exhibits:
 
     @contextmanager
     def folded(self, summary: str) -> Iterator[None]:
-        """Fold what is shown inside below `summary`: closed on a screen, open in print. It needs no script."""
+        """Fold what is shown inside below `summary`: closed on a screen, open in print. It needs no script.
+
+        That there is nothing to show is not folded.
+        """
         with _held() as shown:
             yield
         if any(shown):
-            show(fold(summary, "".join(shown)))
+            is_nothing = all(part.startswith(_NOTHING) for part in shown)
+            show("".join(shown) if is_nothing else fold(summary, "".join(shown)))
 
     @contextmanager
     def side_by_side(self) -> Iterator[None]:
