@@ -191,9 +191,10 @@ def show(page: PublishedPage, results: Results | None) -> None:
     tables = Published(page.folder, HttpLoad(results) if results is not None else None)
     page.say(tables.apart())
     page.show_tables(tables.tables(), "Nothing is published.", narrow=4)
-    page.show_table(tables.transcripts())
-    with page.folded("Problems in the tables and the transcripts"):
-        page.flags(tables.problems())
+    with page.side_by_side():
+        page.show_tables([tables.transcripts()], "", folded=True)
+        with page.folded("Problems in the tables and the transcripts"):
+            page.flags(tables.problems())
 
 
 SECTION = Section(
