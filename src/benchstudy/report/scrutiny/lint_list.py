@@ -11,13 +11,14 @@ from benchstudy.lints.model import SEVERITIES
 from benchstudy.model import paths
 from benchstudy.model.study import Study
 from benchstudy.model.studyfile import load_study
+from benchstudy.report import human
 from benchstudy.report.results import ceilings, material
 from benchstudy.report.results.over_targets import each_target
 from benchstudy.report.results.results import Results
 from benchstudy.report.tables.tables import Cell, Table
-from benchstudy.report.texts import as_html
+from benchstudy.report.texts import as_html, fold
 
-_SHOWN = 3  # findings of one rule; further ones are folded
+_SHOWN = 3  # findings of one rule, if the others are on other pages
 
 
 def declared(root: Path, study: str) -> Study | None:
@@ -45,8 +46,8 @@ def of_family(results: Results, study: Study | None) -> list[Finding]:
 def section(found: Sequence[Finding], level: int = 3, rest: str = "") -> str:
     """HTML of findings: open ones by rule, then acknowledged ones, folded and with the reasons.
 
-    `level` is that of the headings, one per rule. `rest` says where all but the first finding of each rule are listed;
-    if it is empty, they are folded here.
+    `level` is that of the headings, one per rule. Below it is the first finding; the others, and why the rule matters,
+    are folded. `rest` says where all but the first findings of each rule are listed; if it is empty, that is here.
     """
     is_open = [f for f in found if not f.acknowledged]
     settled = [f for f in found if f.acknowledged]
@@ -64,16 +65,18 @@ def section(found: Sequence[Finding], level: int = 3, rest: str = "") -> str:
 def _rule(name: str, found: list[Finding], level: int, elsewhere: str = "") -> str:
     first = found[0]
     items = [_item(f) for f in (found[:_SHOWN] if elsewhere else found)]
-    rest, more = items[_SHOWN:], len(found) - _SHOWN
-    listed = f'<ul class="weak">{"".join(items[:_SHOWN])}</ul>'
+    shown, rest = items[0], "".join(items[1:])
+    told = "Why it matters, and what to do"
+    folded = f'<ul class="weak">{rest}</ul>' if rest else ""
     if rest:
-        listed += f'<details><summary>{more} more</summary><ul class="weak">{"".join(rest)}</ul></details>'
-    elif more > 0:
-        listed += f"<p>{more:,} more {html.escape(elsewhere)}.</p>"
+        told = f"{human.plural(len(items) - 1, 'more finding')}, why they matter, and what to do"
+    if len(found) > len(items):
+        folded += f"<p>{len(found) - len(items):,} more {html.escape(elsewhere)}.</p>"
     severity = f'<span class="severity {first.severity}">{SEVERITIES[first.severity]}</span>'
     why, action = (as_html(text) for text in (first.why, first.action))
     heading = f"<h{level}>{html.escape(name)} {severity}</h{level}>"
-    return f'<div class="rule">{heading}<p>{why} <strong>To do:</strong> {action}</p>{listed}</div>'
+    rule = fold(told, f"<p>{why} <strong>To do:</strong> {action}</p>{folded}")
+    return f'<div class="rule">{heading}<ul class="weak">{shown}</ul>{rule}</div>'
 
 
 def _item(finding: Finding, more: str = "") -> str:
