@@ -138,17 +138,17 @@ class Page(PageTables, PageFigures):
             self._has_explained = True
             with self.folded("How ratios and verdicts are made"):
                 show(verdicts.EXPLAINED)
-        show(f"<p>{html.escape(found.summary())}</p>")
         levels = self.results.levels(factor, choice.get("where"))
         style = Style(tuple(map(found.name, levels)))
         panels = found.panels(style)
         if panels:
+            self.say([found.summary()])
             told = f"{caption}. Bars: 95 % intervals; filled: better or worse; band: the margin; logarithmic axis."
             self.show_figure(name, told, panels, style, found.drawn, f"Against {found.base_name}")
             with self.folded(f"{human.plural(len(found.rows), 'comparison')} as a table, with p values"):
                 self.show_table(found.table(name, caption))
         else:
-            self.show_table(found.table(name, caption))
+            self.show_table(found.table(name, caption), found.summary())
         if isinstance(self.results, OverTargets) and "unfit" not in choice:
             each = self._compared(metrics, factor=factor, of=self.measured, **choice)
             self.note("judged", f"{name}-each-target", tested(row.outcome for row in each.rows))

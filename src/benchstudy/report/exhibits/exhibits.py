@@ -123,15 +123,16 @@ class Exhibits:
             yield
         show(f'<div class="cases">{"".join(shown)}</div>')
 
-    def show_table(self, table: Table) -> None:
-        """Show a table without its empty columns, and write its files.
+    def show_table(self, table: Table, about: str = "") -> None:
+        """Show a table without its empty columns below the sentences `about` it, and write its files.
 
         For a table without rows, a sentence says that no trial gave a figure. A table of comparisons without a single
         verdict is folded below its caption.
         """
         if not table.rows:
             return self._not_measured(table.caption)
-        made = self._table_html(table.without_empty_columns())
+        said = f"<p>{as_html(about)}</p>" if about else ""
+        made = said + self._table_html(table.without_empty_columns())
         show(fold(f"{table.caption}: none of {len(table.rows)} has a verdict", made) if table.is_undecided else made)
 
     def show_tables(
