@@ -22,7 +22,7 @@ from benchstudy.statistics import stats
 _MOST_CAUSES = 40
 _MOST_CASES = 3  # more of them that failed for one cause are counted, and not named
 # Of the facts about the method, so many are shown; the rest is folded below this line.
-_OPEN, _FOLDED = 3, "Sessions, order, environment, tools and hashes"
+_OPEN, _FOLDED = 1, "Statistics, sessions, order, environment, tools and hashes"
 # The load average before a trial still includes the previous trial, which is not a neighbour.
 _OWN_LOAD = 1.0
 
@@ -198,8 +198,7 @@ def weak_points(results: Results, indexes: Indexes) -> list[str]:
 def weakness_list(found: Iterable[str]) -> str:
     """Sentences that come from data, as an HTML list."""
     items = "".join(f"<li>{as_html(text)}</li>" for text in found)
-    said = "The page finds these weaknesses in the data."
-    return f'<p>{said}</p><ul class="weak">{items}</ul>' if items else "<p>The data show no weakness.</p>"
+    return f'<ul class="weak">{items}</ul>' if items else "<p>The data show no weakness.</p>"
 
 
 def _weak_numbers(results: Results) -> list[str]:
