@@ -236,5 +236,5 @@ def link(path: str) -> str:
 
 def definition_list(pairs: Sequence[tuple[str, str]]) -> str:
     """HTML of names and values, both plain text."""
-    inner = "".join(f"<div><dt>{html.escape(k)}</dt><dd>{html.escape(v)}</dd></div>" for k, v in pairs)
+    inner = "".join(f"<div><dt>{html.escape(k)}</dt><dd>{html.escape(unbroken(v))}</dd></div>" for k, v in pairs)
     return f'<dl class="facts">{inner}</dl>'
