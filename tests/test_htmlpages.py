@@ -60,6 +60,15 @@ def test_other_parts_stay_as_they_are(tmp_path, explanation, outputs):
     assert "<details" not in shown and all(output in shown for output in outputs)
 
 
+def test_a_part_lies_in_the_part_before_it_and_a_heading_in_a_box_begins_none(tmp_path):
+    box = '<div class="rule"><h3>Not a part</h3></div>'
+    text = page(tmp_path, "## First", [box], "### Below", ["<p>a</p>"], "### Beside", "## Second", "### Last")
+    parts = re.findall(r'<section class="topic">|</section>|<h2[^>]*>[^<]*|<h3>[^<]*', text)
+    told = " ".join(part.replace('<section class="topic">', "(").replace("</section>", ")") for part in parts)
+    told = re.sub(r"<h\d[^>]*>", "", told)
+    assert told == "( First Not a part ( Below ) ( Beside ) ) ( Second ( Last ) )"
+
+
 def test_what_stands_between_backticks_is_code_and_the_rest_is_text():
     assert weakness_list(["`blocks_apart` spreads <b> blocks of 1 MB. `"]).endswith(
         '<ul class="weak"><li><code>blocks_apart</code> spreads &lt;b&gt; blocks of 1\N{NO-BREAK SPACE}MB. `</li></ul>'

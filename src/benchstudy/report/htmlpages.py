@@ -20,6 +20,7 @@ from benchstudy.report.tables.tables import slug
 
 _HEADING = re.compile(r"<h2>(.*?)</h2>", re.DOTALL)
 _NOTHING = re.compile(r'<p class="none">(.*?)</p>', re.DOTALL)
+_PART = re.compile(r"<(/?)(?:div|section|details)\b|<h([23])[ >]")
 # Replaced last, so that headings are searched in the notebook's text and not in a library's code.
 _CONTENTS, _BUNDLE = "<!-- contents -->", "/* bundle */"
 
@@ -74,7 +75,7 @@ def render_notebook(
     html.parent.mkdir(parents=True, exist_ok=True)
     # The bundle has 0.9 MB, so that only a page with something to draw carries it.
     bundle = vega.bundle() if vega.SPEC in body else ""
-    html.write_text(with_contents(body).replace(_BUNDLE, bundle, 1), encoding="utf-8")
+    html.write_text(in_topics(with_contents(body)).replace(_BUNDLE, bundle, 1), encoding="utf-8")
 
 
 def list_what_shows_nothing(executed: nbformat.NotebookNode) -> None:
@@ -118,3 +119,21 @@ def with_contents(body: str) -> str:
     body = _HEADING.sub(identified, body)
     items = "".join(f'<li><a href="#{name}">{text}</a></li>' for name, text in found.items())
     return body.replace(_CONTENTS, f"<ul>{items}</ul>", 1)
+
+
+def in_topics(body: str) -> str:
+    """`body` with each part below a heading as a `<section class="topic">`, which the style sheet places.
+
+    A third-level part lies in the second-level part before it. Headings inside other elements begin no part.
+    """
+    start, end = body.index("</header>"), body.rindex("</main>")
+    made, done, depth, is_open = [body[:start]], start, 0, 0
+    for match in _PART.finditer(body, start, end):
+        if not match[2]:
+            depth += -1 if match[1] else 1
+        elif not depth:
+            level = int(match[2]) - 1
+            closed = max(is_open - level + 1, 0)
+            made += [body[done : match.start()], "</section>" * closed, '<section class="topic">']
+            done, is_open = match.start(), is_open - closed + 1
+    return "".join([*made, body[done:end], "</section>" * is_open, body[end:]])

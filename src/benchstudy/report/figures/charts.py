@@ -19,6 +19,7 @@ from benchstudy.report.texts import numbered, unbroken
 # The width of a static drawing is that of a phone's page and of a paper's column. Two fit side by side on a wide screen
 # and on a paper's page, and none is scaled down, which would make its texts too small to read.
 _STATIC_WIDTH = 348
+_BESIDE_WIDTH = 280  # where two panels share half of a page, so that their type keeps its size
 _FITTED = {"type": "fit-x", "contains": "padding"}
 # Paper has no room around a drawing, except on the right for the end of an axis's last label.
 _PADDING = {"left": 0, "top": 0, "bottom": 3, "right": 16}
@@ -98,7 +99,8 @@ class Figure:
 
     def static_html(self, panels: int) -> str:
         """A `<figure>` with the first `panels` as static SVG, for a page without scripts and with other tables."""
-        shown = list(zip(self.panels, self._static, strict=True))[:panels]
+        width = _BESIDE_WIDTH if min(panels, len(self.panels)) > 1 else _STATIC_WIDTH
+        shown = list(zip(self.panels[:panels], self._drawn(width, panels), strict=True))
         views = "".join(self._view_html(panel, static, "its page") for panel, static in shown)
         many = _columns(len(shown))
         drawn = {name for panel, _ in shown for name in panel.series}
@@ -115,11 +117,11 @@ class Figure:
     def _static(self) -> list[str]:
         return self._drawn(_STATIC_WIDTH)
 
-    def _drawn(self, width: float) -> list[str]:
-        """The panels as SVG, each `width` units wide."""
+    def _drawn(self, width: float, first: int | None = None) -> list[str]:
+        """The panels as SVG, each `width` units wide; the `first` ones only, if given."""
         axis = {**_CONFIG["axis"], "labelLimit": width * 0.3}
         shared = {"config": {**_CONFIG, "axis": axis, "padding": _PADDING}, "autosize": _FITTED}
-        specs = [(panel.spec(width), self._alt_text(panel)) for panel in self.panels]
+        specs = [(panel.spec(width), self._alt_text(panel)) for panel in self.panels[:first]]
         return [vega.svg({**spec, **shared, "description": alt_text}) for spec, alt_text in specs]
 
     def _view_html(self, panel: Panel, static: str, where: str, more: str = "") -> str:

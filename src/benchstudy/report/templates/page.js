@@ -49,7 +49,11 @@
     document.querySelector("main").append(tip);
   }
   startVisible();
-  document.addEventListener("toggle", startVisible, true);
+  const opened = () => {
+    dispatchEvent(new Event("resize")); // a part with an open fold may get the whole width, and figures fill it
+    startVisible();
+  };
+  document.addEventListener("toggle", opened, true);
 
   const toggle = async (figure, button) => {
     button.setAttribute("aria-pressed", button.getAttribute("aria-pressed") === "true" ? "false" : "true");
