@@ -1,5 +1,6 @@
 """Completion as in a shell: bash reads the output of `benchstudy completion`, and completes."""
 
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -37,6 +38,11 @@ def completed(script: str, folder: Path, *words: str) -> set[str]:
 def test_bash_completes_each_command(script, tmp_path):
     assert completed(script, tmp_path, "pl") == {"plan"}
     assert parsers(command_parser()).keys() <= completed(script, tmp_path, "")
+
+
+def test_the_help_of_each_command_begins_with_what_it_does():
+    for name, parser in parsers(command_parser()).items():
+        assert re.search(r"\n\n[A-Z][^\n]{15}", parser.format_help()), name
 
 
 def test_bash_completes_files_and_options(script, tmp_path):

@@ -28,7 +28,7 @@ def add_commands(commands: Any, study_help: str) -> None:
     )
     pull.add_argument("--all", action="store_true", help="also fetch what no table needs: logs, files of failed trials")
     archive = commands.add_parser("archive", help="compare each object of an archive with the SHA-256 in its name")
-    archive.add_argument("action", choices=["verify"])
+    archive.add_argument("action", choices=["verify"], help="the only thing to do with an archive itself")
     archive.add_argument("--read", action="store_true", help="fetch and hash every object instead of asking the server")
     for command, does in ((push, _push), (pull, _pull), (archive, _verify)):
         command.add_argument("archive", metavar="S3-ADDRESS", help=_ADDRESS)

@@ -101,7 +101,7 @@ def command_parser() -> argparse.ArgumentParser:
         "--try",
         action="store_true",
         dest="trying",
-        help="also run each case for a few seconds, without storing results",
+        help="also run each case for at most 10 s, without storing results",
     )
     check.set_defaults(command=_check)
 
@@ -163,6 +163,10 @@ def command_parser() -> argparse.ArgumentParser:
     add_archive_commands(commands, _STUDY_HELP)
     _add_those_of_families(commands)
     add_completion_command(commands, parser)
+    for listed in commands._choices_actions:  # argparse shows what a command does in the list of commands only
+        command = commands.choices[listed.dest]
+        does = listed.help or ""
+        command.description = command.description or f"{does[:1].upper()}{does[1:]}."
     return parser
 
 
