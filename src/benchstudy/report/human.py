@@ -184,7 +184,7 @@ def evidence(summary: Summary, unit: str) -> str:
     modes = f"; {two_modes(summary.modes, unit)}" if summary.modes is not None else ""
     if summary.interval_low is None:
         return f"{n}: too small for an interval{modes}"
-    return f"{n}, {interval(summary, unit)}{modes}"
+    return f"{n}, 95 %: {interval(summary, unit)}{modes}"
 
 
 def two_modes(modes: Modes, unit: str) -> str:
