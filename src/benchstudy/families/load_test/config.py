@@ -180,8 +180,10 @@ class Source(Strict):
     @field_validator("url")
     @classmethod
     def _address(cls, url: str | None) -> str | None:
+        if url is None:
+            return None
         try:
-            parts = urlsplit(url or "http://none")
+            parts = urlsplit(url)
             host, _ = parts.hostname, parts.port
         except ValueError as error:
             raise ValueError("it is not an address such as http://prometheus.example:9090") from error
