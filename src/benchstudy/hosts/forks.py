@@ -24,6 +24,7 @@ Tell = Callable[[bytes], None]
 INTERRUPTED = 130
 _ENDS = (signal.SIGINT, signal.SIGTERM)
 _A_MOMENT_MS = 250
+_MOST_BEGINNING = 8  # at once: a hundred simultaneous logins would outlast their timeouts
 
 
 @dataclass
@@ -63,7 +64,6 @@ def in_forks(
     ended: Callable[[str, int], None] = lambda name, status: None,
     meanwhile: Callable[[], None] = lambda: None,
     at_once: int = 1 << 20,
-    beginning: int = 8,
 ) -> dict[str, int]:
     """Do `work` for each name, in a fork of its own. Returns the exit status by name, negative for a signal.
 
@@ -73,7 +73,7 @@ def in_forks(
             has begun.
         ended: gets the name and the exit status of each fork that has ended.
         meanwhile: called several times per second.
-        at_once, beginning: upper bounds; a hundred simultaneous logins would outlast their timeouts.
+        at_once: the most forks side by side.
 
     Raises KeyboardInterrupt, once all forks have ended, if this process was told to end or its controller is gone.
     """
@@ -89,7 +89,7 @@ def in_forks(
                 waiting
                 and not running.ended
                 and len(forks) < at_once
-                and sum(not fork.begun for fork in forks) < beginning
+                and sum(not fork.begun for fork in forks) < _MOST_BEGINNING
             ):
                 _begin(waiting.popleft(), work, running, poll)
             for pipe, _ in poll.poll(_A_MOMENT_MS):

@@ -187,9 +187,8 @@ class Comparability:
         for index in self._indexes:
             lines = [sessions.host_lines(environment.get("before")) for _, environment in sessions.environments(index)]
             facts[index["target"]] = dict(line for host in reversed(lines) for line in host)
-        names = dict.fromkeys([*facts.get(base, {}), *facts.get(other, {})])
-        told = {name: [facts.get(target, {}).get(name, "unknown") for target in (base, other)] for name in names}
-        return [f"{name} {a} against {b}" for name, (a, b) in told.items() if a != b]
+        differing = sessions.differing(facts.get(base, {}), facts.get(other, {}))
+        return [f"{name} {a} against {b}" for name, a, b in differing]
 
 
 def is_one_proof(base: Sequence[float | None], other: Sequence[float | None]) -> bool:

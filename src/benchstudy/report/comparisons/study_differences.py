@@ -24,11 +24,8 @@ def conditions(pair: FamilyPair) -> Iterator[tuple[str, str, str]]:
         )
         yield f"Session{where}", mine_was, its_was
         for role, facts in _hosts_by_role(held, (mine, its)).items():
-            lines = [dict(sessions.host_lines(found)) for found in facts]
-            for name in dict.fromkeys([*lines[0], *lines[1]]):
-                both = [line.get(name, "unknown") for line in lines]
-                if both[0] != both[1]:
-                    yield f"{name} of {role}{where}", both[0], both[1]
+            for name, was, now in sessions.differing(*(dict(sessions.host_lines(found)) for found in facts)):
+                yield f"{name} of {role}{where}", was, now
     for name, columns in (("Measuring code", ["instrument"]), ("Tools", ["tool", "tool_version", "tool_sha256"])):
         both = [_listed(side.results.counted, columns) for side in (pair.base, pair.other)]
         if both[0] != both[1]:

@@ -113,6 +113,10 @@ class FamilyPair:
         sides = sorted((self.base, self.other), key=lambda side: not side.results.disturbed)
         return [index for side in sides for index in side.indexes]
 
+    def _places(self, target: str) -> tuple[tuple[Side, str], tuple[Side, str]]:
+        """Each side with its target, of which `target` is the base's."""
+        return (self.base, target), (self.other, self.targets[target])
+
     @staticmethod
     def _cases(side: Side, target: str) -> set[str]:
         return set(side.results.cases.filter(pl.col("target") == target)["case"])
@@ -124,8 +128,7 @@ class FamilyPair:
         return asked if self._metrics else self.base.results.measured_for(given)
 
     def _row(self, metric: str, target: str, case: str, apart: tuple[Refusal, str] | None) -> Row | None:
-        places = ((self.base, target), (self.other, self.targets[target]))
-        base, other = (side.results.estimate(metric, place, case) for side, place in places)
+        base, other = (side.results.estimate(metric, place, case) for side, place in self._places(target))
         if base is None or other is None or not (base.unit or other.unit):
             return None
         unit = base.unit or other.unit
@@ -192,9 +195,7 @@ class FamilyPair:
 
     def _apart(self, target: str, case: str) -> tuple[Refusal, str] | None:
         """The reason why no verdict is allowed: what the trials do not share, the session first."""
-        sides = [
-            side.conditions(place, case) for side, place in ((self.base, target), (self.other, self.targets[target]))
-        ]
+        sides = [side.conditions(place, case) for side, place in self._places(target)]
         every = [row for side in sides for row in side.select("imported", "session").iter_rows(named=True)]
         if any(row["imported"] for row in every):
             return Refusal.SESSIONS, f"{IMPORTED}, and so is whether both are of the same session"
@@ -209,9 +210,7 @@ class FamilyPair:
             )
             if len({row for side in sides for row in side.select(columns).iter_rows()}) > 1
         ]
-        mine, its = (self._definitions[side.study].get((place, case)) for side, place in (
-            (self.base, target), (self.other, self.targets[target]),
-        ))  # fmt: skip
+        mine, its = (self._definitions[side.study].get((place, case)) for side, place in self._places(target))
         if mine is not None and its is not None and mine != its:
             changed = dict.fromkeys(difference.name.partition("[")[0] for difference in differences(mine, its))
             found.append(f"definition of the case ({', '.join(changed)})")

@@ -137,9 +137,7 @@ def _phase_layers(phases: Sequence[Phase], x: alt.X) -> list[alt.Chart]:
         }
         for index, p in enumerate(phases)
     ]
-    at = x.copy()
-    at.shorthand = "from:Q"
-    base = alt.Chart(pl.DataFrame(rows))
+    at, base = _from(x), alt.Chart(pl.DataFrame(rows))
     opacity = alt.Opacity("shade:Q", scale=None, legend=None)
     tip = [alt.Tooltip("phase:N", title="phase")]
     band = base.mark_rect(color=MUTED, aria=False).encode(x=at, x2=alt.X2("to:Q"), opacity=opacity, tooltip=tip)
@@ -156,14 +154,17 @@ def _own_layers(phases: Sequence[Phase], x: alt.X, style: Style) -> list[alt.Cha
         {"series": p.series, "phase": p.name, "from": round(p.start, 3), "to": round(p.end, 3), "row": _BAR_PX * row}
         for row, p in enumerate(own, 1)
     ]
+    bar = alt.Chart(pl.DataFrame(rows)).mark_rule(strokeWidth=_BAR_PX - 1, **stroke(0.75), aria=False)
+    tip = [alt.Tooltip(column) for column in ("series:N", "phase:N", "from:Q", "to:Q")]
+    y = alt.Y("row:Q", scale=None, axis=None)
+    return [visible(bar.encode(x=_from(x), x2=alt.X2("to:Q"), y=y, color=style.colour(), tooltip=tip))]
+
+
+def _from(x: alt.X) -> alt.X:
+    """The time axis, for the column `from`."""
     at = x.copy()
     at.shorthand = "from:Q"
-    bar = alt.Chart(pl.DataFrame(rows)).mark_rule(strokeWidth=_BAR_PX - 1, **stroke(0.75), aria=False)
-    tip = [
-        alt.Tooltip(f"{name}:{kind}") for name, kind in (("series", "N"), ("phase", "N"), ("from", "Q"), ("to", "Q"))
-    ]
-    y = alt.Y("row:Q", scale=None, axis=None)
-    return [visible(bar.encode(x=at, x2=alt.X2("to:Q"), y=y, color=style.colour(), tooltip=tip))]
+    return at
 
 
 def _change_layers(changes: LevelChanges, x: alt.X, middle: float, style: Style) -> list[alt.Chart]:

@@ -58,6 +58,12 @@ def cores(facts: Mapping[str, Any] | None) -> int | None:
     return int(count) if count else None
 
 
+def differing(before: Mapping[str, str], after: Mapping[str, str]) -> list[tuple[str, str, str]]:
+    """The `host_lines` by name in which two hosts differ: name and both texts."""
+    both = [(name, *(of.get(name, "unknown") for of in (before, after))) for name in dict.fromkeys([*before, *after])]
+    return [(name, a, b) for name, a, b in both if a != b]
+
+
 def host_texts(seen: Iterable[tuple[str, Mapping[str, Any]]]) -> dict[str, dict[str, list[str]]]:
     """Each host's `host_lines` over several sessions: host, name, and each text once. `seen`: as in `environments`."""
     found: dict[str, dict[str, list[str]]] = {}

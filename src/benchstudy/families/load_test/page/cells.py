@@ -58,8 +58,11 @@ def no_verdict(why: str) -> Cell:
     return Cell(("no verdict", why), kind="missing verdict")
 
 
-def not_called() -> Cell:
-    return Cell(("not called",), kind="missing", title="no call within the window; this is not a time of zero")
+def called(value: float | None, unit: str, href: str) -> Cell:
+    """A figure of calls; None if there was none."""
+    if value is None:
+        return Cell(("not called",), kind="missing", title="no call within the window; this is not a time of zero")
+    return Cell((human.quantity(value, unit),), href)
 
 
 def quantile_cell(found: Quantile | None, href: str | None, over: str = "all calls") -> Cell:

@@ -7,8 +7,8 @@ from typing import Any
 
 from benchstudy.families.load_test.page.cells import (
     bucket,
+    called,
     interval_lines,
-    not_called,
     quantile_cell,
     ratio_lines,
     signed,
@@ -346,8 +346,8 @@ class LoadMix:
             Cell((signed(part.mix, "s"),), new),
             Cell((human.percent(part.base_share),), base),
             Cell((human.percent(part.new_share),), new),
-            not_called() if part.base is None else Cell((human.quantity(part.base.mean, "s"),), base),
-            not_called() if part.new is None else Cell((human.quantity(part.new.mean, "s"),), new),
+            called(part.base.mean if part.base else None, "s", base),
+            called(part.new.mean if part.new else None, "s", new),
         )
 
     def entered_and_left(self) -> Iterator[Table]:
@@ -367,14 +367,8 @@ class LoadMix:
     def _one_sided(self, part: Part, reading: Reading) -> tuple[Cell, ...]:
         shift, hrefs = reading.shift, self.load.hrefs(reading.contrast)
         sides = list(zip((part.base, part.new), (shift.base_s, shift.new_s), hrefs, strict=True))
-        rates = [
-            not_called() if calls is None else Cell((human.quantity(calls.count / seconds, "1/s"),), href)
-            for calls, seconds, href in sides
-        ]
-        means = [
-            not_called() if calls is None else Cell((human.quantity(calls.mean, "s"),), href)
-            for calls, _, href in sides
-        ]
+        rates = [called(calls.count / seconds if calls else None, "1/s", href) for calls, seconds, href in sides]
+        means = [called(calls.mean if calls else None, "s", href) for calls, _, href in sides]
         word = f"{part.state}, except for a few calls" if part.few else part.state
         adds = Cell((signed(part.influence, "s"),), hrefs[1])
         return (Cell.text(part.label), Cell.text(word), *rates, *means, adds)
