@@ -387,6 +387,15 @@ def test_so_is_what_a_value_does_not_prove(own, title, take, named):
     assert answer.status == "not satisfied" and named in answer.text
 
 
+def test_a_ceiling_that_matches_no_case_is_named(own: Study):
+    """Imported outputs may give http_concurrency other cases, so only the tables can tell."""
+    own.ceilings = [*CEILINGS, {**CEILINGS[0], "family": "http_concurrency", "where": "server=nignx*"}]
+    told = own.answers()["Plausibility against declared ceilings"]
+    assert told.status == "not satisfied"
+    where = f"ceilings.{len(CEILINGS)}.where 'server=nignx*' of http_concurrency"
+    assert told.text == f"A ceiling is declared for cases that there are not, so it has no effect: {where}."
+
+
 def test_a_case_of_a_session_without_a_seed_and_one_at_the_same_place_always_are_not_random(own):
     def first(rows: pl.DataFrame) -> pl.DataFrame:
         begun = pl.lit("2026-11-20T10:0") + pl.col("block").cast(pl.String) + ":00.000+00:00"

@@ -1,6 +1,7 @@
 """Messages about a wrong study: the field, the problem, and what to write, before any host is contacted."""
 
 import copy
+import json
 import math
 import re
 import shlex
@@ -372,6 +373,20 @@ def test_a_target_whose_roles_name_one_machine_twice_is_refused_before_it_is_mea
     assert main(["plan", "--no-hosts", str(study)]) == 1 and told in capsys.readouterr().err
     study.write_text(study.read_text() + "measure: false\n")
     assert main(["check", "--no-hosts", str(study)]) == 0
+
+
+def test_a_ceiling_that_only_an_imported_case_may_match_is_told(tmp_path, capsys):
+    study = tmp_path / "study.yaml"
+    said = {"study": "s", "hosts": {"h": {"address": "db"}}, "targets": {"t": {"roles": {"sut": "h"}}}}
+    said["families"] = {"command": {"commands": [{"name": "fast", "argv": ["true"]}]}}
+    ceiling = {"family": "command", "op": "read", "rate": "1GB/s", "source": "its data sheet"}
+    told = "ceilings.1.where: 'command=fsat*' matches no case of command: write a pattern of some, such as command=fast"
+    for where, is_told in {"command=fsat*": True, "command=fa*": False}.items():
+        study.write_text(yaml.safe_dump({**said, "ceilings": [ceiling, {**ceiling, "where": where}]}))
+        assert main(["check", "--no-hosts", str(study)]) == 0
+        assert (f"note    {told}" in capsys.readouterr().out) is is_told
+        assert main(["check", "--no-hosts", "--json", str(study)]) == 0
+        assert [note.startswith(told) for note in json.loads(capsys.readouterr().out)["notes"]] == [True] * is_told
 
 
 @pytest.mark.fault(25)

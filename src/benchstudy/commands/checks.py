@@ -25,7 +25,7 @@ from benchstudy.model.errors import BenchstudyError, as_line, plain
 from benchstudy.model.host import Host
 from benchstudy.model.output import print_json
 from benchstudy.model.study import SessionPlan, Study
-from benchstudy.model.studyfile import load_study
+from benchstudy.model.studyfile import load_study, unbounding
 from benchstudy.provisioning.target import deploy_files
 
 _MIN_FREE_BYTES = 1 << 30
@@ -72,7 +72,11 @@ def _checked(study: Study, arguments: argparse.Namespace) -> int:
     unfit = study.unfit() if study.measure else []
     for text in unfit:
         say(f"  PROBLEM {text}")
+    notes = [f"{text}. Only a case of an imported output may match it" for text in unbounding(study)]
+    for text in notes:
+        say(f"  note    {text}")
     facts: dict[str, Any] = {"study": study.study, "sessions": len(plans), "trials": trials, "unfit": unfit}
+    facts |= {"notes": notes}
     facts |= {"hosts": [], "tried": []}
     if not arguments.no_hosts:
         facts["hosts"] = list(_checked_hosts(study, plans, say))

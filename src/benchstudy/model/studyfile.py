@@ -84,19 +84,30 @@ def parse_study(data: Mapping[str, Any], beside: Path | None = None, *, stored: 
     return study
 
 
+def unbounding(study: Study) -> list[str]:
+    """Say which ceilings match no case that the study measures, of families that imported outputs may give others."""
+    return [problem for _, problem in _ceilings_of_no_case(study, study.sessions())]
+
+
 def _require_ceilings_of_cases(study: Study, plans: Iterable[SessionPlan]) -> None:
     """Raises StudyError for a ceiling whose pattern matches no case. Imported outputs may give a family other cases."""
+    for family, problem in _ceilings_of_no_case(study, plans):
+        if not registry.get(family).imports:
+            raise StudyError(problem)
+
+
+def _ceilings_of_no_case(study: Study, plans: Iterable[SessionPlan]) -> Iterator[tuple[str, str]]:
+    """Yield families, and patterns of ceilings that match none of the cases that the study measures of them."""
     patterns = [(f"ceilings.{i}.where", c.family, c.where) for i, c in enumerate(study.ceilings)]
     measured = [(i, c.measured) for i, c in enumerate(study.ceilings) if c.measured is not None]
     patterns += [(f"ceilings.{i}.measured.where", m.family, m.where) for i, m in measured]
     for field, family, pattern in patterns:
-        if family not in study.families or registry.get(family).imports:
-            continue
         cases = [case for plan in plans if plan.family_name == family for case in plan.cases]
-        if not any(fnmatchcase(text, pattern) for case in cases for text in (case.id, case.spelled)):
-            raise StudyError(
+        if cases and not any(fnmatchcase(text, pattern) for case in cases for text in (case.id, case.spelled)):
+            yield (
+                family,
                 f"{field}: {pattern!r} matches no case of {family}: write a pattern of some, such as {cases[0].id}; * "
-                "is any text"
+                "is any text",
             )
 
 

@@ -165,7 +165,21 @@ def ceilings(facts: StudyFacts) -> Answer:
     if beyond or lost:
         first = next((rule["first"] for f in beyond for rule in f.lints if rule["lint"] in _BEYOND_CEILING), "")
         return Answer("not satisfied", f"{text}{f', for example {first}' if first else ''}.", page)
+    of_nothing = _ceilings_of_nothing(facts)
+    if of_nothing:
+        text = "A ceiling is declared for cases that there are not, so it has no effect"
+        return Answer("not satisfied", f"{text}: {', '.join(of_nothing)}.", page)
     return unless_lacking(_unbounded(facts), f"{text}.", f"{text}. No ceiling is declared for", page)
+
+
+def _ceilings_of_nothing(facts: StudyFacts) -> list[str]:
+    """Patterns that match no case, measured or imported. Without this check, a misspelt level would go unnoticed."""
+    cases = {family.name: [case for _, case in family.results.outcomes] for family in facts.families}
+    return [
+        f"ceilings.{number}.where {ceiling.where!r} of {ceiling.family}"
+        for number, ceiling in enumerate(facts.study.ceilings)
+        if ceiling.family in cases and not any(fnmatchcase(case, ceiling.where) for case in cases[ceiling.family])
+    ]
 
 
 def _unbounded(facts: StudyFacts) -> list[Lack]:
