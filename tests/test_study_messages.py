@@ -143,13 +143,23 @@ def changed(path: str, value: object) -> dict:
             (
                 "families.command",
                 {"commands": [{"name": "x", "argv": ["x"], **read}]},
-                "regex: its group () matches only the empty text: write what it should match, as ([0-9.]+)",
+                "regex: it has a group that matches only the empty text, as () and (^) do: write what it should match, "
+                "as ([0-9.]+)",
             )
             for read in (
                 {"metrics": {"a": {"regex": "()"}}},
                 {"metrics": {"a": {"regex": r"[()] \(tps = ()"}}},
                 {"series": {"a": {"regex": "([0-9]+) ()"}}},
+                {"metrics": {"a": {"regex": "(^)"}}},
+                {"metrics": {"a": {"regex": r"tps(?P<value>\b|$)"}}},
+                {"series": {"a": {"regex": r"([0-9]+) (\Z)"}}},
             )
+        ),
+        ("families.http_concurrency.sweeps", [{}, {}], "sweeps[1]: it is the same as sweeps[0]: remove one, or change"),
+        (
+            "families.log_write.sweeps",
+            [{"rates": ["9/s"]}, {}, {"rates": ["9/s"]}],
+            "sweeps[2]: it is the same as sweeps[0]: remove one, or change it",
         ),
     ],
 )
@@ -160,7 +170,7 @@ def test_the_field_and_what_to_write_are_named(path, value, told):
 
 
 def test_a_parenthesis_that_is_no_group_is_no_empty_group():
-    commands = [{"name": "x", "argv": ["x"], "metrics": {"a": {"regex": r"[()]\(\)([^()]+)"}}}]
+    commands = [{"name": "x", "argv": ["x"], "metrics": {"a": {"regex": r"[()]\(\)(?:^|$)([^()]+|\b-)"}}}]
     parse_study(changed("families.command", {"commands": commands}))
 
 

@@ -32,11 +32,21 @@ def _check_regex(value: str) -> str:
     return value
 
 
+_PLACES = (r"\A", r"\b", r"\B", r"\Z")  # escapes that match no character
+
+
 def _require_full_groups(regex: str) -> None:
-    """Raises ValueError for a group that can only match the empty text, which is no figure."""
-    plain = re.sub(r"\\.|\[\^?\]?(?:\\.|[^]])*\]", "x", regex, flags=re.DOTALL)  # without escapes and sets
-    if "()" in plain:
-        raise ValueError("regex: its group () matches only the empty text: write what it should match, as ([0-9.]+)")
+    """Raises ValueError for a group that can only match the empty text, which is no figure: `()`, or as `(^)`."""
+
+    def simple(found: re.Match[str]) -> str:
+        return "^" if found[0] in _PLACES else "x"
+
+    plain = re.sub(r"\\.|\[\^?\]?(?:\\.|[^]])*\]", simple, regex, flags=re.DOTALL)  # without escapes and sets
+    if re.search(r"\((?:\?P<\w+>)?[\^$|]*\)", plain):
+        raise ValueError(
+            "regex: it has a group that matches only the empty text, as () and (^) do: write what it should match, as "
+            "([0-9.]+)"
+        )
 
 
 def json_path(text: str) -> Any:

@@ -7,7 +7,15 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, Field, WithJsonSchema, field_validator, model_validator
 
-from benchstudy.families.shared.levels import UNLIMITED, Limit, Rate, RateField, check_chosen, misplaced_option
+from benchstudy.families.shared.levels import (
+    UNLIMITED,
+    Limit,
+    Rate,
+    RateField,
+    check_chosen,
+    check_differ,
+    misplaced_option,
+)
 from benchstudy.model.clients import LoadedByClients
 from benchstudy.model.criteria import LEAST_CEILING_S
 from benchstudy.model.family import Case, TakesSystem
@@ -339,6 +347,7 @@ class HttpConcurrencyConfig(LoadedByClients):
             raise ValueError("servers: each of them is a ceiling: add the server to measure")
         names["servers"] = [server.name for server in self.servers if not server.ceiling]
         names["limits"] = [UNLIMITED, *names["limits"]]
+        check_differ(self.sweeps)
         for number, sweep in enumerate(self.sweeps):
             names["endpoints"] = [e.name for server in self.chosen_servers(sweep) for e in server.endpoints]
             check_chosen(sweep, names, f"sweeps[{number}]")

@@ -13,6 +13,7 @@ from benchstudy.families.shared.levels import (
     Rate,
     RateField,
     check_chosen,
+    check_differ,
     misplaced_option,
     no_number,
 )
@@ -303,6 +304,7 @@ class LogWriteConfig(LoadedByClients):
         names = self.names_each_once("backends", "limits", "generators")
         for backend in self.backends:
             self._check_services(backend)
+        check_differ(self.sweeps)
         for number, sweep in enumerate(self.sweeps):
             check_chosen(sweep, {**names, "limits": [UNLIMITED, *names["limits"]]}, f"sweeps[{number}]")
         for generator in self.generators if any(rate != SEARCH for rate in self.rates) else ():

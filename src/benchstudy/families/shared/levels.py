@@ -1,7 +1,7 @@
 """Configuration that several families share: server limits, offered rates and sweeps over names."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, model_validator
@@ -90,6 +90,14 @@ def misplaced_option(generator: Any, for_one_tool: Mapping[str, str]) -> str | N
         if generator.tool != tool and getattr(generator, field) != type(generator).model_fields[field].default:
             return f"{field} is for {tool} only"
     return None
+
+
+def check_differ(sweeps: Sequence[Strict]) -> None:
+    """Raise ValueError if two sweeps are the same: the second one adds no case."""
+    for number, sweep in enumerate(sweeps):
+        first = sweeps.index(sweep)
+        if first < number:
+            raise ValueError(f"sweeps[{number}]: it is the same as sweeps[{first}]: remove one, or change it")
 
 
 def check_chosen(sweep: Strict, known: Mapping[str, Iterable[str]], where: str) -> None:
