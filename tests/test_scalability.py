@@ -72,11 +72,11 @@ def test_the_fit_is_the_closest_to_all_single_trials_also_where_a_parameter_is_z
 
 def test_intervals_are_those_of_the_covariance_of_the_fit():
     """Where all concurrencies scatter alike, the parameters have scipy's covariance."""
-    truth, offsets = SERVERS[1], np.array([-0.06, 0.0, 0.06])
+    truth, offsets = SERVERS[1], np.linspace(-0.2, 0.2, 41)  # so many that Student's t is nearly normal
     bumps = dict(zip(LEVELS, (0.03, -0.02, -0.04, 0.05, 0.01, 0.03, -0.02, -0.04), strict=True))
     trials = {n: law(np.float64(n), *truth) * np.exp(bumps[n] + offsets) for n in LEVELS}
     found = fit(trials, resamples=600)
-    errors = {"sigma": np.full(len(LEVELS), 0.06 / math.sqrt(3)), "absolute_sigma": True}
+    errors = {"sigma": np.full(len(LEVELS), offsets.std(ddof=1) / math.sqrt(41)), "absolute_sigma": True}
     levels, logs = np.array(LEVELS, dtype=float), [np.log(values).mean() for values in trials.values()]
     expected, covariance = closest(levels, logs, truth, **errors)
     middle = (math.log(expected[0]), *expected[1:])
@@ -93,6 +93,21 @@ def test_intervals_are_those_of_the_covariance_of_the_fit():
     low, high = np.quantile(curves, (0.025, 0.975), axis=0)
     assert found.curve.high - found.curve.low == pytest.approx(high - low, rel=0.15)
     assert (found.curve.low < found.curve.throughput).all() and (found.curve.throughput < found.curve.high).all()
+
+
+@pytest.mark.parametrize(("n", "t"), [(3, 4.303), (4, 3.182), (6, 2.571), (30, 2.045)])
+def test_the_spread_of_few_trials_is_uncertain_so_their_interval_is_that_of_students_t(n, t):
+    """Only the trials at the largest concurrency differ, so they alone decide how well the coherency is known."""
+    offsets = 1e-3 * np.linspace(-1, 1, n)
+
+    def server(more):
+        return {level: law(np.float64(level), *SERVERS[1]) * np.exp((level == 1000) * more) for level in LEVELS}
+
+    found = fit(server(offsets) | {level: [value] * n for level, value in server(0.0).items() if level < 1000}, 2000)
+    lower, higher = (fit({level: [value] * 3 for level, value in server(more).items()}, 1) for more in (1e-3, -1e-3))
+    slope = (higher.coherency.value - lower.coherency.value) / 2e-3
+    expected = 2 * t * slope * offsets.std(ddof=1) / math.sqrt(n)
+    assert found.coherency.high - found.coherency.low == pytest.approx(expected, rel=0.12)
 
 
 @pytest.mark.slow

@@ -288,7 +288,7 @@ class HttpTables:
             "Peak at",
             "Largest deviation from a geometric mean",
         )
-        caption = "Universal Scalability Law, with 95 % intervals from a bootstrap of trials"
+        caption = "Universal Scalability Law, with 95 % intervals from a bootstrap over trials (Student's t)"
         return Table("scalability", caption, columns, tuple(body))
 
     def without_law(self) -> list[str]:
