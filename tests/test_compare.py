@@ -347,8 +347,9 @@ def test_values_without_any_spread_have_a_ratio_but_nothing_that_tells_how_sure_
     assert judged.why.startswith("no spread: the clock or the tool may round")
 
 
-def test_one_arm_without_spread_is_told():
-    judged = verdict([2.0] * 6, SIX)
+@pytest.mark.parametrize("values", [[2.0] * 6, [0.3, 0.1 + 0.2, 0.3, 0.3, 0.1 + 0.2, 0.3]])
+def test_one_arm_without_spread_is_told(values):
+    judged = verdict(values, SIX)
     assert "all values of base are equal: the clock or the tool may round" in judged.warnings
 
 

@@ -12,12 +12,21 @@ from benchstudy.statistics.modes import two_modes
 
 # What a generator of 300 requests per second gave in six blocks of one session: median latencies in s.
 SEEN = (0.204, 0.198, 0.0031, 0.201, 0.0029, 0.207)
+
+
+def lasting(random, milliseconds):
+    """Durations in s as differences of times in whole milliseconds, so that equal ones differ in their last digits."""
+    began = random.integers(10**7, size=len(milliseconds)) / 1000
+    return np.round(began + milliseconds / 1000, 3) - began
+
+
 UNIMODAL = {
     "normal": lambda random, n: random.normal(1, 0.1, n),
     "skewed": lambda random, n: random.lognormal(0, 0.3, n),
     "heavy tails": lambda random, n: np.abs(1 + 0.1 * random.standard_t(3, n)) + 1e-9,
     "flat": lambda random, n: random.uniform(1, 2, n),
     "whole milliseconds": lambda random, n: np.round(3.5 * random.lognormal(0, 0.05, n)),
+    "differences of times": lambda random, n: lasting(random, np.round(3.5 * random.lognormal(0, 0.05, n))),
     "counts": lambda random, n: 1.0 + random.poisson(3, n),
 }
 

@@ -82,6 +82,9 @@ def test_equal_values_are_told_from_precise_ones():
 
 def test_an_interval_without_a_width_is_told_from_a_precise_one():
     assert summarise([1.0] * 9 + [2.0]).note == "most values are equal: the clock or the tool may round"
+    added = [0.3, 0.1 + 0.2] * 5  # which differ in the last bit
+    assert summarise(added).note == "all values are equal: the clock or the tool may round"
+    assert summarise([*added, 0.4]).note == "most values are equal: the clock or the tool may round"
     assert summarise([1.0] * 5 + [2.0] * 5).note == ""
 
 

@@ -391,7 +391,7 @@ def _warnings(made: Comparison) -> tuple[str, ...]:
                 f"{arm.failed} of {rounding.plural(arm.failures.n, 'trial')} of {arm.name} failed "
                 f"({arm.failures.interval}): the ratio covers only the others"
             )
-        if min(arm.values) == max(arm.values):
+        if math.log(max(arm.values) / min(arm.values)) < _NO_SPREAD:
             found.append(f"all values of {arm.name} are equal: the clock or the tool may round")
     shared = len(_pairs(made.base, made.other)[0])
     if shared and not made.pairs:

@@ -9,6 +9,7 @@ import numpy as np
 from benchstudy.model.criteria import DIP_FEWEST, DIP_LEVEL, MODES_APART, MODES_FEWEST, MODES_GAP
 
 _FEWEST_IN_A_MODE = 2  # a single value is an outlier
+SAME = 1e-9  # of a value: a smaller difference is rounding of the computer, such as that of 0.1 + 0.2, not of a clock
 
 
 @dataclass(frozen=True)
@@ -54,9 +55,11 @@ def _spread_over_steps(values: np.ndarray) -> np.ndarray:
     """The values in order. If some are equal, they were rounded to a step, which is no larger than the least distance
     between others, or than the least value: equal ones are then set apart evenly within it.
     """
-    distinct, counts = np.unique(values, return_counts=True)
+    ordered = np.sort(values)
+    begins = np.flatnonzero(np.diff(ordered, prepend=0) > SAME * ordered)
+    distinct, counts = ordered[begins], np.diff(begins, append=len(ordered))
     if len(distinct) in (1, len(values)):
-        return np.sort(values)
+        return ordered
     step = min(np.diff(distinct).min(), distinct[0])
     return np.concatenate(
         [value + step * ((np.arange(n) + 0.5) / n - 0.5) for value, n in zip(distinct, counts, strict=True)]

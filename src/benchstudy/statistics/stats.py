@@ -9,7 +9,7 @@ import numpy as np
 
 from benchstudy.model import rounding
 from benchstudy.model.criteria import LEVEL
-from benchstudy.statistics.modes import Modes, two_modes
+from benchstudy.statistics.modes import SAME, Modes, two_modes
 
 FEWEST_FOR_MEAN = 20
 # Resampling must give the same page each time; the seed is constant so that nobody can pick a lucky one.
@@ -90,9 +90,9 @@ def summarise(values: Iterable[float | None], units: Iterable[str] = ()) -> Summ
     else:
         low, high = (numbers[rank] for rank in _ranks_of_median_interval(n))
         method = "order statistics"
-    if n > 1 and is_same:
+    if n > 1 and numbers[-1] - numbers[0] <= SAME * abs(numbers[-1]):
         notes.append("all values are equal: the clock or the tool may round")
-    elif low is not None and low == high:
+    elif low is not None and high is not None and high - low <= SAME * abs(high):
         notes.append("most values are equal: the clock or the tool may round")
     middle = numbers[(n - 1) // 2 : n // 2 + 1]
     median = math.fsum(middle) / len(middle)
