@@ -329,15 +329,28 @@ def test_a_host_that_differs_is_told_once_and_each_family_is_declared_for_itself
 def test_a_sentence_counts_no_intervals_where_there_are_none(project):
     study(project, "before", BEFORE, {"local": 0.2})
     study(project, "after", AFTER, {"local": 0.0})
+    assert compared().summary() == "No ratio of 1 case that both measured; each row gives the reason."
+
+
+def test_a_ratio_of_values_without_spread_has_no_interval(project):
+    study(project, "before", BEFORE, {"local": 0.2})
+    study(project, "after", AFTER, {"local": 0.1})
+    for name, value in (("before", 0.2), ("after", 0.1)):
+        path = project / f"data/tidy/{name}/file_size/observations.parquet"
+        pl.read_parquet(path).with_columns(value=pl.lit(value)).write_parquet(path)
     assert compared().summary() == "1 ratio of 1 case that both measured; none has an interval."
 
 
 def test_a_sentence_counts_ratios_cases_and_what_excludes_a_ratio_of_1(project):
     study(project, "before", BEFORE, {"local": 0.2, "same": 0.1, "broken": 0.2})
     study(project, "after", AFTER, {"local": 0.3, "same": 0.1, "broken": 0.0})
-    assert compared().summary() == "3 ratios of 3 cases that both measured; a ratio of 1 lies outside 1 of 2 intervals."
+    assert compared().summary() == (
+        "2 ratios of 3 cases that both measured, and 1 figure without one; a ratio of 1 lies outside 1 of 2 intervals."
+    )
     told = compared(["duration", "throughput"]).summary()
-    assert told.startswith("6 ratios of 3 cases that both measured; a ratio of 1 lies outside 2 of 4 intervals")
+    assert told.startswith(
+        "4 ratios of 3 cases that both measured, and 2 figures without one; a ratio of 1 lies outside 2 of 4 intervals"
+    )
 
 
 def test_studies_without_a_case_in_common_name_their_own_but_no_endless_list(project, displayed):
@@ -430,7 +443,9 @@ def test_a_case_that_always_failed_in_one_study_is_told_whichever_it_was(project
     study(project, "before", BEFORE, {"local": 0.2, "mended": 0.0, "broken": 0.2})
     study(project, "after", AFTER, {"local": 0.3, "mended": 0.2, "broken": 0.0})
     head, whole, mended, broken = two_studies.lines([compared(metrics)])
-    assert head.endswith("3 ratios of 3 cases that both measured; a ratio of 1 lies outside 1 of 1 interval.")
+    assert head.endswith(
+        "1 ratio of 3 cases that both measured, and 2 figures without one; a ratio of 1 lies outside 1 of 1 interval."
+    )
     name = "write · 1MB · fsync, duration"
     assert whole.startswith(f"  local · {name}: 1.50× (95 %: 1.4")
     assert whole.endswith(" of 201 ms; no verdict: not the same session")

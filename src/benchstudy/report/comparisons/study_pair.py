@@ -251,13 +251,19 @@ class FamilyPair:
         return {side.study: self._marks(side, row, levels) for side, levels in sides}
 
     def summary(self) -> str:
-        """One sentence: the number of ratios, and outside how many intervals a ratio of 1 lies."""
+        """The number of ratios, and outside how many intervals a ratio of 1 lies."""
+        cases = human.plural(len({row.about for row in self.rows}), "case")
+        made = sum(row.outcome.ratio is not None for row in self.rows)
+        if not made:
+            return f"No ratio of {cases} that both measured; each row gives the reason."
+        lacking = len(self.rows) - made
+        others = f", and {human.plural(lacking, 'figure')} without one" if lacking else ""
         drawn = [row.outcome.evidence for row in self.rows if row.outcome.evidence]
         apart = sum(not evidence.low <= 1 <= evidence.high for evidence in drawn)
         intervals = f"a ratio of 1 lies outside {apart} of {human.plural(len(drawn), 'interval')}"
         return (
-            f"{human.plural(len(self.rows), 'ratio')} of {human.plural(len({row.about for row in self.rows}), 'case')} "
-            f"that both measured; {intervals if drawn else 'none has an interval'}.{self._about_verdicts()}"
+            f"{human.plural(made, 'ratio')} of {cases} that both measured{others}; "
+            f"{intervals if drawn else 'none has an interval'}.{self._about_verdicts()}"
         )
 
     def _about_verdicts(self) -> str:

@@ -112,7 +112,7 @@ class TwoStudies(Exhibits):
                 self.say([pair.summary()])
                 self._figure(pair)
                 self._overlaid(pair)
-                with self.folded(f"{human.plural(len(pair.rows), 'ratio')} as a table"):
+                with self.folded(f"{human.plural(len(pair.rows), 'figure')} as a table"):
                     self.show_table(pair.table())
             for side in (pair.base, pair.other):
                 only = pair.only(side)
