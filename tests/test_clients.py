@@ -249,6 +249,17 @@ def test_the_page_shows_throughput_by_clients_and_each_client(loaded, hosts, bar
     assert (bare_project / "reports/figures/clients-throughput.svg").is_file()
 
 
+def test_a_skew_has_the_error_of_the_clocks_beside_it(tmp_path):
+    tables, levels = Tables(tmp_path, "http", "fio"), {"directory": "d", "test": "fio", "job": "j", "clients": "2"}
+    times = {"client_skew": (0.003, "s"), "client_skew_share": (0.001, "1")}
+    for block, error in enumerate((0.002, 0.4, 0.001), start=1):
+        tables.add(levels, block, {"read_iops": (10.0, "1/s"), **times, "client_clocks": (error, "s")})
+    ours = {"client": 1, "host": "l1", "metric": "cpu_user", "value": 0.1, "unit": "1"}
+    tables.series["clients"] = [tables.head() | ours]
+    (row,) = client_table(tables.results(), ["cpu_user"]).rows
+    assert row[-1].lines == ("3.00 ms", "clocks: ± 400 ms")
+
+
 def test_a_client_of_many_processes_is_the_limit_where_each_of_them_is_busy(tmp_path):
     """Four processes keep 1.2 and 3.6 processors busy."""
     tables, levels = Tables(tmp_path, "http", "fio"), {"directory": "d", "test": "fio", "job": "j", "clients": "2"}

@@ -139,12 +139,15 @@ def _row(results: Results, client: Mapping[str, Any], metrics: Mapping[str, str]
     skew, share = (results.estimate(name, *case) for name in ("client_skew", "client_skew_share"))
     skewed = share is not None and any(value > SKEW for value in share.values)
     told = None if skew is None else skew.summary.median
+    clocks = results.estimate("client_clocks", *case)
+    # A skew below the error of the clocks is not known to be small.
+    error = [] if clocks is None or not clocks.values else [f"clocks: ± {human.quantity(max(clocks.values), 's')}"]
     return (
         Cell.text(results.case_name(*case)),
         Cell((f"{client['client']}, {client['host']}",), href, "text", marks=(CLIENT_LIMITED,) if busy else ()),
         *own,
         MISSING if late is None else Cell((human.quantity(late, "s"),), href),
-        MISSING if told is None else Cell((human.quantity(told, "s"),), href, marks=(SKEWED,) if skewed else ()),
+        MISSING if told is None else Cell((human.quantity(told, "s"), *error), href, marks=(SKEWED,) if skewed else ()),
     )
 
 
