@@ -189,8 +189,8 @@ def test_one_trial_an_arm_describes_the_mix_and_gives_no_verdict_over_trials(onc
     slower = [text for text in LoadSummary(once).actions() if "slower" in text]
     assert slower and all(": slower like for like in these trials (API times +" in text for text in slower)
     text = LoadSummary(once).mix.sentence(found)
-    assert text.startswith("Store times, in these trials: no verdict: ")
-    assert DRIVER in text and text.endswith("With 1 trial per arm, this is a description, not a verdict.")
+    assert text.startswith("Store times: in these trials, mostly a change of the mix, without a verdict. ")
+    assert DRIVER in text and text.endswith("With 1 trial per version, this is a description, not a verdict.")
 
 
 def test_real_servers_the_label_that_left_is_named(tmp_path):
@@ -212,7 +212,7 @@ def test_real_servers_a_release_that_only_lost_the_label_is_mix_driven(tmp_path)
     assert found.shift.within == 0 and found.shift.change > 0.0004
     text = LoadSummary(load).mix.sentence(found)
     assert text.startswith(
-        "Store times, in these trials: no verdict: mostly a change of the mix. The mean changed by +0.5"
+        "Store times: in these trials, mostly a change of the mix, without a verdict. The mean changed by +0.5"
     )
     assert not any("store" in text for text in LoadSummary(load).actions())
 
@@ -601,7 +601,7 @@ def test_one_trial_an_arm_has_both_values_for_a_headline_and_no_per_cent(tmp_pat
     assert (users["value"], users["evidence"]) == ("93 → 22", "only 1 trial per version, so there is no verdict")
     assert said(row(summary.users.table(), "unbounded")["Delta"]).startswith("93 → 22")
     comments = " ".join(sentences(summary))
-    assert "Supported users, in these trials: 93 → 22, from one trial per arm, so without a verdict." in comments
+    assert "Supported users, in these trials: 93 → 22, from one trial per version, so without a verdict." in comments
     weak = [text for text in summary.weaknesses() if text.startswith("Fewer than 3 trials of a version")]
     assert len(weak) == 1 and weak[0].endswith("nothing has a verdict there: PostgreSQL 15, unbounded.")
     assert "−76" not in json.dumps([*summary.answers(), comments])
@@ -809,8 +809,8 @@ def test_the_windows_table_gives_quantiles_no_ratio(load):
 
 def test_one_trial_an_arm_has_intervals_over_blocks_of_its_samples(once):
     found = row(LoadPanels(once).table(once.contrasts[0]), "CPU utilization")
-    assert re.match(r"one trial per arm \| 95 %: .* within one trial$", said(found["Ratio"]))
-    assert said(found["Verdict"]) == "no verdict | one trial per arm"
+    assert re.match(r"one trial per version \| 95 %: .* within one trial$", said(found["Ratio"]))
+    assert said(found["Verdict"]) == "no verdict | one trial per version"
 
 
 def test_an_interval_within_one_trial_holds_nothing_of_the_ramp(tmp_path):

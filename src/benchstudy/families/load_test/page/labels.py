@@ -100,7 +100,7 @@ class LoadLabels:
         title = f"{self.load.title(contrast)}: "
         if not tests:
             few = self.load.n(contrast) < FEWEST
-            why = f" With {human.plural(self.load.n(contrast), 'trial')} per arm, there" if few else " There"
+            why = f" With {human.plural(self.load.n(contrast), 'trial')} per version, there" if few else " There"
             counts = {kind: sum(line.seen == kind for line in own) for kind in (WORSE, BETTER)}
             return (
                 f"{title}both versions called {human.plural(len(own), 'label')}.{why} is no verdict. Of the labels "

@@ -29,7 +29,7 @@ LABELS = {"store": "store method", "api": "API handler"}
 HEADS = {"store": "Store method", "api": "API handler"}
 # The band that the published page calls usual; it holds for that page's machines only.
 PAGE_BAND = 0.05
-FEWEST = 3  # trials per arm; with fewer there is no interval over trials, and no verdict
+FEWEST = 3  # trials per version; with fewer there is no interval over trials, and no verdict
 
 # Trial to value, for the trials of one arm, in the unit of the comparison.
 ByTrial = Mapping[str, float]

@@ -192,9 +192,9 @@ class LoadMix:
         """The change and its parts in sentences, as people wrote by hand on the published page; without the load."""
         shift, group = reading.shift, GROUPS[reading.group]
         relative = f" ({signed_percent(shift.ratio)})" if shift.ratio is not None else ""
-        these = "" if reading.tested else ", in these trials"
+        said = reading.verdict if reading.tested else f"in these trials, {reading._said}, without a verdict"
         told = (
-            f"{group[0].upper()}{group[1:]} times{these}: {reading.verdict}. The mean changed by "
+            f"{group[0].upper()}{group[1:]} times: {said}. The mean changed by "
             f"{signed(shift.change, 's')}{relative}: "
             f"{signed(shift.within, 's')} from the {LABELS[reading.group]}s themselves, {signed(shift.mix, 's')} "
             "from how often each is called"
@@ -252,7 +252,7 @@ class LoadMix:
         n = self.load.n(reading.contrast)
         if not reading.tested:
             few = human.plural(n, "trial")
-            return f" With {few} per arm, this is a description, not a verdict." if n < FEWEST else ""
+            return f" With {few} per version, this is a description, not a verdict." if n < FEWEST else ""
         like, lines = reading.like, ratio_lines(reading.like)
         if not lines:
             return ""

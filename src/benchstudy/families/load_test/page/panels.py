@@ -314,7 +314,7 @@ class LoadPanels:
     def _within(self, contrast: Contrast, metric: str, href: str) -> tuple[Cell, Cell]:
         """The cells for too few trials; with one per arm, an interval from blocks of the samples in the trial."""
         n = self.load.n(contrast)
-        few = "one trial per arm" if n == 1 else f"{human.plural(n, 'trial')} per arm"
+        few = "one trial per version" if n == 1 else f"{human.plural(n, 'trial')} per version"
         verdict = no_verdict(few)
         samples = [self.steady(metric, side[0]) for side in self.load.sides(contrast) if len(side) == 1]
         medians = [self.load.median(metric, contrast.target, case) for case in contrast.cases.values()]

@@ -105,7 +105,7 @@ def _users_here(load: LoadTest) -> Iterator[tuple[str, str, list[Cell]]]:
             found.append(cell)
         ratio, n_trials = users.ratio(contrast, made), load.n(contrast)
         few = n_trials < FEWEST  # a relative change from so few trials would look like a result
-        told = f"{human.plural(n_trials, 'trial')} per arm" if few else signed_percent(ratio or 0.0)
+        told = f"{human.plural(n_trials, 'trial')} per version" if few else signed_percent(ratio or 0.0)
         href = load.hrefs(contrast)[-1]
         kind = "text" if few else "number"
         change = MISSING if ratio is None else Cell((told,), href, kind, marks=_marks(load, contrast))

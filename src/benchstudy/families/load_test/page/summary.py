@@ -190,10 +190,12 @@ class LoadSummary:
                 f"{FEWEST} successful trials of each version."
             )
         elif most < FEWEST:
+            fewest = min(map(self.load.n, self.load.contrasts))
+            up_to = "" if fewest == most else "At most "
             within = " Intervals come from within that trial." if most == 1 else ""
             yield (
-                f"{human.plural(most, 'successful trial')} of each version: no verdict, because the spread between "
-                f"loads of the same version is not known. A verdict needs at least {FEWEST} trials.{within}"
+                f"{up_to}{human.plural(most, 'successful trial')} of each version: no verdict, because the spread "
+                f"between loads of the same version is not known. A verdict needs at least {FEWEST} trials.{within}"
             )
 
     def _about_users(self, contrast: Contrast) -> str:
@@ -211,7 +213,7 @@ class LoadSummary:
         if not lines:
             n = self.load.n(contrast)
             few = "one trial" if n == 1 else human.plural(n, "trial")
-            told = f"Supported users, in these trials: {both}, from {few} per arm, so without a verdict."
+            told = f"Supported users, in these trials: {both}, from {few} per version, so without a verdict."
             aside = "".join(f" {text}." for text in self._disturbed(contrast))
             return told + aside + self._limited_by(contrast)
         change, interval = lines
