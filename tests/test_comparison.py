@@ -470,7 +470,7 @@ def test_the_page_says_margin_adjustment_and_method_and_that_there_is_no_a_a(bar
     page.compare("backends", DURATION, factor="backend", caption="Backends", where={"op": "read"})
     page.compare("none", DURATION, factor="backend", base="tape", caption="Backends")
     page.calibration(DURATION)
-    text = "".join(displayed)
+    text = "".join(displayed).replace("\N{NO-BREAK SPACE}", " ")
     assert (
         "9 comparisons: 4 worse, 5 without a verdict. The margin is 5 %, declared in the study before the measurement."
         in text
