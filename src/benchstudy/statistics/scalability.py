@@ -107,8 +107,8 @@ def fit(trials: Mapping[float, Sequence[float]], resamples: int = _RESAMPLES, se
     worst = int(miss.argmax())
     if miss[worst] > LARGEST_MISS:
         raise UnsupportedFit(
-            f"the law misses what was measured at concurrency {levels[worst]:,.0f} by {rounding.percent(miss[worst])} "
-            f"(more than {rounding.percent(LARGEST_MISS)})"
+            f"the law misses what was measured at concurrency {levels[worst]:,.0f} by {rounding.percent(miss[worst])}, "
+            f"which is more than {rounding.percent(LARGEST_MISS)}"
         )
     random = np.random.default_rng(seed)
     draws = np.array([_fit_once(levels, _drawn_means(logs, random), counts, best) for _ in range(resamples)])

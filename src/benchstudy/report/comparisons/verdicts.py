@@ -104,7 +104,7 @@ def _line(name: str, title: str, rows: list[Row]) -> dict[str, Any]:
         reasons = {f"{withheld} of {len(rows)} withheld because of disturbed trials, which the page's table names"}
     ratios = [row.outcome.ratio for row in rows if row.outcome.ratio is not None]
     return {
-        "name": f"{name}, {title}" if title else name,
+        "name": f"{name}, {human.noun(title)}" if title else name,
         "verdict": verdicts + (f" of {len(rows)}" if len(rows) > 1 else ""),
         "several": len(rows) > 1,
         "said": said,
