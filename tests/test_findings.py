@@ -164,8 +164,8 @@ def test_an_answer_is_a_verdict_if_nothing_that_was_decided_contradicts_it(tmp_p
 def test_lines_of_several_metrics_are_named_after_them(tmp_path):
     told = verdicts.lines(found(tmp_path, metrics=("duration", "throughput"), other={"1MB": 2.0}))
     assert [line["name"] for line in told] == [
-        "other against local, Time of one file",
-        "other against local, Throughput",
+        "other against local, time of one file",
+        "other against local, throughput",
     ]
     assert [line["ratio"][:3] for line in told] == ["2.0", "0.5"]
 
