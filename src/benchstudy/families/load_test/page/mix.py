@@ -192,7 +192,7 @@ class LoadMix:
         """The change and its parts in sentences, as people wrote by hand on the published page; without the load."""
         shift, group = reading.shift, GROUPS[reading.group]
         relative = f" ({signed_percent(shift.ratio)})" if shift.ratio is not None else ""
-        said = reading.verdict if reading.tested else f"in these trials, {reading._said}, without a verdict"
+        said = reading.verdict if reading.tested else f"in these trials, {reading.said}, without a verdict"
         told = (
             f"{group[0].upper()}{group[1:]} times: {said}. The mean changed by "
             f"{signed(shift.change, 's')}{relative}: "
