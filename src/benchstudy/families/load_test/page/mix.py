@@ -123,8 +123,9 @@ class Reading:
         if self._like_moved and not self._raw_moved:
             return f"{like}{' like for like' if self.tested else ''}, not shown in the mean"
         if self._like_moved:
-            # With an alarm, the mix either works against the change or is most of it.
-            part = "in part hidden by the mix" if shift.mix * shift.change < 0 else "mostly by the mix"
+            # With an alarm, the mix either works against the change of the mean or is most of it.
+            against = shift.mix * shift.change < 0
+            part = "in part hidden by the mix" if against else "and the mix changes the mean even more"
             return f"{like}, {part}" if shift.alarm else like
         if self._raw_moved:
             return f"{raw} in the mean, not shown like for like"
