@@ -1105,15 +1105,17 @@ while True:
 
 
 def test_a_port_that_somebody_else_took_is_not_ready(held):
-    # The service tells its port to a server of ours, which is not part of it, and only then sleeps.
+    # A server of ours, which is not part of the service, answers on its port before the service says anything.
     with socket.socket() as foreign:
         foreign.bind(("127.0.0.1", 0))
         foreign.listen()
         url = f"http://127.0.0.1:{foreign.getsockname()[1]}/"
         answering = threading.Thread(target=_answer_once, args=(foreign,), daemon=True)
         answering.start()
-        service = Service(argv=["sleep", "300"], ready={"http": url, "timeout": "10s"})
-        with pytest.raises(ServiceFailed, match=rf"port \d+ belongs to another process, .* \({os.getpid()}\)"):
+        late = ["sh", "-c", "sleep 0.3; echo I cannot listen there >&2; exec sleep 300"]
+        service = Service(argv=late, ready={"http": url, "timeout": "10s"})
+        said = rf"port \d+ belongs to another process, .* \({os.getpid()}\).*I cannot listen there"
+        with pytest.raises(ServiceFailed, match=f"(?s){said}"):
             held.start_service("web", service)
 
 

@@ -24,6 +24,7 @@ STORES = CHECKOUT / "tests" / "data" / "store-b9a61cf"
 NEW_TABLES = {"limits", "checks", "search", "hosts", "clients"}
 NEW_COLUMNS = {
     "trials": {"cause_kind", "disturbed", "disturbance", "set_aside", "programs"},
+    "client": {"timed"},
     "steps": {"missed", "seen", "bound", "busy_generator", "cause", "said", "dropped"},
 }
 NEW_METRICS = {"publish_steps", "swing", "achieved_share", "api_calls", "store_calls", "users_low"}

@@ -484,7 +484,8 @@ def test_a_page_says_by_what_rule_it_stopped_what_was_not_reached_and_what_a_new
         tidy_family(lab.root, [plan], lab.root / "tidy")
         results = Results(lab.root / "tidy", study="s", family="scripted")
         weak = evidence.weakness_list(evidence.weak_points(results, [index]))
-        return evidence.method(results, [index]), weak.replace("\N{NO-BREAK SPACE}", " ")
+        method = evidence.method(results, [index])
+        return method.replace("\N{NO-BREAK SPACE}", " "), weak.replace("\N{NO-BREAK SPACE}", " ")
 
     method, weak = page()
     assert "6 to 7, until every case is known to ±5 %" in method

@@ -24,6 +24,7 @@ _PLACEHOLDER = re.compile(r"\{\{\s*([^{}]+?)\s*\}\}")
 _LOG_TAIL = 3000
 LOGS = ("setup.log", "stdout", "stderr", "stop.log", "supervisor.json")
 _PROBE_EVERY_S = 0.03
+_WORDS_S = 2.0  # for the words of a service that cannot listen, because another process does
 _HOW_IT_ENDED = ("state", "cause", "cause_kind", "exit_status", "signal", "duration_s", "limits")
 _DEFAULTS: dict[str, object] = {"bind": None, "tools": "", "confinement": {}}
 
@@ -167,9 +168,19 @@ def _wait_ready(folder: str, ready: dict, ports: dict[str, int], address: str) -
             deadline = deadline or time.monotonic() + ready["timeout"]
             wanted = _probe(ready, ports, address)
             if wanted is not None:
-                return sockets.foreign_listener(wanted, content["supervisor_pid"])
+                foreign = sockets.foreign_listener(wanted, content["supervisor_pid"])
+                if foreign is not None:
+                    _wait_for_words(folder)
+                return foreign
             if time.monotonic() > deadline:
                 return f"not ready within {ready['timeout']:g} s ({_probe_text(ready, ports)})"
+        time.sleep(_PROBE_EVERY_S)
+
+
+def _wait_for_words(folder: str) -> None:
+    """Wait until the service has said something. One that may not listen says so, but another may answer before."""
+    until, files = time.monotonic() + _WORDS_S, [os.path.join(folder, name) for name in ("stdout", "stderr")]
+    while time.monotonic() < until and not any(os.path.exists(file) and os.path.getsize(file) for file in files):
         time.sleep(_PROBE_EVERY_S)
 
 
