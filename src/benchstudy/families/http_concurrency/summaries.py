@@ -19,7 +19,7 @@ from benchstudy.families.shared.files import damaged
 from benchstudy.model.family import ParseError
 
 _MS = 1e-3
-_UNKNOWN = "latency: {tool} has the times of refused connections, 0 s, among those of answers, so none are known"
+_UNKNOWN = "latency: k6 has the times of refused connections, 0 s, among those of answers, so none are known"
 _EXPORT = re.compile(r'\s*\{\s*"metrics"\s*:\s*\{')
 
 
@@ -136,7 +136,7 @@ def of_metrics(document: Mapping[str, Any], *, is_whole: bool = True, of_answers
         values["transfer_rate"] = (counts["data_received"]["count"] / took, "B/s")
     problems = [*_failed_thresholds(found), *_failed_checks(document.get("root_group") or {})]
     if failed and not of_answers:
-        problems.append(_UNKNOWN.format(tool="k6") if refused else _timed(failed, requests, "k6"))
+        problems.append(_UNKNOWN if refused else _timed(failed, requests, "k6"))
     run = run_of(requests, metrics.get("data_received", {}).get("count"), times["min"], times["max"])
     return Summary(values | {"dropped": (dropped, "1")}, percentiles, told, problems, run=run)
 

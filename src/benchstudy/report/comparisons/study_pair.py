@@ -152,9 +152,13 @@ class FamilyPair:
             metric, declared.title, unit, self.other.study, self.base.study, name, name, other.levels, base.levels, made
         )
 
+    def _sides(self, row: Row) -> tuple[tuple[Side, Mapping[str, Any]], tuple[Side, Mapping[str, Any]]]:
+        """Each side with its target and case of a row."""
+        return (self.base, row.base), (self.other, row.other)
+
     def estimates(self, metric: str, row: Row) -> Iterator[tuple[Side, Estimate]]:
         """Yield each side with its estimate for a row's case, if the figure is above zero and in the row's unit."""
-        for side, levels in ((self.base, row.base), (self.other, row.other)):
+        for side, levels in self._sides(row):
             found = side.results.estimate(metric, levels["target"], levels["case"])
             if found is not None and found.summary.median and found.unit == row.unit:
                 yield side, found
@@ -247,8 +251,7 @@ class FamilyPair:
 
     def reservations(self, row: Row) -> dict[str, tuple[str, ...]]:
         """The marks that both figures of a row have on their own pages, such as "not steady", by study."""
-        sides = ((self.base, row.base), (self.other, row.other))
-        return {side.study: self._marks(side, row, levels) for side, levels in sides}
+        return {side.study: self._marks(side, row, levels) for side, levels in self._sides(row)}
 
     def summary(self) -> str:
         """The number of ratios, and outside how many intervals a ratio of 1 lies."""
