@@ -111,6 +111,19 @@ def agent_on(sshd: SshdHost, tmp_path: Path, work_dir: str = "") -> Iterator[Hos
         yield HostAgent.deploy(remote, on_event=print, **settings)
 
 
+def test_the_cause_of_a_failed_python_program_is_its_error_without_the_traceback(deploy, tmp_path):
+    agent = deploy()
+    script = "try:\n 1 / 0\nexcept ZeroDivisionError:\n raise RuntimeError('no port')"
+    with agent.lock(SESSION, OWNER):
+        execution = agent.execute(Command([sys.executable, "-c", script]))
+        agent.fetch(execution, tmp_path / "out")
+    stdout, stderr, files = (tmp_path / "out" / name for name in ("stdout", "stderr", "files"))
+    with pytest.raises(TrialFailed) as failed:
+        TrialExecution(execution, stdout, stderr, files, "tool").require_success()
+    assert str(failed.value) == "tool exited with status 1: RuntimeError: no port"
+    assert "During handling of the above exception" in stderr.read_text()
+
+
 def test_no_word_of_a_host_is_a_command_to_a_terminal(deploy, tmp_path, capfd):
     """Such as OSC 52, which sets the clipboard. Files keep what the tool wrote."""
     (tmp_path / "more").mkdir()

@@ -48,7 +48,7 @@ def ending(said: str) -> str:
 
 
 def said_in(path: Path) -> str:
-    """The end of a file, on one line."""
+    """The end of a file, on one line. Of a Python traceback, only the error: its lines of code are indented."""
     if not path.is_file() or not path.stat().st_size:
         return ""
     with path.open("rb") as file:
@@ -56,4 +56,8 @@ def said_in(path: Path) -> str:
         cut, text = file.tell() > 0, file.read().decode(errors="replace")
     # What is cut off may be the beginning of a secret, whose end would not be known as one.
     text = text.partition("\n")[2] if cut and "\n" in text.strip() else text
-    return " / ".join(line.strip() for line in text.splitlines() if line.strip())
+    lines = [line for line in text.splitlines() if line.strip()]
+    frames = [number for number, line in enumerate(lines) if line.startswith('  File "')]
+    if frames:
+        lines = [line for line in lines[frames[-1] :] if not line.startswith(" ")] or lines
+    return " / ".join(line.strip() for line in lines)
