@@ -16,6 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from agent_folders import agent_folder
 from waiting import runs, until
 
 AGENT = Path(__file__).parents[1] / "src" / "benchstudy" / "agent"
@@ -633,3 +634,16 @@ def test_a_mount_that_its_server_leaves_behind_is_unmounted(tmp_path):
     assert mounts == "1"
     assert [event["event"] for event in json.loads(stopped)["events"]][-1] == "unmounted"
     assert json.loads(removed) == {"removed": [str(folder)]}
+
+
+def test_no_service_gets_a_port_that_was_chosen_for_what_starts_later():
+    folder = agent_folder("load_test")
+    names = [f"p{number}" for number in range(20)]
+    chosen = [sys.executable, "-I", "-S", folder, "load_site:free_ports", *names]
+    later = json.loads(subprocess.run(chosen, capture_output=True, check=True).stdout)["ports"]
+    script = "import json, sockets, sys; print(json.dumps(sockets.free_ports(list(map(str, range(500))))))"
+    of_services = json.loads(
+        subprocess.run([sys.executable, "-c", script], cwd=folder, capture_output=True, check=True).stdout
+    )
+    assert len(set(later.values())) == 20 and len(set(of_services.values())) == 500
+    assert max(of_services.values()) < min(later.values())

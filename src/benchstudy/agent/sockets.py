@@ -9,35 +9,39 @@ import processes
 
 _LISTEN = "0A"
 _FIRST = 10_000  # well-known ports are below
+_FOR_LATER = 1_000  # the last ports below those of the kernel
 _MOST_TRIES = 50
 
 
-def free_ports(names: list[str]) -> dict[str, int]:
+def free_ports(names: list[str], for_later: bool = False) -> dict[str, int]:
     """For each name a port that nothing on this host uses now. Whether the service got it is proven later.
 
     Ports that the kernel gives to connections are left out: one might be taken before the service listens on it.
+    `for_later`: services start before these ports are used, and are given none of them.
     """
     held = []
     try:
         for _ in names:
             probe = socket.socket()
             held.append(probe)
-            _bind_somewhere(probe)
+            _bind_somewhere(probe, for_later)
         return {name: held[position].getsockname()[1] for position, name in enumerate(names)}
     finally:
         for probe in held:
             probe.close()
 
 
-def _bind_somewhere(probe: socket.socket) -> None:
+def _bind_somewhere(probe: socket.socket, for_later: bool) -> None:
     try:
         with open("/proc/sys/net/ipv4/ip_local_port_range", encoding="ascii") as file:
             last = int(file.read().split()[0]) - 1
     except (OSError, ValueError, IndexError):
         last = 0
+    end = last + 1 - _FOR_LATER
+    first, count = (end, _FOR_LATER) if for_later else (_FIRST, end - _FIRST)
     for _ in range(_MOST_TRIES if last >= 2 * _FIRST else 0):
         try:
-            return probe.bind(("", _FIRST + int.from_bytes(os.urandom(4), "big") % (last + 1 - _FIRST)))
+            return probe.bind(("", first + int.from_bytes(os.urandom(4), "big") % count))
         except OSError:
             continue
     return probe.bind(("", 0))

@@ -14,8 +14,8 @@ _TIMEOUT_S = 20.0
 
 
 def free_ports(arguments: list[str]) -> None:
-    """`free-ports NAME ...`: {"ports": {name: a port that nothing on this host uses now}}."""
-    wire.emit({"ports": sockets.free_ports(arguments)})
+    """`free-ports NAME ...`: {"ports": {name: a port that nothing uses now, and no service gets before the load}}."""
+    wire.emit({"ports": sockets.free_ports(arguments, for_later=True)})
 
 
 def text(arguments: list[str]) -> None:
