@@ -20,7 +20,7 @@ require_commands() { # report|reproduce|test|lint
     require sshd openssh-server
     require ssh-keygen openssh-client
     [ "$1" = test ] || return 0
-    require debootstrap debootstrap
+    require mmdebstrap mmdebstrap
     require ip iproute2
     require unshare util-linux
     require fio fio
