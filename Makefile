@@ -50,9 +50,9 @@ lint: ## check the code without running it: style, layers, types, spelling
 	@codespell
 	@ruff check --quiet . && ruff format --quiet --check . && snakefmt --check workflow
 	@lint-imports
-	@mypy
-	@MYPYPATH=$$(echo $(ON_HOST) | tr ' ' ':') mypy --explicit-package-bases --cache-dir .mypy_cache/on_host \
-		$$(find $(ON_HOST) -name '*.py' -not -name __init__.py)
+	@mypy & package=$$!; \
+		MYPYPATH=$$(echo $(ON_HOST) | tr ' ' ':') mypy --explicit-package-bases --cache-dir .mypy_cache/on_host \
+		$$(find $(ON_HOST) -name '*.py' -not -name __init__.py); on_host=$$?; wait $$package && exit $$on_host
 
 test-fast: ## run the short tests that start no server and compile nothing: about two minutes on 2 cores
 	@sh setup/environment.sh test
