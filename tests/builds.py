@@ -1,4 +1,4 @@
-"""The programs that tests start are built first; tests that start none run meanwhile, because builds may wait.
+"""The programs that tests start are built first; tests that start no server run meanwhile, because builds may wait.
 
 During a compilation, a real server at its memory limit, or a real load that must reach its rate, may fail because of
 the compiler. So all other tests wait for the last build.

@@ -242,14 +242,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if isinstance(item, pytest.Function):
             for mark in tiers.marks_of(item):
                 item.add_marker(mark)
-    tiers.in_order(items, fast_first=builds.pending())
+    tiers.in_order(items, building=builds.pending())
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
     """Give a test marked `alone` the whole machine, with its fixtures; keep a fast test from starting a server."""
     fast = not any(item.get_closest_marker(mark) for mark in tiers.DOORS)
-    if not fast:
+    if tiers.needs_builds(item):
         builds.wait()
     with machine.shared_or_alone(Path(os.environ[TOOL_STORE]).parent, item.get_closest_marker("alone") is not None):
         GUARD.fast = fast

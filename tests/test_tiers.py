@@ -5,11 +5,12 @@ import signal
 import subprocess
 import sys
 
+import browser
 import pytest
 import waiting
 from conftest import TEST_RUN, TOOL_STORE
 from sshd_hosts import SshdHost
-from tiers import DOORS, TESTS
+from tiers import DOORS, TESTS, needs_builds
 
 
 @pytest.fixture
@@ -41,7 +42,11 @@ class TestExtended:
 
 
 def test_what_runs_the_workflow_is_marked(request, project):
-    assert request.node.get_closest_marker("slow")
+    assert request.node.get_closest_marker("server")
+
+
+def test_what_opens_a_browser_is_slow_and_need_not_wait_for_builds(request):
+    assert request.node.get_closest_marker("slow") and not needs_builds(request.node) and browser.opened
 
 
 def test_what_is_not_marked_cannot_start_a_server(request, tmp_path):

@@ -1,7 +1,7 @@
 """The tier of a test, derived from what it can reach; the guard of the fast tier; and the order of tests.
 
-`server`: it may start a server or a host. `build`: it may compile or install programs. `slow`: it runs the workflow,
-notebooks or a browser. Tests without these marks belong to `make test-fast`, but for those marked `long` by hand.
+`server`: it may start a server or a host, as the workflow does. `build`: it may compile or install programs. `slow`: it
+runs notebooks or a browser. Tests without these marks belong to `make test-fast`, but for those marked `long` by hand.
 """
 
 import re
@@ -18,19 +18,30 @@ from xdist.scheduler import LoadScopeScheduling
 TESTS = Path(__file__).parent
 # Helper modules of the tests, by what their functions and classes start.
 DOORS = {
-    "server": {"sshd_hosts", "two_hosts", "prometheus_server", "http_study", "tessera_logs", "s3_server", "injections"},
-    "build": {"provisioning", "tessera_logs", "mattermost_small", "two_hosts", "injections", "webtools"},
-    "slow": {"browser", "crate_study"},
+    "server": {
+        "sshd_hosts",
+        "two_hosts",
+        "prometheus_server",
+        "http_study",
+        "tessera_logs",
+        "s3_server",
+        "injections",
+        "crate_study",
+    },
+    "build": {"provisioning", "tessera_logs", "mattermost_small", "two_hosts", "injections"},
+    "slow": {"browser", "webtools"},
 }
 # For modules with several kinds of contents, the kind is given per name.
 NAMES = {
-    **dict.fromkeys(("Popen", "Remote", "HostAgent", "loopback", "provision_target"), "server"),
+    **dict.fromkeys(
+        ("Popen", "Remote", "HostAgent", "loopback", "provision_target", "Project", "copy_project"), "server"
+    ),
     "built_versitygw": "build",
-    **dict.fromkeys(("Project", "copy_project", "pages_made_in"), "slow"),
+    "pages_made_in": "slow",
 }
 # A test without a mark must not start these.
 SERVERS_AND_BUILDERS = re.compile(
-    "apache2|caddy|cargo|cc|chromium|debootstrap|gcc|go|google-chrome|lighttpd|locust|mariadbd|mattermost|mysqld|nginx|"
+    "apache2|caddy|cargo|cc|chromium|gcc|go|google-chrome|lighttpd|locust|mariadbd|mattermost|mmdebstrap|mysqld|nginx|"
     "papermill|postgres|prometheus|rclone|sftpgo|snakemake|sshd|versitygw"
 )
 
@@ -58,22 +69,25 @@ LONGEST = (
 )
 
 
-def in_order(items: list[pytest.Item], *, fast_first: bool) -> None:
+def needs_builds(item: pytest.Item) -> bool:
+    """Whether a test may start what is built for the tests, or fail because a compiler takes the processors."""
+    return any(item.get_closest_marker(mark) for mark in ("server", "build"))
+
+
+def in_order(items: list[pytest.Item], *, building: bool) -> None:
     """The longest first, then files that one worker gets as a whole, then tests that are dealt one by one.
 
     Fast ones fill the gaps, and those that need the machine for themselves are last.
 
     A test that runs alone waits for all others, and none begins meanwhile; earlier in the run, this would cost minutes.
-    `fast_first`: the others cannot begin yet.
+    `building`: tests that need the builds cannot begin yet, so they come after all others.
     """
     places = {name: place for place, name in enumerate(LONGEST)}
-    slow = {item for item in items if any(item.get_closest_marker(mark) for mark in DOORS)}
-    if fast_first:
-        scopes = {scope_of(item.nodeid) for item in slow}
-        slow |= {item for item in items if scope_of(item.nodeid) in scopes}
+    waiting = {scope_of(item.nodeid) for item in items if building and needs_builds(item)}
 
     def place(item: pytest.Item) -> tuple[int, int, bool, str]:
-        turn = 3 if item.get_closest_marker("alone") else 1 if item in slow else 0 if fast_first else 2
+        fast = not any(item.get_closest_marker(mark) for mark in DOORS)
+        turn = 3 if item.get_closest_marker("alone") else 2 if scope_of(item.nodeid) in waiting else int(fast)
         is_whole = scope_of(item.nodeid) != item.nodeid
         return turn, places.get(item.path.name, len(LONGEST)), not is_whole, item.path.name
 
@@ -134,6 +148,8 @@ def _used(definitions: Sequence[Any]) -> Iterator[Any]:
 def _step(thing: FunctionType | type) -> tuple[set[str], list[Any]]:
     """The marks that a function or class has by itself, and the parts of tests/ that it uses."""
     marks = {mark for mark, modules in DOORS.items() if thing.__module__ in modules}
+    if marks:
+        return marks, []
     if thing.__name__ in NAMES:
         marks.add(NAMES[thing.__name__])
     used: list[Any] = []
