@@ -19,14 +19,14 @@ import pytest
 TESTS = Path(__file__).parent
 NOT_RUN = "not run"
 _ENTRY = re.compile(r"\[`(?P<name>[\w:]+)`\]\(\.\./(?P<file>tests/\w+\.py)\) \| (?P<result>.*) \|$", re.MULTILINE)
-_INTRO = """# Faults it survives
+_INTRO = """# Faults that benchstudy survives
 
 This page lists what can go wrong, what benchstudy promises for it, and the tests that cause it in real processes, disks
-and networks. It gives the last result of each test with its date and commit (`+`: with uncommitted changes).
+and networks. It shows the last result of each test with its date and commit (`+`: with uncommitted changes).
 `make faults` runs the tests and writes this page. Nothing on it is written by hand.
 
 **Nothing lost** means: no finished trial is lost, altered or measured twice; the host is left clean; the next run
-measures only what is missing; and the report tells what failed. `tests/nothing_lost.py` checks it.
+measures only what is missing; and the report names what failed. `tests/nothing_lost.py` checks it.
 
 | # | fault | promise | test | last result |
 |---|---|---|---|---|
