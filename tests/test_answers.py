@@ -55,86 +55,96 @@ def said(error: str, status: int, kind: str) -> dict[str, str]:
 
 
 BROKEN = {"a connection that breaks": RESET, "cut off in the middle": CUT}
-AGAIN, REFUSED, LESS = "again", "refused", "less"
+AGAIN, LESS, WAITED = "again", "less", "benchstudy waits"
 OF_PROMETHEUS = [
-    Row({"slow, but never silent": SLOW}, "waited for", AGAIN),
+    Row({"slow, but never silent": SLOW}, WAITED, AGAIN),
     Row(
         BROKEN | {"silent for 150 s": SILENT} | statuses(408, 429, 500, 502, 503, 504),
-        "asked again until `patience_s` is over, with pauses of 0.1 s that double up to 5 s; what had come of the "
-        "answer is thrown away. One that has never answered yet is refused at once",
+        "the request is repeated until `patience_s` is over, with pauses of 0.1 s that double up to 5 s; the received "
+        "part of the answer is discarded. If the server has never answered, the fetch fails at once",
         AGAIN,
     ),
     Row(
         statuses(401, 403),
-        "refused at once, also where a token has just expired, and the message says where to set credentials; nothing "
-        "that was sent is repeated",
+        "the fetch fails at once, also if a token has just expired; the message says where to set credentials, and "
+        "repeats nothing that was sent",
         "refused the bearer token",
     ),
-    Row(statuses(301, 302, 307), "refused at once: no credentials are sent elsewhere", "sends elsewhere"),
+    Row(
+        statuses(301, 302, 307),
+        "the fetch fails at once: credentials are not sent to another address",
+        "sends elsewhere",
+    ),
     Row(
         {"a certificate that is not trusted": UNTRUSTED},
-        "refused at once, with `ca_file` as the way",
+        "the fetch fails at once, and the message names `ca_file`",
         "its certificate is not trusted here",
     ),
     Row(
         statuses(413) | said("422 of execution", 422, "execution") | said("`timeout` of a query", 503, "timeout"),
-        "asked for less at a time: fewer series, shorter pages",
+        "the fetch requests less at a time: shorter pages, then fewer series",
         LESS,
     ),
     Row(
         statuses(400, 404, 405) | {"200 with another content": "200 <html>"},
-        "refused at once: is the URL the one below which `/api/v1/query` lies?",
+        "the fetch fails at once, and the message asks whether `/api/v1/query` lies below the URL",
         "is the URL the one below which /api/v1/query lies?",
     ),
 ]
 PASSING, NONE = "tried again", ""
 OF_OBJECTS = [
-    Row({"slow, but never silent": SLOW}, "waited for", kind=NONE),
+    Row({"slow, but never silent": SLOW}, WAITED, kind=NONE),
     Row(
         {"no connection within `connect_timeout`": "deaf", "silent for `read_timeout`": SILENT}, PASSING, kind="timeout"
     ),
     Row(BROKEN, PASSING, kind="connection"),
     Row(statuses(429, 503) | codes("SlowDown", "Throttling"), PASSING, kind="throttled"),
     Row(statuses(500, 502, 504), PASSING, kind="unavailable"),
-    Row(codes("ExpiredToken", "RequestExpired"), "the trial fails at once, and says so", kind="expired"),
+    Row(codes("ExpiredToken", "RequestExpired"), "the trial fails at once, with this cause", kind="expired"),
     Row(statuses(401, 403), "the same", kind="forbidden"),
     Row(statuses(404), "the same; a bucket is made only on a service of the study", kind="missing"),
     Row(statuses(400, 409, 501) | codes("InvalidRequest"), "the same", kind="refused"),
 ]
 OF_ARCHIVE = [
-    Row({"slow, but never silent": SLOW}, "waited for", AGAIN),
+    Row({"slow, but never silent": SLOW}, WAITED, AGAIN),
     Row(
         BROKEN
         | {f"silent for {archive._SILENT_S} s": SILENT}
         | statuses(500, 502, 503, 504)
         | codes("SlowDown", "Throttling", status=503),
-        f"asked again, up to {archive._ATTEMPTS} times in all, with growing pauses; then the command ends with what to "
-        "look at, and goes on from there when it is run again",
+        f"the request is repeated, up to {archive._ATTEMPTS} attempts in all, with growing pauses; then the command "
+        "fails and says what to check. If you run it again, it continues from there",
         AGAIN,
     ),
     Row(
         statuses(403) | codes("AccessDenied", status=403),
-        "refused at once, with the rights that are needed",
+        "the command fails at once, and names the permissions that it needs",
         "these credentials lack permissions",
     ),
     Row(
         codes("ExpiredToken", "InvalidToken", "RequestExpired"),
-        "refused at once, with how to log in again",
+        "the command fails at once, and says how to log in again",
         "log in again",
     ),
     Row(
         codes("InvalidAccessKeyId", "SignatureDoesNotMatch", status=403),
-        "refused at once; the message says where to set credentials",
+        "the command fails at once, and says where to set credentials",
         "unknown credentials; look at AWS_PROFILE",
     ),
     Row(
-        codes("RequestTimeTooSkewed", status=403), "refused at once: a clock is wrong", "clock and the server's differ"
+        codes("RequestTimeTooSkewed", status=403),
+        "the command fails at once: a clock is wrong",
+        "clock and the server's differ",
     ),
-    Row(codes("NoSuchBucket", status=404), "refused at once: create it, or name another", "no such bucket"),
-    Row(statuses(404), "the object is named as gone", "is gone"),
+    Row(
+        codes("NoSuchBucket", status=404),
+        "the command fails at once: create the bucket, or name another one",
+        "no such bucket",
+    ),
+    Row(statuses(404), "the command reports that the object is gone", "is gone"),
     Row(
         statuses(400, 409, 501),
-        "refused at once, with the status and the code of the answer",
+        "the command fails at once, with the status and the code of the answer",
         "the server answered",
     ),
 ]
