@@ -486,11 +486,11 @@ def test_a_wrong_address_of_a_server_is_named_by_what_gave_it(tmp_path, monkeypa
         ({"http_concurrency": {"timeout": "1s"}}, "generator wrk, whose load takes 1 s"),
         (
             {"log_write": {"rates": ["search"], "timeout": "1min"}},
-            "for search: its warm_up and windows at one rate take 63",
+            "for search: its warm-ups and windows at one rate take 66",
         ),
         (
             {"log_write": {"rates": [], "sweeps": [{"rates": ["2000/s"]}], "timeout": "5s"}},
-            "generator open: its warm_up and windows at one rate take 5 s",
+            "generator open: its warm-ups and windows at one rate take 5 s",
         ),
         (
             {"command": {"commands": [{"name": "x", "argv": ["x"], "warm_up": "10min"}]}},

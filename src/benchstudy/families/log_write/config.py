@@ -221,7 +221,7 @@ class CapacitySearch(Strict):
         description="a rate fails if this many attempts fail, so that one stall of a disk does not decide",
     )
     window: DurationField = Field(30.0, description="length of each window; raised to whole publish steps")
-    warm_up: DurationField = Field(3.0, description="load before the first window of each rate")
+    warm_up: DurationField = Field(3.0, description="the same load before each window, which does not count")
     min_achieved: float = Field(
         0.99,
         gt=0,
@@ -346,9 +346,9 @@ class LogWriteConfig(LoadedByClients):
                 windows, window = (
                     (self.search.windows, self.search.window) if rate == SEARCH else (1, generator.duration)
                 )
-                times[of[0]] = max(times.get(of[0], 0.0), of[1] + windows * backend.window_s(window))
+                times[of[0]] = max(times.get(of[0], 0.0), windows * (of[1] + backend.window_s(window)))
         yield from self.outlasted(
-            {f"{what}: its warm_up and windows at one rate take": takes_s for what, takes_s in times.items()}
+            {f"{what}: its warm-ups and windows at one rate take": takes_s for what, takes_s in times.items()}
         )
         for (what, warm_up), backend in steps.items():
             if warm_up < backend.step_s:
