@@ -453,7 +453,7 @@ def test_the_catalogue_is_listed_and_a_system_shown(capsys, tmp_path):
     assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == list(CATALOGUE)
     assert main(["systems", "sftpgo"]) == 0
     said = capsys.readouterr().out
-    assert "storage: system, openssh when left out" in said and "AGPL-3.0-only" in said and "endpoints static" in said
+    assert "storage: system, default openssh" in said and "AGPL-3.0-only" in said and "endpoints static" in said
     assert main(["systems", "sftpgo", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert told["name"] == "sftpgo" and told["parameters"]["storage"]["default"] == "openssh"

@@ -43,6 +43,7 @@ _PLAIN = {
     Size: "size",
     Any: "anything",
 }
+_PLURAL = {"name": "names", "size": "sizes", "text": "texts", "whole number": "whole numbers"}
 # Annotations that differ from plain text and numbers only by their validator.
 _MARKED = {
     id(get_args(DurationField)[1]): "duration",
@@ -184,7 +185,8 @@ def _type(annotation: Any, headings: Mapping[type[BaseModel], str], metadata: An
     if origin in (Union, UnionType):
         return " or ".join(_type(part, headings) for part in parts if part is not NoneType)
     if origin is list:
-        return f"list of {_type(parts[0], headings)}"
+        inner = _type(parts[0], headings)
+        return f"list of {_PLURAL.get(inner, inner)}"
     if origin is dict:
         inner = _type(parts[1], headings)
         return f"{_type(parts[0], headings)}: {f'({inner})' if ': ' in inner else inner}"

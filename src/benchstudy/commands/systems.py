@@ -92,13 +92,13 @@ def _shown(found: Found) -> list[str]:
 def kind(parameter: Parameter) -> str:
     """The values that a parameter accepts, and its default."""
     values = " or ".join(parameter.choices) if parameter.choices else parameter.type
-    return f"{values}, required" if parameter.required else f"{values}, {_default(parameter.default)} when left out"
+    return f"{values}, required" if parameter.required else f"{values}, default {_default(parameter.default)}"
 
 
 def _default(value: Any) -> str:
     if isinstance(value, Mapping):
         return f"{value['system']} with {', '.join(f'{k}: {as_text(v)}' for k, v in (value.get('with') or {}).items())}"
-    return as_text(value) if value != "" else "nothing"
+    return as_text(value) if value != "" else "empty"
 
 
 def _offer(offer: Mapping[str, Any]) -> str:

@@ -114,7 +114,7 @@ class LoadedByClients(FamilyConfig):
     from_load_hosts: ClassVar[bool] = True
 
     clients: Counts | None = Field(
-        None, description="how many of the target's load hosts load each case; all when left out"
+        None, description="numbers of the target's load hosts that load each case; the default is all"
     )
 
     def why_not(self, case: Case, clients: int) -> str | None:
@@ -128,7 +128,7 @@ class StorageOfClients(LoadedByClients):
     from_load_hosts: ClassVar[bool] = False
 
     clients: Counts | None = Field(
-        None, description="from how many of the target's load hosts each case is loaded; from `sut` when left out"
+        None, description="numbers of the target's load hosts that load each case; by default, only `sut` does"
     )
 
 

@@ -41,7 +41,7 @@ _RateText = Annotated[str, Field(pattern=BYTE_RATE_PATTERN, examples=["125MiB/s"
 
 
 class Acknowledgement(Strict):
-    """A finding, or a question of the checklist that the study does not satisfy, which somebody looked at and accepts.
+    """A finding, or a question of the checklist that the study does not satisfy, which somebody examined and accepts.
 
     It may be added after the measurement, because it changes no figure and no hash.
     """
@@ -78,7 +78,7 @@ class MeasuredCeiling(Strict):
 
 
 class DeclaredCeiling(Extended):
-    """The most that a device, link or volume can deliver. Higher figures did not come from there."""
+    """The most that a device, link or volume can deliver. Higher figures cannot come from it."""
 
     family: FamilyName
     op: Literal["read", "write"]

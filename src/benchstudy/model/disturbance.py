@@ -23,19 +23,19 @@ LimitField = Annotated[float, BeforeValidator(_limit, json_schema_input_type=Pro
 
 
 class DisturbancePolicy(Strict):
-    """Declared before the measurement and hashed with the study. It depends on the host, never on what was measured."""
+    """Declared before the measurement and hashed with the study. It depends on the host, never on measured values."""
 
     limit: LimitField = Field(
         DISTURBED,
-        description="how much of a host other work may take: of its processors, including steal, or of its disks' "
-        "time; `100 %` lets everything pass",
+        description="share of a host that other work may take: of its processors, including steal, or of its disks' "
+        "time; `100 %` accepts everything",
     )
     then: Literal["mark", "repeat"] = Field(
         "mark",
         description="`mark` a disturbed trial wherever its figures appear, or `repeat` it: the trial stays, marked, "
         "and its case is measured again in that block; figures are then those of undisturbed trials",
     )
-    at_most: int = Field(3, ge=1, le=20, description="with `repeat`: how often a case may be repeated in a block")
+    at_most: int = Field(3, ge=1, le=20, description="with `repeat`: the most repetitions of a case in a block")
 
     def repeats(self, results: int) -> bool:
         """Whether a case is measured again in a block in which all of this many results were disturbed."""

@@ -90,7 +90,7 @@ class FamilyConfig(Strict):
     blocks_apart: DurationField | None = Field(None, description="overrides the study's value")
     disturbance: DisturbancePolicy | None = Field(None, description="overrides the study's value")
     give_up_after: int | None = Field(None, ge=2, description="overrides the study's value")
-    timeout: TimeoutField = Field(600.0, description="a trial that takes longer is ended and counted as 'timeout'")
+    timeout: TimeoutField = Field(600.0, description="a trial that takes longer is ended, with the status `timeout`")
     services: dict[Name, Service] = Field({}, description="servers and mounts that are up during the session")
 
     # For a family whose results may also be imported: lists without which nothing can be measured.

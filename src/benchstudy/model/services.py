@@ -79,7 +79,7 @@ class Ready(Strict):
     tcp: Name | None = Field(None, description="this named port accepts a connection")
     http: Annotated[str, _URL] | None = Field(None, description="this URL answers with a status below 500")
     mount: str | None = Field(None, description="this path is a mount point")
-    file: str | None = Field(None, description="this path exists, for a service that only keeps something for others")
+    file: str | None = Field(None, description="this path exists, for a service that only holds data for others")
     timeout: TimeoutField = 30.0
 
     exactly_one: ClassVar[tuple[str, ...]] = ("tcp", "http", "mount", "file")
@@ -98,14 +98,16 @@ class Service(Strict):
     secret_env: dict[Name, str] = Field(
         {}, description="your own secrets: the environment variable of the controller that holds {{secret.NAME}}"
     )
-    libraries: list[Name] = Field([], description='what is copied to the host first, such as "rclone"')
+    libraries: list[Name] = Field([], description='libraries to copy to the host first, such as "rclone"')
     files: dict[str, str] = Field({}, description="files written below {{dir}} before the start")
     setup: list[Argv] = Field([], description="commands that run to completion before the start")
-    setup_timeout: TimeoutField | None = Field(None, description="timeout of each setup command; 10 min when left out")
-    argv: Argv = Field(description="the server, in the foreground")
+    setup_timeout: TimeoutField | None = Field(None, description="timeout of each setup command; the default is 10 min")
+    argv: Argv = Field(description="command of the server, which stays in the foreground")
     env: Environment = Field({})
     open_files: int | None = Field(
-        None, ge=1, description="how many files it must be able to open at once; it fails if the host forbids that"
+        None,
+        ge=1,
+        description="number of files that it must be able to open at once; it fails if the host allows fewer",
     )
     ready: Ready
     stop: Argv | None = Field(None, description="command that ends it gracefully, such as an unmount")

@@ -58,9 +58,9 @@ class Thresholds(Strict):
     """Declared before the measurement and hashed with the study, so that later changes are visible."""
 
     lease: DurationField = Field(
-        30.0, description="a host ends our processes when the controller has been silent for this long"
+        30.0, description="time without a heartbeat from the controller after which a host ends our processes"
     )
-    reconnect: DurationField = Field(120.0, description="how long to try to get a lost connection back")
+    reconnect: DurationField = Field(120.0, description="time for which a session tries to restore a lost connection")
     margin: MarginField = Field(MARGIN, description="the smallest difference that matters, used by all verdicts")
     margins: dict[str, MarginField] = Field(
         {}, description="other margins, by family (`fio`) or by family and metric (`fio/read_iops`)"
@@ -96,7 +96,7 @@ class Study(Strict):
 
     study: Name = Field(description="the study's name; a new name measures everything afresh")
     title: str = ""
-    question: str = Field("", description="what the study should answer, in a sentence; printed on its first page")
+    question: str = Field("", description="the question to answer, in one sentence; printed on the study's first page")
     repeats: Original | None = Field(None, description="the published page that the study repeats")
     seed: int = Field(1, description="decides the random order of trials")
     blocks: BlocksField = Field(
@@ -106,7 +106,7 @@ class Study(Strict):
     )
     until: PrecisionField | None = Field(
         None,
-        description="with a range of blocks: measure until the median of every case is known this well, such as `5 %`",
+        description="with a range of blocks: measure until every case's median has this precision, such as `5 %`",
     )
     blocks_apart: DurationField | None = Field(
         None, description="minimum time from the beginning of one block to the beginning of the next, such as `10min`"
@@ -118,7 +118,7 @@ class Study(Strict):
         None,
         ge=2,
         description="number of a case's first trials after which the case is given up if all failed with the same "
-        "cause; when left out, no case is given up",
+        "cause; by default, no case is given up",
     )
     stands_out: Literal["median", "mean"] = Field(
         "median",
@@ -130,13 +130,13 @@ class Study(Strict):
     beside: bool = Field(
         False,
         strict=False,
-        description="`true`: make tables and pages even while this machine is measured; its trials record that",
+        description="`true`: make tables and pages even while this machine is measured; its trials record this",
     )
     hosts: dict[Name, Host] = Field(min_length=1)
     targets: dict[Name, Target] = Field(min_length=1)
     families: dict[str, FamilyConfig] = Field(min_length=1)
     thresholds: Thresholds = Thresholds()
-    ceilings: list[DeclaredCeiling] = Field([], description="the most that the hardware can give, for lints")
+    ceilings: list[DeclaredCeiling] = Field([], description="upper bounds of the hardware, for lints")
     acknowledge: list[Acknowledgement] = Field(
         [], description="findings of lints and questions of the checklist that the study accepts, each with the reason"
     )

@@ -114,12 +114,14 @@ class OwnMetric(Source):
     json_path: JsonPath | None = Field(
         None, alias="json", description="JMESPath, such as `$.latency.p95` or `jobs[?name=='x'].read.iops`"
     )
-    csv: str | None = Field(None, description="heading of a column")
+    csv: str | None = Field(None, description="heading of the column with the figure")
     where: dict[str, str] = Field({}, description="with `csv`: only rows that have these texts in these columns")
     size_of: Inside | None = Field(
         None, description="size in bytes of a file or folder that the command writes; may contain {{factors}}"
     )
-    take: Take = Field("only", description="which figure to use if several are found; `only` requires equal ones")
+    take: Take = Field(
+        "only", description="which figure to use if several are found; `only` requires that all are equal"
+    )
     unit: Unit = Field("1", description="unit of the printed figure: ms, KiB/s, Mbit/s, 1/min, % …")
     better: Better | None = Field(None, description="the better direction; without it, nothing is compared")
     signed: bool = Field(False, description="true: it may be negative, such as a score or a difference")

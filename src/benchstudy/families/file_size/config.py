@@ -76,7 +76,7 @@ class S3Backend(_Backend):
     max_concurrency: int = Field(
         1, ge=1, le=64, description="parts that are transferred at once; 1: one after the other, without threads"
     )
-    prefix: str = Field("", description="prefix of benchstudy/<study>/<session>/")
+    prefix: str = Field("", description="goes before benchstudy/<study>/<session>/ in the names of objects")
     access_key_env: str | None = Field(None, description="environment variable of the controller with the key ID")
     secret_key_env: str | None = Field(None, description="environment variable of the controller with the secret key")
     session_token_env: str | None = Field(
@@ -90,7 +90,8 @@ class S3Backend(_Backend):
     )
     checksums: Literal["when_supported", "when_required"] = Field(
         "when_supported",
-        description="send a CRC32 with each upload, and check each answer that has one; some stores refuse this",
+        description="send a CRC32 with each upload, and check each response that has one, as boto3 does by default; or "
+        "only when S3 requires it, for stores that refuse the default",
     )
     signature: Literal["auto", "v4", "v2"] = Field(
         "auto", description="signature version of requests; boto3 chooses v4"
@@ -104,8 +105,8 @@ class S3Backend(_Backend):
     attempts: int = Field(
         5, ge=1, le=20, description="attempts per operation after transient errors; each attempt is recorded"
     )
-    connect_timeout: DurationField = Field(10.0, ge=0.1, description="of one attempt")
-    read_timeout: DurationField = Field(60.0, ge=0.1, description="of one attempt, without receiving a byte")
+    connect_timeout: DurationField = Field(10.0, ge=0.1, description="time in which an attempt must connect")
+    read_timeout: DurationField = Field(60.0, ge=0.1, description="longest time in which an attempt receives nothing")
     accelerate: bool = Field(False, description="true: use Amazon's Transfer Acceleration")
     dualstack: bool = Field(False, description="true: use Amazon's dual-stack endpoints (IPv4 and IPv6)")
 

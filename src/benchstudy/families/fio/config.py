@@ -92,8 +92,8 @@ class Job(Strict):
     runtime: TimeoutField | None = Field(None, description="the default is the family's")
     ramp_time: DurationField | None = Field(None, description="time to run before anything is recorded")
     fsync: int | None = Field(None, ge=1, description="an fsync after this many writes")
-    fdatasync: int | None = Field(None, ge=1)
-    numjobs: int = Field(1, ge=1, le=1024)
+    fdatasync: int | None = Field(None, ge=1, description="an fdatasync after this many writes")
+    numjobs: int = Field(1, ge=1, le=1024, description="number of processes, all on the same file")
     extra: dict[str, str | int | float | bool] = Field({}, description="further fio options")
 
     @field_validator("extra")

@@ -92,7 +92,7 @@ class Walk(Strict):
     """Each request has a different number in place of {{n}}, so that no cache can answer."""
 
     first: int = Field(1, ge=0)
-    last: int = Field(description="there must be enough numbers for the load and the warm-up (the last quarter)")
+    last: int = Field(description="last number; the warm-up uses the last quarter, and the load needs enough others")
 
     @model_validator(mode="after")
     def _long_enough(self) -> "Walk":
@@ -234,8 +234,8 @@ class Server(Extended):
 
 
 class Generator(Strict):
-    """A load generator and its duration. ab and wrk are closed loops: they send a request after the last response.
-    k6 is an open loop: it sends requests at a fixed rate, however slow the responses are.
+    """A load generator and its duration. ab and wrk are closed loops: each connection sends its next request after the
+    response to the last one. k6 is an open loop: it sends requests at a fixed rate, however slow the responses are.
     """
 
     name: Name
@@ -243,7 +243,9 @@ class Generator(Strict):
     requests: int | None = Field(None, ge=1, description="ab: number of requests")
     duration: DurationField | None = Field(None, description="wrk and k6: duration of the load; ab: its maximum")
     warm_up: CountOrDurationField | None = Field(
-        None, description="the same load before, not counted: requests for ab, a duration for wrk and k6; 0 for none"
+        None,
+        description="the same load before the measurement, not counted: a number of requests for ab, a duration for "
+        "wrk and k6; 0 for none",
     )
     threads: int = Field(
         1, ge=1, le=1024, description="wrk: number of threads; fewer if they do not divide the connections"

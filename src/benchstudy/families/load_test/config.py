@@ -145,7 +145,7 @@ class Monitor(Strict):
 
     service: Name
     port: Name = Field("http", description="its port for queries")
-    scrape_interval: TimeoutField = Field(1.0, description="the interval in its configuration")
+    scrape_interval: TimeoutField = Field(1.0, description="the scrape interval in its configuration")
 
 
 class Source(Strict):

@@ -73,7 +73,7 @@ class Backend(Strict):
 
     name: Name
     kind: Kind = Field(description="Tessera's storage implementation")
-    label: str = Field(description="the name in tables; say what the kind does not: MariaDB, a FUSE mount")
+    label: str = Field(description="name in tables; add what the kind leaves open, such as MariaDB or a FUSE mount")
     emulated: bool = Field(False, description="the backend runs on an emulator; tables say so beside every number")
     service: Name | None = Field(None, description="the service that is the server without antispam")
     antispam_service: Name | None = Field(
@@ -86,8 +86,8 @@ class Backend(Strict):
     several_front_ends: bool = Field(False, description="several servers may write to one log")
     port: Name = Field("http", description="the port of the server that accepts POST /add")
     read: str | None = Field(
-        None, description="URL of checkpoint and tiles, http:// or file://, with {{…}} of the service; the server "
-        "itself when left out"
+        None, description="URL of checkpoint and tiles, http:// or file://, with {{…}} of the service; the default is "
+        "the server itself"
     )  # fmt: skip
     public_key: str = Field("{{dir}}/log.pub", description="file with the public key of the log, on the server's host")
     directory: str | None = Field(
@@ -140,14 +140,14 @@ class Backend(Strict):
 
 
 class LogGenerator(Strict):
-    """A load generator. logbench is an open loop: it sends leaves at a rate, however slow the log is. The hammer is a
-    closed loop: each of its writers waits for its answer.
+    """A load generator. logbench is an open loop: it sends leaves at a fixed rate, however slow the log is. The hammer
+    is a closed loop: each of its writers waits for the answer to its last leaf.
     """
 
     name: Name
     tool: Literal["logbench", "tessera-hammer"]
     duration: DurationField = Field(30.0, description="length of the measured window; raised to whole publish steps")
-    warm_up: DurationField = Field(5.0, description="duration of the same load before the window; not counted")
+    warm_up: DurationField = Field(5.0, description="the same load before the window; it is not counted")
     cpus: int | None = Field(
         None, ge=1, description="CPUs that it may use; not those of the server, if there are enough"
     )
@@ -156,7 +156,7 @@ class LogGenerator(Strict):
         2.0, description="upper bound of the expected mean time of a write; rate × write_time writes may be in flight"
     )
     max_in_flight: int | None = Field(
-        None, ge=1, le=60_000, description="logbench: the most writes in flight; the default is rate × write_time"
+        None, ge=1, le=60_000, description="logbench: maximum of writes in flight; the default is rate × write_time"
     )
     writers: int | None = Field(
         None, ge=1, le=60_000, description="hammer: number of writers; the default is rate × write_time"
@@ -221,12 +221,12 @@ class CapacitySearch(Strict):
         description="a rate fails if this many attempts fail, so that one stall of a disk does not decide",
     )
     window: DurationField = Field(30.0, description="length of each window; raised to whole publish steps")
-    warm_up: DurationField = Field(3.0, description="the same load before each window, which does not count")
+    warm_up: DurationField = Field(3.0, description="the same load before each window; it is not counted")
     min_achieved: float = Field(
         0.99,
         gt=0,
         le=1,
-        description="the log must accept this share of the due leaves, and grow at this share of the rate or faster",
+        description="least share of the due leaves that the log must accept, and of the rate at which it must grow",
     )
     max_errors: float = Field(
         0.001,
@@ -237,9 +237,9 @@ class CapacitySearch(Strict):
     max_integrate_p99: DurationField = Field(
         5.0, description="bound of the p99 time until a verified checkpoint covers a leaf"
     )
-    max_steps: int = Field(24, ge=2, le=100, description="the most rates to try")
+    max_steps: int = Field(24, ge=2, le=100, description="maximum number of rates to try")
     max_restarts: int = Field(
-        8, ge=0, le=100, description="the most fresh logs after servers died at a rate; one more death fails the trial"
+        8, ge=0, le=100, description="maximum number of fresh logs after servers died; one more death fails the trial"
     )
 
     @model_validator(mode="after")
@@ -267,7 +267,7 @@ class LogSweep(Strict):
     generators: EachOnce[Name] | None = None
     rates: EachOnce[RateOrSearch] | None = Field(None, description="the default is the family's list")
     blocks: int | None = Field(
-        None, ge=1, description="measure these cases only in the first blocks, this many; the default is all blocks"
+        None, ge=1, description="number of blocks, from the first, that measure these cases; the default is all"
     )
 
     @field_validator("antispam", mode="before")

@@ -108,7 +108,7 @@ class Behaviour(Strict):
     # Keys of JSON, in which studies are stored, are texts.
     rates: dict[Annotated[float, Field(strict=False)], ShareField] = Field(
         {1.0: 1.0},
-        description="how slow users are: factor of their think times, to the share of users that it applies to",
+        description="how slow users are: each key is a factor of think times, and its value the share of such users",
     )
     pauses: float = Field(
         1.0,
@@ -127,7 +127,7 @@ class Behaviour(Strict):
     )
     workers: int = Field(1, ge=1, le=64, description="Locust processes per load host; each uses up to one processor")
     seed: int = Field(
-        1, description="seed of the users' choices, combined with the block: in all cases of a block they choose alike"
+        1, description="seed of the users' choices, combined with the block: all cases of a block get the same choices"
     )
 
     @model_validator(mode="after")
@@ -199,7 +199,7 @@ class Rule(Strict):
     step: int = Field(8, ge=1, description="users that a check adds or removes")
     every: DurationField = Field(2.0, description="time between checks")
     slope: float = Field(
-        0.2, gt=0, description="users/s: a window is flat if its least-squares slope is nearer to zero"
+        0.2, gt=0, description="users/s: a window is flat if its least-squares slope is closer to zero than this"
     )
     window: DurationField = Field(1800.0, description="window that must be flat for a result")
     ignore_first: DurationField = Field(
