@@ -28,7 +28,13 @@ METRICS = declare(
     ),
     Metric("minor_faults", "1", "Minor page faults", "lower", f"page faults served from memory, {_OF_RUNS}"),
     Metric("major_faults", "1", "Major page faults", "lower", f"page faults that waited for storage, {_OF_RUNS}"),
-    Metric("voluntary_switches", "1", "Voluntary context switches", "lower", f"context switches to wait, {_OF_RUNS}"),
+    Metric(
+        "voluntary_switches",
+        "1",
+        "Voluntary context switches",
+        "lower",
+        f"context switches in order to wait, {_OF_RUNS}",
+    ),
     Metric("involuntary_switches", "1", "Involuntary context switches", "lower", f"preemptions, {_OF_RUNS}"),
     Metric("bytes_read", "B", "Bytes read", None, _BYTES),
     Metric("bytes_written", "B", "Bytes written", None, _BYTES),
@@ -40,7 +46,7 @@ METRICS = declare(
         "Start-up cost",
         None,
         "wall time of a program that does nothing, spawned in the same way just before (`true`; with a shell, only the "
-        "shell), as the median of ten runs. Nothing is subtracted",
+        "shell), as the median of ten runs. It is not subtracted from other times",
         tells="floor",
     ),
     Metric("first_run", "s", "First run", None, "wall time of the first of several runs in the trial", tells="timed"),

@@ -19,9 +19,9 @@ METRICS = declare(
         "B/s",
         "Throughput",
         "higher",
-        "bytes of all operations divided by the sum of their durations (a harmonic mean); several clients: bytes of "
-        "all divided by the time in which at least one client was at an operation; trials of earlier versions: by "
-        "that sum of the slowest client",
+        "bytes of all operations divided by the sum of their durations (a harmonic mean). Several clients: bytes of "
+        "all clients divided by the time in which at least one of them was busy with an operation; in trials of "
+        "earlier versions, by the sum of durations of the slowest client",
         form_of="duration",
     ),
     Metric(
@@ -29,8 +29,8 @@ METRICS = declare(
         "1",
         "Client overlap",
         "higher",
-        "several clients: the part of the time in which at least one client was at an operation, in which all were; "
-        "absent in trials of earlier versions",
+        "several clients: the time in which all clients were busy with an operation, as a share of the time in which "
+        "at least one was; absent in trials of earlier versions",
     ),
     *(
         Metric(
@@ -50,7 +50,8 @@ METRICS = declare(
         "s",
         "Time to generate the data",
         None,
-        "S3 writes: mean time within `duration` that was spent on generating data, summed over threads; not subtracted",
+        "S3 writes: mean part of `duration` that was spent on generating data, summed over threads; it is included in "
+        "`duration`",
     ),
     Metric("operations", "1", "Operations", None, "number of operations measured in the trial"),
     Metric(

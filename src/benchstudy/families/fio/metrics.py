@@ -15,14 +15,17 @@ _PERCENTILES = (
     "trial had enough operations for its two-sided 95 % interval: "
     + ", ".join(f"{needed} for p{percent:g}" for percent, needed in MIN_OPERATIONS.items())
 )
-_CPU = "processors that all of fio kept busy, over the run time of the slowest; with several clients, the highest"
+_CPU = (
+    "number of processors that all processes of fio kept busy, over the run time of the slowest one; with several "
+    "clients, the highest"
+)
 _BUSY = (
     "share of a processor that each process of the busiest job used, or of the host's processors that all processes "
     "used, whichever is higher. With several clients, the share of the busiest job of all"
 )
 _SYNCS = (
-    "fsync and fdatasync calls, if the job makes any. Plain text lacks their number, so it gives no `sync_ios` and no "
-    "percentiles"
+    "fsync and fdatasync calls, if the job makes any. fio's plain text lacks their number, so it gives no `sync_ios` "
+    "and no percentiles"
 )
 _TOTALS = {
     "ios": ("operations", "number of operations in the trial"),
@@ -63,7 +66,7 @@ METRICS = declare(
         for op, (_, done) in _OPS.items()
     ),
     *(
-        Metric(f"{op}_bytes", "B", f"Bytes {done.lower()}", None, "total of the trial")
+        Metric(f"{op}_bytes", "B", f"Bytes {done.lower()}", None, "number of bytes in the trial")
         for op, (_, done) in _OPS.items()
     ),
     *(

@@ -6,12 +6,12 @@ from benchstudy.model.metrics import Metric, declare
 PERCENTILES = (50, 66, 75, 80, 90, 95, 98, 99)  # those in ab's table
 
 _LATENCY = (
-    "latency of a request, including connecting, without refused and broken connections; k6: from when the request was "
-    "due; k6 gives no `latency_sd`"
+    "latency of a request, including the time to connect; refused and broken connections are left out. k6: measured "
+    "from when the request was due; no `latency_sd`"
 )
 _PART = (
-    "ab: parts of the latency in whole milliseconds (`sd` in tenths): time to connect, from then to the last byte, and "
-    "to the first byte. k6: only `mean` and `max` of `connect` and `waiting`"
+    "ab: parts of the latency, in whole milliseconds (`sd` in tenths): time to connect, time from then to the last "
+    "byte, and time from then to the first byte. k6: only `mean` and `max` of `connect` and `waiting`"
 )
 _MOMENTS = {"mean": "mean", "sd": "standard deviation", "min": "minimum", "max": "maximum"}
 _ERRORS = {"status": "wrong status", "length": "wrong body", "timeout": "timeout", "connect": "connection"}
@@ -41,7 +41,7 @@ METRICS = declare(
         "Achieved",
         "higher",
         "k6: `throughput` divided by `offered`. Requests in flight at the end count if they were answered later, up to "
-        "the number that a stable server has by Little's law",
+        "the number that a stable server has in flight by Little's law",
     ),
     Metric("dropped", "1", "Not sent", "lower", "k6: requests not sent when due, because `max_in_flight` was reached"),
     Metric("requests", "1", "Requests", None, "number of requests that were answered, successfully or not, or failed"),
@@ -75,8 +75,9 @@ METRICS = declare(
         "Generator CPU",
         None,
         "CPU used, as a share of what the generator may use. It covers the whole run of its process, so it is an upper "
-        "bound. It is absent if the process ran, or waited for last responses, so long that bounds differ by more than "
-        "15 % and leave open whether the generator was the limit. With several clients, the highest",
+        "bound. It is absent if the process ran, or waited for the last responses, for so long that the upper and the "
+        "lower bound differ by more than 15 % and leave open whether the generator was the limit. With several "
+        "clients, the highest",
         tells="generator",
     ),
     Metric(
@@ -85,7 +86,8 @@ METRICS = declare(
         "Server CPU",
         "lower",
         "CPU time of the server divided by the duration of the load, as a share of its limit; k6: divided by the time "
-        "in which requests were sent. Above 100 %, it is 100 %, or the share until the last response if higher",
+        "in which requests were sent. If that exceeds 100 %, it is 100 %, or the share until the last response if that "
+        "is higher",
     ),
     Metric(
         "server_peak_memory",
@@ -107,7 +109,8 @@ METRICS = declare(
         "Deviation from Little's law",
         None,
         "closed loops: difference between `concurrency_measured` and the number of connections, as a share of the "
-        "latter, less what ab's rounding may explain. Absent if rounding may hide a deviation above the threshold",
+        "latter, minus the part that ab's rounding may explain. Absent if rounding may hide a deviation above the "
+        "threshold",
     ),
     *clients.METRICS,
 )

@@ -4,15 +4,15 @@ from benchstudy.model.metrics import Metric, declare
 
 _GROUPS = {"api": "API", "store": "Store"}
 _MEANS = "mean over the window"
-_HOST = "share of the server's host that is in use"
+_HOST = "share of the processors, or of the memory, of the server's host that is in use"
 _RULE = "unbounded loads only: the rule's result, if it settled between a load that passed and one that failed"
 _BRACKET = (
-    "unbounded loads that settled: `high` is the fewest users of the window at which an alert began, and `low` the "
-    "most below that without one"
+    "unbounded loads that settled: `high` is the smallest number of users in the window at which an alert began, and "
+    "`low` the largest number below that without an alert"
 )
 _RATE = (
-    "calls that the server counted, as PromQL's `rate`: without those of a series before its first scrape, such as the "
-    "first call of a method, which the number of calls has"
+    "calls per second, as PromQL's `rate` computes it: unlike the number of calls, it leaves out calls before the "
+    "first scrape of a series, such as the first call of a method"
 )
 _CLIENT = "as seen by the users"
 
@@ -25,7 +25,7 @@ METRICS = declare(
         "1",
         "Swing of the number of users",
         None,
-        "unbounded loads only: most minus fewest users of the window, divided by the mean",
+        "unbounded loads only: largest minus smallest number of users in the window, divided by the mean",
         tells="search",
     ),
     Metric(
@@ -33,7 +33,7 @@ METRICS = declare(
         "1/s",
         "Slope of the number of users",
         None,
-        "unbounded loads only: slope of the line that ended the load",
+        "unbounded loads only: slope of the straight line through the numbers of users that ended the load",
         tells="search",
         signed=True,
     ),
@@ -51,7 +51,7 @@ METRICS = declare(
             "s",
             f"{title} times",
             "lower",
-            "sum of all calls divided by their count: exact",
+            "total time of all calls divided by their number: exact",
             primary=True,
         )
         for group, title in _GROUPS.items()
@@ -62,7 +62,7 @@ METRICS = declare(
             "s",
             f"{title} times, p99",
             "lower",
-            "as PromQL's `histogram_quantile`, linear within a bucket; absent with fewer calls than its interval needs",
+            "as PromQL's `histogram_quantile`: linear within a bucket; absent with fewer calls than its interval needs",
         )
         for group, title in _GROUPS.items()
     ),
@@ -72,7 +72,7 @@ METRICS = declare(
             "s",
             f"{title} times, p99, {edge}",
             None,
-            "edges of that bucket: nothing finer is known. The last bucket has no `high`",
+            "edges of the bucket that holds the p99: nothing finer is known. The last bucket has no `high`",
         )
         for group, title in _GROUPS.items()
         for edge in ("low", "high")
@@ -82,14 +82,20 @@ METRICS = declare(
         for group, title in _GROUPS.items()
     ),
     *(Metric(f"{group}_rate", "1/s", f"{title} calls per second", "higher", _RATE) for group, title in _GROUPS.items()),
-    Metric("rps", "1/s", "Requests per second", "higher", "HTTP requests that the server counted"),
-    Metric("cpu", "1", "CPU", "lower", "processors that the server keeps busy"),
+    Metric("rps", "1/s", "Requests per second", "higher", "HTTP requests per second that the server counted"),
+    Metric("cpu", "1", "CPU", "lower", "number of processors that the server keeps busy"),
     Metric("heap", "B", "Heap", "lower", _MEANS),
     Metric("stack", "B", "Stack", "lower", _MEANS),
     Metric("goroutines", "1", "Goroutines", "lower", _MEANS),
     Metric("devices", "1", "Devices", "higher", "open websockets, mean over the window"),
-    Metric("server_error_share", "1", "Server errors", "lower", "share of the answers with status 5xx"),
-    Metric("tcp_retransmits", "1", "TCP retransmits", "lower", "share of the segments that the server's host sent"),
+    Metric("server_error_share", "1", "Server errors", "lower", "share of responses with status 5xx"),
+    Metric(
+        "tcp_retransmits",
+        "1",
+        "TCP retransmits",
+        "lower",
+        "share of retransmitted TCP segments among those that the server's host sent",
+    ),
     Metric("node_cpu", "1", "CPU use of the host", "lower", _HOST),
     Metric("node_memory", "1", "Memory use of the host", "lower", _HOST),
     Metric("users", "1", "Users", None, "active users: mean and maximum"),
@@ -108,7 +114,7 @@ METRICS = declare(
     ),
     Metric("client_rate", "1/s", "Client requests per second", "higher", _CLIENT),
     Metric("client_requests", "1", "Client requests", None, _CLIENT),
-    Metric("client_errors", "1", "Client errors", "lower", "share of the requests, as seen by the users"),
+    Metric("client_errors", "1", "Client errors", "lower", "share of failed requests, as seen by the users"),
     Metric(
         "generator_cpu",
         "1",
@@ -118,7 +124,7 @@ METRICS = declare(
         tells="generator",
     ),
     Metric("gaps", "1", "Gaps", "lower", "number of gaps in the scrapes of the instances"),
-    Metric("resets", "1", "Counter resets", "lower", "how many times the counters of an instance were reset"),
+    Metric("resets", "1", "Counter resets", "lower", "number of resets of an instance's counters"),
     Metric("samples", "1", "Samples", None, "number of samples that were fetched, including the ramp"),
     Metric("window", "s", "Window", None, "length of the steady part", tells="window"),
     Metric("scrape_interval", "s", "Scrape interval", None, "time between two scrapes"),

@@ -38,7 +38,7 @@ METRICS = declare(
         "QPS",
         "higher",
         "growth rate of the tree between the first and the last checkpoint inside the window: over whole publish "
-        "steps, and over the time at either edge in which the log published nothing for several steps",
+        "steps, and over the time at either edge of the window if the log published nothing there for several steps",
         primary=True,
     ),
     Metric(
@@ -69,15 +69,15 @@ METRICS = declare(
         "Achieved",
         "higher",
         "`qps` divided by the offered rate of new leaves. Duplicates that the log recognised are not new. "
-        "The conformance servers remember the latest leaves even without antispam. For the hammer, only if there are "
-        "no duplicates",
+        "The conformance servers remember the latest leaves even without antispam. The hammer has this share only if "
+        "there are no duplicates",
     ),
     Metric("accepted", "1", "Accepted", None, _LEAVES),
     Metric("duplicates", "1", "Duplicates", None, _LEAVES),
     Metric("pushback", "1", "Pushback", None, _LEAVES),
     Metric("errors", "1", "Errors", None, _LEAVES),
     Metric("dropped", "1", "Not sent", None, _LEAVES),
-    Metric("tree_size", "1", "Tree size", None, "size in the last verified checkpoint"),
+    Metric("tree_size", "1", "Tree size", None, "size of the tree in the last verified checkpoint"),
     Metric("server_cpu", "1", "Server CPU", None, _CPU),
     Metric("generator_cpu", "1", "Generator CPU", None, _CPU, tells="generator"),
     Metric("database_cpu", "1", "Database CPU", None, _CPU),
@@ -86,13 +86,15 @@ METRICS = declare(
         "B",
         "Peak server memory",
         "lower",
-        "of all servers' control groups, page cache included. Resident memory in the window if there are no control "
-        "groups, or if servers were killed later in a search, at another rate",
+        "peak memory of all servers' control groups, including page cache. It is the resident memory in the window if "
+        "there are no control groups, or if servers were killed later in a search, at another rate",
     ),
-    Metric("disk_write", "B/s", "Disk writes", None, "to the disk that holds `directory`, by all processes"),
-    Metric("disk_busy", "1", "Disk busy", None, "share of the time in which the disk that holds `directory` was busy"),
-    Metric("proofs_asked", "1", "Proofs requested", None, "inclusion proofs of accepted leaves"),
-    Metric("proofs_proved", "1", "Proofs verified", None, "inclusion proofs of accepted leaves"),
+    Metric(
+        "disk_write", "B/s", "Disk writes", None, "rate of bytes that all processes write to the disk of `directory`"
+    ),
+    Metric("disk_busy", "1", "Disk busy", None, "share of the time in which the disk of `directory` was busy"),
+    Metric("proofs_asked", "1", "Proofs requested", None, "inclusion proofs of accepted leaves, requested or verified"),
+    Metric("proofs_proved", "1", "Proofs verified", None, "inclusion proofs of accepted leaves, requested or verified"),
     Metric("hammer_qps", "1/s", "QPS on the hammer's screen", "higher", '"Δ qps over 30s" of the last screen'),
     Metric("hammer_qps_mean", "1/s", "QPS, mean of the hammer's screens", "higher", _BOTH),
     Metric("qps_of_hammer_window", "1/s", "QPS, checkpoints over the same windows", "higher", _BOTH),
@@ -110,7 +112,7 @@ METRICS = declare(
             "s",
             f"{title} on the screen, {name}",
             None,
-            "on the last screen: **of tick means**, not of single leaves",
+            "figure of the last screen, taken over **tick means**, not over single leaves",
         )
         for which, (title, _) in _TIMES.items()
         for name in ("min", "avg", "max")
