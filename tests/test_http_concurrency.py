@@ -187,6 +187,20 @@ def test_loads_of_no_generator_and_secrets_of_no_service_are_read_and_never_meas
     assert any(line.startswith(f"families.{FAMILY}: {message}") for line in found), found
 
 
+@pytest.mark.parametrize("name", ["secret.key", "store.secret.key"])
+@pytest.mark.parametrize(("tool", "is_told"), [("ab", True), ("wrk", False)])
+def test_a_secret_of_the_user_in_a_header_is_kept_from_ab_also_if_a_service_has_it(name, tool, is_told):
+    of_user = {"secret_env": {"key": "MY_KEY"}}
+    services = {"nginx": {**http_study.NGINX, **of_user, "needs": ["store"]}, "store": {**http_study.NGINX, **of_user}}
+    sweeps = [{"generators": [tool], "concurrency": [1]}]
+    study = http_study.study_of(
+        {**SOUND, **one(headers={"A": f"{{{{{name}}}}}"}), "services": services, "sweeps": sweeps}
+    )
+    told = [line for line in study.unfit() if "is your own secret, and ab shows headers" in line]
+    assert told == ([f"families.{FAMILY}: server nginx, endpoint page: {{{{{name}}}}} is your own secret, and ab shows "
+                     "headers to every user of the host: use wrk or k6"] if is_told else [])  # fmt: skip
+
+
 def test_a_ceiling_of_ab_is_ended_by_its_time_also_on_a_fast_machine():
     """100,000 requests ended it after 0.73 s on a machine without other users."""
     fastest_seen_per_s = 137_000

@@ -21,7 +21,7 @@ from benchstudy.model.criteria import LEAST_CEILING_S
 from benchstudy.model.family import Case, TakesSystem
 from benchstudy.model.names import EachOnce, Name, check_each_once
 from benchstudy.model.references import unfilled
-from benchstudy.model.services import check_port
+from benchstudy.model.services import PLACEHOLDER, check_port, needed
 from benchstudy.model.strict import Extended, Strict
 from benchstudy.model.units import CountOrDurationField, DurationField
 
@@ -383,6 +383,7 @@ class HttpConcurrencyConfig(LoadedByClients):
             for where, said in texts.items():
                 of_service = [_NOT_OF_A_SERVICE.sub("", text) for text in said]
                 yield from unfilled(f"server {server.name}, {where}", of_service, server.service, self.services)
+        yield from dict.fromkeys(text for sweep in self.sweeps for text in self._shown_by_ab(sweep))
         used = {g.name: g for sweep in self.sweeps for g in self.chosen_generators(sweep)}.values()
         for generator in used:
             if generator.warm_up is None:
@@ -403,6 +404,23 @@ class HttpConcurrencyConfig(LoadedByClients):
                         f"server {server.name}: ceiling_time: {own} of {generator.name} may take only milliseconds, "
                         f"which is too short for a ceiling: give {LEAST_CEILING_S:g}s or more"
                     )
+
+    def _shown_by_ab(self, sweep: Sweep) -> Iterator[str]:
+        """Yield headers with secrets of the user that a service has: ab gets headers as arguments, which others see."""
+        if all(generator.tool != "ab" for generator in self.chosen_generators(sweep)):
+            return
+        for server in self.chosen_servers(sweep):
+            own = {f"secret.{name}" for name in self.services[server.service].secret_env}
+            for service in needed(self.services, [server.service]):
+                own |= {f"{service}.secret.{name}" for name in self.services[service].secret_env}
+            for endpoint in server.endpoints:
+                if sweep.endpoints is None or endpoint.name in sweep.endpoints:
+                    for name in PLACEHOLDER.findall(" ".join(endpoint.headers.values())):
+                        if name in own:
+                            yield (
+                                f"server {server.name}, endpoint {endpoint.name}: {{{{{name}}}}} is your own secret, "
+                                "and ab shows headers to every user of the host: use wrk or k6"
+                            )
 
     @staticmethod
     def _not_made(where: str, said: "Sweep | HttpConcurrencyConfig", generators: Sequence[Generator]) -> Iterator[str]:
