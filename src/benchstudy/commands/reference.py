@@ -43,7 +43,13 @@ _PLAIN = {
     Size: "size",
     Any: "anything",
 }
-_PLURAL = {"name": "names", "size": "sizes", "text": "texts", "whole number": "whole numbers"}
+_PLURAL = {
+    "name": "names",
+    "size": "sizes",
+    "text": "texts",
+    "whole number": "whole numbers",
+    "list of texts": "lists of texts",
+}
 # Annotations that differ from plain text and numbers only by their validator.
 _MARKED = {
     id(get_args(DurationField)[1]): "duration",

@@ -23,7 +23,7 @@ LimitField = Annotated[float, BeforeValidator(_limit, json_schema_input_type=Pro
 
 
 class DisturbancePolicy(Strict):
-    """Declared before the measurement and hashed with the study. It depends on the host, never on measured values."""
+    """A rule declared before the measurement and hashed with the study. It depends on the host, never on the values."""
 
     limit: LimitField = Field(
         DISTURBED,

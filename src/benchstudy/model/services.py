@@ -74,7 +74,7 @@ _URL = Spelled(r"^(https?://|\{\{ *([^ }]+\.)?secret\.)", "an address that begin
 
 
 class Ready(Strict):
-    """When a service counts as ready: give exactly one of the four."""
+    """The condition for a service to count as ready. Give exactly one of the first four."""
 
     tcp: Name | None = Field(None, description="this named port accepts a connection")
     http: Annotated[str, _URL] | None = Field(None, description="this URL answers with a status below 500")
@@ -93,8 +93,8 @@ class Service(Strict):
         description="the role on whose host it runs; with `load`, each client that measures its folder starts its own",
     )
     needs: list[Name] = Field([], description="services that must be ready first")
-    ports: EachOnce[Name] = Field([])
-    secrets: EachOnce[Name] = Field([])
+    ports: EachOnce[Name] = Field([], description="names of its ports; {{port.NAME}} is a free one")
+    secrets: EachOnce[Name] = Field([], description="names of its secrets; {{secret.NAME}} is a random one")
     secret_env: dict[Name, str] = Field(
         {}, description="your own secrets: the environment variable of the controller that holds {{secret.NAME}}"
     )
@@ -103,7 +103,7 @@ class Service(Strict):
     setup: list[Argv] = Field([], description="commands that run to completion before the start")
     setup_timeout: TimeoutField | None = Field(None, description="timeout of each setup command; the default is 10 min")
     argv: Argv = Field(description="command of the server, which stays in the foreground")
-    env: Environment = Field({})
+    env: Environment = Field({}, description="environment variables")
     open_files: int | None = Field(
         None,
         ge=1,

@@ -55,7 +55,7 @@ _LONGEST_LEASE_S = 86400.0  # no session on the host believes a longer one (agen
 
 
 class Thresholds(Strict):
-    """Declared before the measurement and hashed with the study, so that later changes are visible."""
+    """Numbers declared before the measurement and hashed with the study, so that later changes are visible."""
 
     lease: DurationField = Field(
         30.0, description="time without a heartbeat from the controller after which a host ends our processes"
@@ -132,8 +132,8 @@ class Study(Strict):
         strict=False,
         description="`true`: make tables and pages even while this machine is measured; its trials record this",
     )
-    hosts: dict[Name, Host] = Field(min_length=1)
-    targets: dict[Name, Target] = Field(min_length=1)
+    hosts: dict[Name, Host] = Field(min_length=1, description="the machines, by name")
+    targets: dict[Name, Target] = Field(min_length=1, description="the setups under test, by name")
     families: dict[str, FamilyConfig] = Field(min_length=1)
     thresholds: Thresholds = Thresholds()
     ceilings: list[DeclaredCeiling] = Field([], description="upper bounds of the hardware, for lints")

@@ -47,7 +47,7 @@ Steps = list[Argv]
 
 
 class Expect(Strict):
-    """The expected result of a run. Otherwise the trial fails."""
+    """The expected result of a run. A run with another result fails the trial."""
 
     exit: list[Annotated[int, Field(ge=0, le=255)]] = Field(
         [0], min_length=1, description="exit status of a successful run, or a list of them"
