@@ -24,10 +24,11 @@ _TIMES = {
     ),
 }
 _CPU = "CPU used in the window, as a share of what each process may use"
-_CAPACITY = (
-    "of a capacity search: the highest rate that met the objective, and the lowest that did not. The other metrics of "
-    "such a trial are measured at the highest rate that passed"
+_PASS = (
+    "of a capacity search: the highest rate that met the objective. The other metrics of such a trial are measured at "
+    "this rate"
 )
+_FAIL = "of a capacity search: the lowest rate that did not meet the objective"
 _BOTH = "mean over all screens with a full window, and the same figure from our checkpoints: the two must agree"
 _SCREEN = "another figure of the last screen"
 
@@ -51,8 +52,8 @@ METRICS = declare(
         for name in ("p50", "p90", "p99", "mean", "max")
         if (which, name) != ("integrate", "p50")
     ),
-    Metric("capacity_pass", "1/s", "Capacity", "higher", _CAPACITY, primary=True, tells="capacity"),
-    Metric("capacity_fail", "1/s", "Lowest rate that failed", "higher", _CAPACITY, tells="bracket"),
+    Metric("capacity_pass", "1/s", "Capacity", "higher", _PASS, primary=True, tells="capacity"),
+    Metric("capacity_fail", "1/s", "Lowest rate that failed", "higher", _FAIL, tells="bracket"),
     Metric("qps_low", "1/s", "QPS, lower bound", None, _INTERVAL),
     Metric("qps_high", "1/s", "QPS, upper bound", None, _INTERVAL),
     Metric(
