@@ -150,6 +150,14 @@ def test_a_text_that_is_cut_ends_with_a_whole_word():
     assert human.shortened("short", 5) == "short"
 
 
+def test_a_text_ends_with_a_whole_sentence_if_one_fits():
+    text = "1 of 7 points broke the law. In 2, more requests were in flight. Repeat it."
+    assert human.first_sentences(text, 40) == "1 of 7 points broke the law."
+    assert human.first_sentences(text, 70) == text.removesuffix(" Repeat it.")
+    assert human.first_sentences(text, 20) == "1 of 7 points …"
+    assert human.first_sentences(text, 200) == text
+
+
 def test_two_values_to_compare_have_one_unit():
     assert human.from_to(0.000294, 0.0000922, "s") == "0.294 ms → 0.0922 ms"
     assert human.from_to(0.0000922, 0.000294, "s") == "0.0922 ms → 0.294 ms"

@@ -221,6 +221,12 @@ def shortened(text: str, characters: int) -> str:
     return textwrap.shorten(text, characters, placeholder=" …", break_on_hyphens=False)
 
 
+def first_sentences(text: str, characters: int) -> str:
+    """The first sentences of `text` that fit into so many characters; a longer one alone is `shortened`."""
+    end = len(text) if len(text) <= characters else text.rfind(". ", 0, characters) + 1
+    return text[:end] if end else shortened(text, characters)
+
+
 def ratio(value: float, low: float | None = None, high: float | None = None) -> tuple[str, ...]:
     """A ratio and, if given, its 95 % interval: ("1.02×", "95 %: 0.984–1.06×")."""
     if low is None or high is None:

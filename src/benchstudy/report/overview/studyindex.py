@@ -27,7 +27,7 @@ from benchstudy.report.tables.tables import TABLE_FORMATS, anchor
 from benchstudy.statistics.comparisons import Tested, Verdict, share, standing
 
 # The first page takes five minutes to read; the linked pages have everything.
-_MOST_LINES, _LONGEST_POINT, _LONGEST_TEXT = 6, 150, 300
+_MOST_LINES, _LONGEST_POINT, _LONGEST_TEXT = 6, 180, 300
 _MOST_ANSWERS, _FEWEST_ANSWERS = 8, 2  # that all families share, but each has the fewest at least
 _NO_CAUSE = "no cause recorded"
 _DISCARDED = pl.col("discarded_why").is_not_null()
@@ -234,7 +234,7 @@ class StudyIndex:
         return {
             "title": family.title,
             "href": f"{family.page}#what-is-weak",
-            "first": human.shortened(points[0], _LONGEST_POINT) if points else "",
+            "first": human.first_sentences(points[0], _LONGEST_POINT) if points else "",
             "more": max(len(points) - 1, 0),
             "findings": sum(rule["open"] for rule in lints),
             "worst": lints[0] if lints else None,
