@@ -11,6 +11,8 @@ from typing import Any
 import polars as pl
 import pytest
 from conftest import CHECKOUT, as_project
+from http_fixture import HttpTables
+from http_fixture import levels_of as http_levels
 from log_fixture import LogTables, levels_of
 from tidy_fixture import HOSTILE, Tables
 
@@ -161,6 +163,34 @@ def test_a_capacity_that_is_only_a_lower_bound_or_one_of_some_trials_has_no_rati
         tables.write()
     (row,) = [row for row in rows() if row.metric == "capacity_pass"]
     assert (row.outcome.why, row.outcome.ratio is None) == (why, why.startswith("after"))
+
+
+def test_a_generator_at_its_limit_gives_no_ratio_between_two_studies(project):
+    for name, busy in (("before", 0.3), ("after", 0.97)):
+        tables = HttpTables(project, name)
+        for block in range(1, 7):
+            levels = http_levels("nginx", "none", "static", "ab", concurrency="20")
+            tables.closed(levels, block, 5_000.0 * (1 + block / 100), generator_cpu=busy)
+        tables.write()
+    found = {row.metric: row.outcome for row in rows()}
+    assert found["throughput"].ratio is None
+    assert found["throughput"].why == "after: client-limited, the generator used 97 % of its CPUs"
+
+
+def test_an_offered_rate_that_both_studies_achieved_is_no_ratio_of_theirs(project):
+    for name in ("before", "after"):
+        served, written = HttpTables(project, name), LogTables(project, name)
+        for block in range(1, 7):
+            served.opened(http_levels("nginx", "none", "static", "k6", rate="200/s"), block, 199.9, 0.01 + block / 1e4)
+            written.opened(levels_of("posix", "no", "open", "400/s"), block, 400.0, 900.0)
+        served.write()
+        written.write()
+    metrics = ["throughput", "latency_p99", "qps"]
+    page = TwoStudies(base="before", other="after", tidy="data/tidy", output="reports/x", metrics=metrics)
+    found = {(pair.family, row.metric): row.outcome for pair in page.pairs for row in pair.rows}
+    for key in (("http_concurrency", "throughput"), ("log_write", "qps")):
+        assert (found[key].why, found[key].ratio) == ("both achieved the offered rate", None), key
+    assert found["http_concurrency", "latency_p99"].ratio is not None
 
 
 def test_disturbed_trials_are_named_with_what_to_do(project, capsys):
@@ -427,6 +457,25 @@ def test_the_latest_session_is_told_and_its_hosts_by_their_roles(project):
         "Kernel of load": ["b2", "a2"],
     }
     assert [(d.name, d.before, d.after) for d in study_differences.declarations(compared())] == [("seed", "6", "5")]
+
+
+def test_every_session_whose_trials_count_is_told_with_its_hosts(project):
+    study(project, "before", BEFORE, {"local": 0.2}, facts={"kernel": {"release": "6.1"}})
+    study(project, "after", AFTER, {"local": 0.3}, facts={"kernel": {"release": "6.1"}})
+    tables = project / "data/tidy/after/file_size/trials.parquet"
+    earlier = pl.when(pl.col("block") < 4).then(pl.lit("earlier-session")).otherwise(pl.col("session"))
+    pl.read_parquet(tables).with_columns(session=earlier).write_parquet(tables)
+    path = project / "data/raw/after/this-machine/file_size/session.json"
+    index = json.loads(path.read_text())
+    (held,) = index["sessions"]
+    older = json.loads(json.dumps(held)) | {"uuid": "earlier-session", "started": "2026-01-01T00:00:00.000+00:00"}
+    older["hosts"]["here"]["before"] |= {"kernel": {"release": "5.10"}}
+    unused = older | {"uuid": "without-trials", "started": "2026-01-02T00:00:00.000+00:00"}
+    path.write_text(json.dumps(index | {"sessions": [held, older, unused]}))
+    told = {what: both for what, *both in study_differences.conditions(compared())}
+    assert told["Session"][1].split("\n")[0] == "2026-01-01 00:00:00 UTC, earlier-"
+    assert len(told["Session"][1].split("\n")) == 2
+    assert told["Kernel of host"] == ["6.1", "5.10\n6.1"]
 
 
 def test_code_and_tools_that_differ_are_told_once_with_the_begin_of_their_digests(project):

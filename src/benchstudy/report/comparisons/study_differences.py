@@ -17,14 +17,11 @@ def conditions(pair: FamilyPair) -> Iterator[tuple[str, str, str]]:
     several = len(pair.targets) > 1
     for mine, its in pair.targets.items():
         where = f" on {mine}" if several else ""
-        held = [side.latest(target) for side, target in ((pair.base, mine), (pair.other, its))]
-        mine_was, its_was = (
-            f"{sessions.moment(session['started'])}, {session['uuid'][:8]}" if session else "unknown"
-            for session in held
-        )
+        held = [pair.base.sessions(mine), pair.other.sessions(its)]
+        mine_was, its_was = ("\n".join(map(_named, of)) or "unknown" for of in held)
         yield f"Session{where}", mine_was, its_was
         for role, facts in _hosts_by_role(held, (mine, its)).items():
-            for name, was, now in sessions.differing(*(dict(sessions.host_lines(found)) for found in facts)):
+            for name, was, now in sessions.differing(*map(_texts, facts)):
                 yield f"{name} of {role}{where}", was, now
     for name, columns in (("Measuring code", ["instrument"]), ("Tools", ["tool", "tool_version", "tool_sha256"])):
         both = [_listed(side.results.counted, columns) for side in (pair.base, pair.other)]
@@ -33,11 +30,11 @@ def conditions(pair: FamilyPair) -> Iterator[tuple[str, str, str]]:
 
 
 def facts(pair: FamilyPair) -> list[Difference]:
-    """All host facts that differ, except those that change by themselves."""
+    """All host facts of the latest sessions that differ, except those that change by themselves."""
     found = []
     for mine, its in pair.targets.items():
-        held = [pair.base.latest(mine), pair.other.latest(its)]
-        for role, (before, after) in _hosts_by_role(held, (mine, its)).items():
+        held = [pair.base.sessions(mine)[-1:], pair.other.sessions(its)[-1:]]
+        for role, ((before,), (after,)) in _hosts_by_role(held, (mine, its)).items():
             found += [replace(d, name=f"{role}: {d.name}") for d in of_environments(before, after)]
     return found
 
@@ -48,15 +45,32 @@ def declarations(pair: FamilyPair) -> list[Difference]:
     return list(differences(mine, its))
 
 
-def _hosts_by_role(held: Sequence[Mapping[str, Any]], targets: Sequence[str]) -> dict[str, list[Mapping[str, Any]]]:
-    """Map each role that both sessions have to the facts of its host in each of the two."""
-    facts: list[dict[str, Mapping[str, Any]]] = []
-    for session, target in zip(held, targets, strict=True):
-        hosts = {name: environment.get("before") or {} for name, environment in session.get("hosts", {}).items()}
-        roles = session.get("declared", {}).get("targets", {}).get(target, {}).get("roles", {})
-        # If the record has no roles, a single host needs none.
-        by_role = {role: hosts.get(host, {}) for role, host in roles.items()}
-        facts.append(by_role or dict(zip(["host"], hosts.values(), strict=False)))
+def _named(session: Mapping[str, Any]) -> str:
+    return f"{sessions.moment(session['started'])}, {session['uuid'][:8]}"
+
+
+def _texts(facts: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """The `host_lines` of a role's host by name; each text once if sessions differ."""
+    found: dict[str, dict[str, None]] = {}
+    for of_session in facts:
+        for name, text in sessions.host_lines(of_session):
+            found.setdefault(name, {})[text] = None
+    return {name: "\n".join(texts) for name, texts in found.items()}
+
+
+def _hosts_by_role(
+    held: Sequence[Sequence[Mapping[str, Any]]], targets: Sequence[str]
+) -> dict[str, list[list[Mapping[str, Any]]]]:
+    """Map each role that both studies have to the facts of its host, session by session, in each of the two."""
+    facts: list[dict[str, list[Mapping[str, Any]]]] = [{}, {}]
+    for by_role, of_study, target in zip(facts, held, targets, strict=True):
+        for session in of_study:
+            hosts = {name: environment.get("before") or {} for name, environment in session.get("hosts", {}).items()}
+            roles = session.get("declared", {}).get("targets", {}).get(target, {}).get("roles", {})
+            # If the record has no roles, a single host needs none.
+            own = {role: hosts.get(host, {}) for role, host in roles.items()}
+            for role, found in (own or dict(zip(["host"], hosts.values(), strict=False))).items():
+                by_role.setdefault(role, []).append(found)
     return {role: [facts[0][role], facts[1][role]] for role in facts[0] if role in facts[1]}
 
 

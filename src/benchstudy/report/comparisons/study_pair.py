@@ -12,6 +12,7 @@ import polars as pl
 from benchstudy.model import registry
 from benchstudy.model.differences import differences
 from benchstudy.report import human
+from benchstudy.report.comparisons import reasons
 from benchstudy.report.comparisons.comparability import IMPORTED, is_one_proof, other_proof
 from benchstudy.report.comparisons.comparison import Margins, Row, arm_cell, ratio_lines, verdict_cell
 from benchstudy.report.exhibits import cells
@@ -32,11 +33,12 @@ class Side:
     results: Results
     indexes: Sequence[Mapping[str, Any]]
 
-    def latest(self, target: str) -> Mapping[str, Any]:
-        """The record of the last session on a target; empty if there is none."""
+    def sessions(self, target: str) -> list[Mapping[str, Any]]:
+        """The records of the sessions whose trials on a target count, the earliest first; the last one if none says."""
         index = next((index for index in self.indexes if index["target"] == target), {})
         held = sorted(index.get("sessions", ()), key=lambda session: session["started"])
-        return held[-1] if held else {}
+        counted = set(self.results.counted.filter(target=target)["session"])
+        return [session for session in held if session["uuid"] in counted] or held[-1:]
 
     def conditions(self, target: str, case: str) -> pl.DataFrame:
         """The trials of a case that count, whose columns include the conditions of the measurement."""
@@ -56,6 +58,7 @@ class FamilyPair:
         self._metrics = metrics
         self._definitions = {side.study: _definitions(root, side) for side in (base, other)}
         self._given = {side.study: bytes_of_storage(side.results) for side in (base, other)}
+        self._reasons = {side.study: reasons.of(family, side.results) for side in (base, other)}
 
     @cached_property
     def targets(self) -> dict[str, str]:
@@ -165,7 +168,7 @@ class FamilyPair:
 
     def _withheld(self, metric: str, estimates: tuple[Estimate, Estimate]) -> tuple[Refusal, str] | None:
         """The reason why there is no ratio: the same trials in both, different verified cache states, open capacities,
-        or disturbed trials."""
+        the family's own reasons, or disturbed trials."""
         sides = (self.base, self.other)
         trials = [
             [trial for trial, _, _ in side.results.by_case(metric).get((estimate.target, estimate.case), ())]
@@ -182,9 +185,16 @@ class FamilyPair:
         if any(lacking):
             said = (f"{side.study}: {', '.join(of)}" for side, of in zip(sides, lacking, strict=True) if of)
             return Refusal.UNFIT, "; ".join(said)
+        asked = [(side.study, self._reasons[side.study], e) for side, e in zip(sides, estimates, strict=True)]
+        unfit = [f"{study}: {why}" for study, of, e in asked if (why := of.unfit(metric, e.target, e.case))]
+        if unfit:
+            return Refusal.UNFIT, "; ".join(unfit)
+        settled = {of.settled(metric, (e.target, e.case)) for _, of, e in asked}
+        if len(settled) == 1 and (why := settled.pop()):
+            return Refusal.SET, why
         met = [[t for t in of if t in side.results.disturbed] for side, of in zip(sides, trials, strict=True)]
-        why = disturbed.compared([side.study for side in sides], met, [len(of) for of in trials])
-        return (Refusal.DISTURBED, why) if why else None
+        disturbance = disturbed.compared([side.study for side in sides], met, [len(of) for of in trials])
+        return (Refusal.DISTURBED, disturbance) if disturbance else None
 
     def _arm(self, side: Side, estimate: Estimate) -> Arm:
         """The values of a side. Only blocks of the same, known session have the same name, so only these are pairs."""
