@@ -15,5 +15,6 @@ class ShippedParts(BuildHookInterface):
         if version == "editable":
             return
         paths = runpy.run_path(str(Path(self.root) / "src" / "benchstudy" / "model" / "paths.py"))
-        parts = (*paths["SOFTWARE"], paths["PUBLISHED"])
+        documents = [file for pattern in paths["DOCUMENTS"] for file in Path(self.root).glob(pattern)]
+        parts = (*paths["SOFTWARE"], paths["PUBLISHED"], *(str(file.relative_to(self.root)) for file in documents))
         build_data["force_include"] |= {part: f"benchstudy/{paths['SHIPPED']}/{part}" for part in parts}

@@ -600,14 +600,14 @@ def test_a_link_that_leads_nowhere_is_refused_and_a_folder_that_cannot_be_read_e
 
 def test_what_no_family_knows_is_refused_with_the_way_to_bring_it_in(tmp_path: Path):
     ((_, cause),) = imported(tmp_path, DATA / "elsewhere" / "google-benchmark.json").refused
-    assert "no family of the study" in cause and "docs/importing.md" in cause and len(LINES) == 2
+    assert "no family of the study" in cause and "benchstudy docs importing" in cause and len(LINES) == 2
 
 
 @pytest.mark.parametrize("family", [name for name in registry.names() if registry.get(name).outputs])
 def test_a_refusal_says_what_each_family_of_the_study_takes(tmp_path: Path, family: str):
     stranger = DATA / "elsewhere" / "google-benchmark.json"
     ((_, cause),) = import_outputs(tmp_path, study_of(**{family: {}}), None, [stranger]).refused
-    assert f"({family}) recognises this output: {family} takes {registry.get(family).outputs}; docs" in cause
+    assert f"({family}) recognises this output: {family} takes {registry.get(family).outputs}; `benchstudy" in cause
     assert registry.get(family).outputs == registry.part(family, "imported").OUTPUTS
 
 

@@ -150,7 +150,7 @@ UNREADABLE = {
     "list.yaml": (
         "- a\n",
         "a study is a mapping of names to values: begin it with `study: NAME`, with a space after the colon; see "
-        "config/README.md",
+        "`benchstudy docs config`",
     ),
     "tab.yaml": (
         "study: x\n\tblocks: 6\n",
@@ -538,6 +538,7 @@ def test_the_instruments_are_those_of_the_checkout(installed: Installed, tmp_pat
 def test_a_study_from_the_wheel_goes_all_the_way_that_the_tutorial_takes(installed: Installed, tmp_path: Path):
     install, begin, look, measure, extend, pack, make_again = TUTORIAL
     assert install.startswith("pipx install "), "the wheel stands for it"
+    assert installed.run(tmp_path, "benchstudy", "docs", "tutorial").stdout.startswith("# ")
     where = installed.run(tmp_path, "python", "-c", "import benchstudy; print(benchstudy.__file__)").stdout
     assert (
         Path(where.strip()) == installed.package / "__init__.py"

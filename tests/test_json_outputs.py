@@ -31,6 +31,7 @@ REPORTS_NOTHING = {"completion", "lab", "pdf", "run", "schema", "setup"}
 HERE: dict[str, list[str]] = {
     "init": ["made", "--from", "fio"],
     "systems": ["nginx"],
+    "docs": ["systems"],
     "plan": ["--no-hosts", "study.yaml"],
     "check": ["--no-hosts", "study.yaml"],
     "import": ["outputs", "--study", "study.yaml"],

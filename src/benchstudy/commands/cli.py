@@ -15,6 +15,7 @@ from benchstudy.commands.archiving import add_commands as add_archive_commands
 from benchstudy.commands.cases import print_cases
 from benchstudy.commands.comparing import add_command as add_compare_command
 from benchstudy.commands.completion import add_command as add_completion_command
+from benchstudy.commands.docs import add_command as add_docs_command
 from benchstudy.commands.init import add_command as add_init_command
 from benchstudy.commands.plan import add_command as add_plan_command
 from benchstudy.commands.printing import add_command as add_pdf_command
@@ -149,6 +150,7 @@ def command_parser() -> argparse.ArgumentParser:
 
     add_compare_command(commands)
     add_systems_command(commands)
+    add_docs_command(commands)
     add_schema_command(commands)
 
     for command in (check, cases, discard, imports, prose):

@@ -117,8 +117,8 @@ def _unknown(study: Study, path: Path) -> str:
     taken = {name: registry.get(name).outputs for name in study.families}
     told = "; ".join(f"{name} takes {outputs}" for name, outputs in taken.items() if outputs) or "they take none"
     return (
-        f"no family of the study ({', '.join(study.families)}) recognises this output: {told}; docs/importing.md says "
-        "how to import figures from any other tool"
+        f"no family of the study ({', '.join(study.families)}) recognises this output: {told}; "
+        "`benchstudy docs importing` says how to import figures from any other tool"
     )
 
 

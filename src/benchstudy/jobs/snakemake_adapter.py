@@ -126,7 +126,7 @@ def require_executor(name: str, *, extra: str) -> None:
     """Called by a profile. Alone, Snakemake prints all its options and then that the executor is an invalid choice."""
     package = f"snakemake-executor-plugin-{name}"
     if importlib.util.find_spec(package.replace("-", "_")) is None:
-        raise SystemExit(f"Error: {package} is not installed: install the extra {extra!r} (docs/scale.md#{extra})")
+        raise SystemExit(f"Error: {package} is not installed: install the extra {extra!r} (`benchstudy docs scale`)")
 
 
 def import_no_clients() -> None:
@@ -434,7 +434,7 @@ def warn_of_lost_jobs(workflow: Any) -> None:
     if hasattr(settings, "status_cmd") and not settings.status_cmd:
         say(
             "No --cluster-generic-status-cmd: if a job's node dies or lacks this folder, this command waits for it "
-            "without end. Set it (docs/scale.md#other-clusters)."
+            "without end. Set it (`benchstudy docs scale`)."
         )
 
 

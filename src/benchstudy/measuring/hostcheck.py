@@ -71,7 +71,7 @@ class HostCheck:
         there = "there" if "/" in program else "so that it is found on the PATH"
         return (
             f"install it on {self.name} {there}: no system has this program. If a package has it, name the package in "
-            "`packages` of the family command, or of a system of your own (docs/systems.md), then run "
+            "`packages` of the family command, or of a system of your own (`benchstudy docs systems`), then run "
             f"{hints.snakemake('provision')}"
         )
 

@@ -9,6 +9,8 @@ SESSION_INDEX = "session.json"
 PUBLISHED = "data/published"
 # The software beside the package itself; folders as a whole. Wheels and crates contain it.
 SOFTWARE = ("LICENSE", "Makefile", "pyproject.toml", "requirements.lock", "envs", "notebooks", "setup", "workflow")
+# The documentation that `benchstudy docs` shows. Wheels contain it.
+DOCUMENTS = ("docs/*.md", "docs/families/*.md", "config/README.md")
 # Its place in a wheel, within the package, laid out as in a checkout.
 SHIPPED = "_shipped"
 PACKAGE = Path(__file__).parents[1]

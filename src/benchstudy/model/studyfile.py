@@ -35,7 +35,7 @@ def _mapping(said: Any) -> Mapping[str, Any]:
     if not isinstance(said, Mapping):
         raise StudyError(
             "a study is a mapping of names to values: begin it with `study: NAME`, with a space after the colon; see "
-            "config/README.md"
+            "`benchstudy docs config`"
         )
     return said
 

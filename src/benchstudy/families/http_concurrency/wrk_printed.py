@@ -42,7 +42,7 @@ def split_wrk(text: str) -> list[str]:
     if _WRK2.search(text):
         raise ParseError(
             "wrk2 printed this, not wrk. It is not imported, because it lacks the rate that wrk2 kept (-R): put its "
-            "figures into a table in data/published/ (docs/importing.md)"
+            "figures into a table in data/published/ (`benchstudy docs importing`)"
         )
     starts = [0, *(match.start() for match in _RUNNING.finditer(text)), len(text)]
     del starts[1]

@@ -128,7 +128,7 @@ class Found:
         try:
             data = read_yaml(path.read_text(encoding="utf-8"))
             if not isinstance(data, Mapping):
-                raise ValueError("a system is a mapping of names to values; see docs/systems.md")
+                raise ValueError("a system is a mapping of names to values; see `benchstudy docs systems`")
             system = System.model_validate(data)
             if system.services:
                 require_known(self.name, system.services, f"services: none has the system's own name {self.name!r}")
