@@ -225,6 +225,17 @@ def test_a_pale_text_in_one_of_many_rows_is_a_barrier(tmp_path):
     assert "silver" in found
 
 
+def test_findings_fill_two_columns_and_one_alone_between_wide_ones_the_whole_width(tmp_path):
+    wide, narrow = '<li><div><table class="pairs"><tr><td>1</td></tr></table></div></li>', "<li><div>a text</div></li>"
+    page = tmp_path / "page.html"
+    found = f'<ul class="found">{wide}{narrow}{wide}{narrow}{narrow}{narrow}</ul>'
+    page.write_text(f"<!DOCTYPE html><title>A page</title><style>{page_style()}</style>{found}")
+    widths = browser.ask(
+        page, "return [...document.querySelectorAll('.found > li')].map((li) => li.offsetWidth)", width=1440
+    )
+    assert widths[0] == widths[1] == widths[2] and {width < widths[0] / 2 for width in widths[3:]} == {True}
+
+
 def test_pages_are_valid_html(reports, tmp_path):
     trials = sorted(reports.rglob("trials/*.html"))[:1]
     assert invalid_html([*(reports / page for page in PAGES), *trials], tmp_path) == {}
