@@ -34,6 +34,7 @@ class Loaded:
     the content of load.json, with the feedback rule's result.
     """
 
+    started_s: float
     phases: Sequence[tuple[str, float, float]]
     problems: Sequence[str]
     result: Mapping[str, Any]
@@ -149,4 +150,4 @@ def loaded(folder: Path) -> Loaded:
         phases = [(p["name"], started + p["start_s"], started + p["end_s"]) for p in result["phases"]]
     except (ParseError, KeyError, TypeError) as error:
         raise TrialFailed(f"Locust's result: {error}") from error
-    return Loaded(phases, list(result["problems"]), result)
+    return Loaded(started, phases, list(result["problems"]), result)
