@@ -100,3 +100,53 @@ def test_both_sessions_are_on_record_with_what_happened(held):
     assert "reconnecting" in told and "the lock was lost: lease expired" in told
     of_trials = {json.loads(record.read_text())["session"] for record in folder.glob("*=*/[!.]*/trial.json")}
     assert of_trials == {session["uuid"] for session in index["sessions"]}
+
+
+# Each time it asks the server, except where it first ends it, or the supervisor above it.
+_ASKS = """
+echo x >> "$1/asked"; server=$(cat "$1/server")
+case $(wc -l < "$1/asked") in
+2) kill "$server" ;;
+3) kill -9 "$(cut -d ' ' -f 4 "/proc/$server/stat")" ;;
+*) exec python3 -c 'import sys, urllib.request; urllib.request.urlopen(sys.argv[1]).read()' "$2" ;;
+esac
+while [ -e "/proc/$server" ]; do sleep 0.05; done
+"""
+# Ends the server once, and does not use it.
+_ENDS = """
+[ -e "$1/server" ] && mkdir "$1/ended" 2> /dev/null || exit 0
+server=$(cat "$1/server"); kill "$server"; while [ -e "/proc/$server" ]; do sleep 0.05; done
+"""
+
+
+def test_a_service_that_ends_in_mid_session_fails_the_trial_that_used_it_and_runs_again_for_the_next(tmp_path):
+    server = 'echo "$$" > "$1/server"; exec python3 -m http.server --bind "$2" "$3"'
+    web = {
+        "ports": ["web"],
+        "argv": ["sh", "-c", server, "sh", str(tmp_path), "{{bind}}", "{{port.web}}"],
+        "ready": {"tcp": "web"},
+    }
+    address = "http://{{system.bind}}:{{system.port.web}}/"
+    commands = [
+        {"name": "asks", "system": "web", "argv": ["sh", "-c", _ASKS, "sh", str(tmp_path), address]},
+        {"name": "ends", "argv": ["sh", "-c", _ENDS, "sh", str(tmp_path)]},
+    ]
+    with SshdHost(tmp_path / "sshd") as sshd:
+        study = {
+            "study": "ends",
+            "blocks": 4,
+            "hosts": {"far": sshd.described(tmp_path / "work")},
+            "targets": {"far": {"roles": {"sut": "far"}}},
+            "families": {"command": {"services": {"web": web}, "commands": commands}},
+        }
+        index = json.loads(hold_session(tmp_path, parse_study(study).session("far", "command")).read_text())
+        assert (index["problem"], len(index["sessions"])) == (None, 4)
+        assert not list(tmp_path.glob("work/*/*-*-*"))
+    status = {name: [t["status"] for t in index["trials"] if t["case"].endswith(name)] for name in ("asks", "ends")}
+    assert sorted(status["asks"]) == ["aborted", "failed", "ok", "ok", "ok"] and status["ends"] == ["ok"] * 4
+    cause = {trial["status"]: trial["cause"] for trial in index["trials"]}
+    assert cause["failed"].startswith("the service web died during the trial: it ended with signal 15")
+    assert cause["aborted"].startswith("the service web died during the trial: lost: the supervisor was killed")
+    records = (json.loads(path.read_text()) for path in tmp_path.glob("data/raw/ends/**/[!.]*/trial.json"))
+    failures = {record["status"]: record["failure"] and record["failure"]["cause"] for record in records}
+    assert failures == {"ok": None, "failed": "server-died", "aborted": "lost"}

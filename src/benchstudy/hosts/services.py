@@ -82,6 +82,10 @@ class RunningService:
         """`text` without the secrets of this service and of the services it needs."""
         return without(text, secrets_of(self.secrets, self.needed))
 
+    def with_needs(self) -> set["RunningService"]:
+        """This service and all that it needs, also through others."""
+        return {self}.union(*(other.with_needs() for other in self.needed.values()))
+
     def fill(self, text: str) -> str:
         """`text` with this service's placeholders, and its needs', filled. Raises ServiceFailed for an unknown one."""
         values = self._values()

@@ -32,7 +32,7 @@ from benchstudy.measuring.storedtrials import CorruptTrial, StoredTrial
 from benchstudy.measuring.trial import TrialContext
 from benchstudy.measuring.trialrecord import RESULTS, Status, TrialRecord
 from benchstudy.model import paths
-from benchstudy.model.causes import Cause, Failure
+from benchstudy.model.causes import NO_RESULT, Cause, Failure
 from benchstudy.model.errors import BenchstudyError, BrokenPart, SessionFailed, TrialFailed, as_line
 from benchstudy.model.family import Case, ParseError
 from benchstudy.model.files import disk_trouble, now
@@ -44,7 +44,7 @@ log = logging.getLogger("benchstudy")
 
 _MOST_NAMED = 5
 _ASKED_EVERY_S = 0.2
-_MOST_FRUITLESS_SESSIONS = 3  # in a row that lost their hosts and measured nothing
+_MOST_FRUITLESS_SESSIONS = 3  # in a row that lost their hosts or services and measured nothing
 # The states of a command whose supervisor or controller went away.
 _NOT_THE_TOOLS_DOING = {"lease-expired", "lost", "stopped"}
 
@@ -60,6 +60,10 @@ def _while_another_ends(plan: SessionPlan) -> Callable[[], bool]:
         return time.monotonic() < deadline
 
     return again
+
+
+class ServicesEnded(SessionFailed):
+    """Services that run for the whole session ended in its middle. Later trials would only fail without them."""
 
 
 @dataclass(frozen=True)
@@ -104,11 +108,12 @@ def _measure_missing(
             try:
                 _Session(root, plan, store, trials, one_of_many).measure(missing)
                 return None
-            except LockLost as error:  # the hosts may become available again: a new session continues from here
+            # The hosts may become available again, and services start afresh: a new session continues from here.
+            except (LockLost, ServicesEnded) as error:
                 fruitless = 0 if _results_in(trials) > before else fruitless + 1
                 if fruitless == _MOST_FRUITLESS_SESSIONS:
                     raise
-                say(f"{error}; taking the lock again")
+                say(f"{error}; beginning another session")
     except CorruptTrial:
         raise
     except BenchstudyError as error:
@@ -296,16 +301,24 @@ class _Session:
                 self._event(text)
             self._record.save()
             self._progress.trial_finished(scheduled.block, case.id, status, record.cause, record.duration_s)
+        if state.ended:
+            named = listed(sorted({running.name for running in state.ended}), _MOST_NAMED)
+            raise ServicesEnded(f"no longer running: {named}")
         return status
 
     def _run_and_parse(self, case: Case, trial: TrialContext) -> tuple[Status, str | None, Failure | None]:
         assert self._state is not None
         try:
-            self._plan.family.run(case, trial)
-            self._read(case, trial, self._state)
+            try:
+                self._plan.family.run(case, trial)
+                self._read(case, trial, self._state)
+            except (TrialFailed, ParseError) as symptom:
+                trial.require_services(symptom)
+                raise
+            trial.require_services()
         except (TrialFailed, ParseError) as error:
             states = {command.state for command in trial.commands}
-            if states & _NOT_THE_TOOLS_DOING or error.failure.cause is Cause.CONNECTION:
+            if states & _NOT_THE_TOOLS_DOING or error.failure.cause in NO_RESULT:
                 return "aborted", str(error), error.failure
             return ("timeout" if "timeout" in states else "failed"), str(error), error.failure
         except (ConnectionFailed, ConnectionLost, BrokenPart):  # no other trial would fare better

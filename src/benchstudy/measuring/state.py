@@ -39,6 +39,7 @@ class SessionState:
     ):
         self.uuid, self.plan, self.hosts, self.folder, self.event = uuid, plan, hosts, folder, on_event
         self._services: dict[str, RunningService] = {}
+        self.ended: dict[RunningService, ServiceFailed] = {}  # of these services, those that `see_services` found
         self._scratched: dict[str, HostAgent] = {}  # hosts with a scratch folder
         self._made: dict[Hashable, Any] = {}
         self._asking: dict[Hashable, Lock] = {}
@@ -107,6 +108,14 @@ class SessionState:
         host = self.host(service.role)
         self._services[name] = running = host.start_service(name, service, secrets=secrets, into=into)
         return running
+
+    def see_services(self) -> None:
+        """Find services that run for the session, and no longer do. Raises HostRefused, ConnectionLost."""
+        for running in self._services.values():
+            try:
+                running.check()
+            except ServiceFailed as death:
+                self.ended[running] = death
 
     def described(self, name: str) -> Service:
         if name not in self.plan.config.services:

@@ -17,7 +17,7 @@ from benchstudy.measuring.neighbours import Neighbours
 from benchstudy.measuring.state import SessionState
 from benchstudy.measuring.together import execute_together
 from benchstudy.measuring.trialrecord import CommandRecord, ToolRecord
-from benchstudy.model.causes import ran_out_of_memory
+from benchstudy.model.causes import NO_RESULT, failure_of, ran_out_of_memory
 from benchstudy.model.errors import BenchstudyError, TrialFailed
 from benchstudy.model.family import ConfigT_co
 from benchstudy.model.secret_forms import unfit
@@ -37,6 +37,7 @@ class TrialContext(Generic[ConfigT_co]):
         self.study, self.target, self.session = state.plan.study.study, state.plan.target, state.uuid
         self.commands: list[CommandRecord] = []
         self.notes: dict[str, Any] = {}
+        self._used: set[RunningService] = set()
         self._neighbours = Neighbours(state.hosts)
 
     def execute(self, command: Command, role: str = "sut") -> TrialExecution:
@@ -105,7 +106,9 @@ class TrialContext(Generic[ConfigT_co]):
 
         `client`: a client's role. Raises TrialFailed if it does not start.
         """
-        return self._state.service(name, client)
+        running = self._state.service(name, client)
+        self._used |= running.with_needs()
+        return running
 
     def hold(self, name: str, service: Service, secrets: Mapping[str, str], into: Path) -> RunningService:
         """Start a service of the family, which runs until the session ends. The study's services are ended after it.
@@ -113,7 +116,24 @@ class TrialContext(Generic[ConfigT_co]):
         `secrets` are its `{{secret.NAME}}`; `name` must not be a service of the study. Raises ServiceFailed, and
         leaves its logs in `into` then.
         """
-        return self._state.hold(name, service, secrets, into)
+        running = self._state.hold(name, service, secrets, into)
+        self._used.add(running)
+        return running
+
+    def require_services(self, symptom: Exception | None = None) -> None:
+        """Raise ServiceFailed if a service that this trial used, and that runs for the session, has ended.
+
+        This replaces what the trial raised, the `symptom`. The service may have ended for no reason of its own, as
+        with its lease. Then the cause says so, and there is no result.
+        """
+        self._state.see_services()
+        for running, death in self._state.ended.items():
+            if running in self._used:
+                record = death.record or {}
+                words = "" if ran_out_of_memory(record) else f"the service {running.name} died during the trial: "
+                failure = failure_of(record, running.name)
+                failure = failure if failure.cause in NO_RESULT else death.failure
+                raise ServiceFailed(f"{words}{death}", record, failure) from symptom
 
     @contextmanager
     def server(
@@ -149,6 +169,7 @@ class TrialContext(Generic[ConfigT_co]):
         except ServiceFailed as error:
             self._list_server(name, label, error.record)
             raise
+        self._used |= running.with_needs()
         try:
             yield running
         except (ConnectionFailed, ConnectionLost, KeyboardInterrupt, SystemExit):

@@ -35,6 +35,10 @@ class Cause(StrEnum):
     TOLD = "told"  # in words only
 
 
+# What ended it was not the tool's doing, so nothing is known about the trial.
+NO_RESULT = {Cause.CONNECTION, Cause.LEASE_EXPIRED, Cause.LOST, Cause.HOST_RESTARTED}
+
+
 @dataclass(frozen=True, kw_only=True)
 class Failure:
     """What happened, with the numbers that are known.
