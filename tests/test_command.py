@@ -333,6 +333,10 @@ def test_check_finds_a_server_that_allows_fewer_sessions_than_a_trial_needs(tmp_
     assert not fine and problem.startswith("its SSH server refuses a further session on one connection")
 
 
+def _dashes(number: int) -> str:
+    return f"head -c {number} /dev/zero | tr '\\0' -"
+
+
 @pytest.mark.fault(25)
 def test_a_secret_is_in_no_argument_on_the_host_and_in_no_raw_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     word = secrets.token_hex(16)
@@ -348,26 +352,40 @@ def test_a_secret_is_in_no_argument_on_the_host_and_in_no_raw_file(tmp_path: Pat
     # Of each output 16 MiB are kept: this one ends within the secret.
     floods = {
         "name": "floods",
-        "argv": ["sh", "-c", f"head -c {(16 << 20) - 20} /dev/zero | tr '\\0' '-' >&2; cat >&2; false"],
+        "argv": ["sh", "-c", f"head -c {(16 << 20) - 120} /dev/zero >&2; echo >&2; {_dashes(99)} >&2; cat >&2; false"],
         "stdin": "{{system.secret.word}}",
         "system": "server",
     }
+    # What is quoted of these begins within the secret: of the first here, of the second already on the host.
+    cut = [
+        {
+            "name": f"cut-{quoted}",
+            "argv": ["sh", "-c", f"cat >&2; {_dashes(quoted - 20)} >&2; false"],
+            "stdin": "{{system.secret.word}}",
+            "system": "server",
+        }
+        for quoted in (300, 2000)
+    ]
     with SshdHost(tmp_path / "sshd") as sshd:
         host = sshd.described(tmp_path / "host" / "work")
         services = {"server": {**SERVER, "secret_env": {"word": "WORD"}}}
-        hold_session(tmp_path, study_of(host, reads, tells, floods, services=services).session("machine", FAMILY))
+        study = study_of(host, reads, tells, floods, *cut, services=services)
+        hold_session(tmp_path, study.session("machine", FAMILY))
     raw = tmp_path / "data" / "raw"
     records = {r["case"]: r for r in (json.loads(path.read_text()) for path in raw.rglob("*-*/trial.json"))}
     assert {case: record["status"] for case, record in records.items()} == {
         "command=reads": "ok",
         "command=tells": "ok",
         "command=floods": "failed",
+        "command=cut-300": "failed",
+        "command=cut-2000": "failed",
     }
     flooded = max(raw.rglob("command=floods/*/**/stderr"), key=lambda path: path.stat().st_size)
     assert flooded.read_bytes()[-20:] == "-------------------«redacted»".encode()[-20:]
     assert records["command=floods"]["cause"].endswith("-«redacted»")
     assert records["command=tells"]["verified"]["command"] == "echo «redacted»"
-    assert [path for path in raw.rglob("*") if path.is_file() and word[:8].encode() in path.read_bytes()] == []
+    left = (word[:8].encode(), word[-8:].encode())
+    assert [p for p in raw.rglob("*") if p.is_file() and any(part in p.read_bytes() for part in left)] == []
 
 
 def test_every_run_is_timed_prepared_and_read(measured: Measured):

@@ -5,6 +5,23 @@ from __future__ import annotations
 import os
 
 
+def tail_of(path: str, most: int, since: int = 0) -> str:
+    """The last bytes of a file, `most` at most, of those after the first `since`. Raises OSError."""
+    with open(path, "rb") as file:
+        start = max(since, os.fstat(file.fileno()).st_size - most)
+        file.seek(start)
+        text = file.read(most).decode("utf-8", "replace")
+    return whole(text) if start > since else text
+
+
+def whole(text: str) -> str:
+    """A text whose beginning is cut off, from its next line on, or else from its next word: what is left of a secret
+    would not be known as one.
+    """
+    lines = text.partition("\n")[2]
+    return lines if lines.strip() else "".join(text.split(None, 1)[1:])
+
+
 class Copy:
     """One output stream: copied to a file up to a cap; the rest is read and dropped."""
 

@@ -10,10 +10,12 @@ import socket
 import time
 import urllib.error
 import urllib.request
+from contextlib import suppress
 from urllib.parse import urlsplit
 
 import cgroups
 import folders
+import outputs
 import record
 import sockets
 import sweeper
@@ -236,19 +238,10 @@ def _probe_text(ready: dict, ports: dict[str, int]) -> str:
 def _log_tail(folder: str) -> str:
     texts = []
     for name in ("setup.log", "stdout", "stderr"):
-        try:
-            with open(os.path.join(folder, name), "rb") as file:
-                file.seek(max(0, os.fstat(file.fileno()).st_size - _LOG_TAIL))
-                texts.append(_whole_lines(file.read().decode("utf-8", "replace"), file.tell() > _LOG_TAIL).strip())
-        except OSError:
-            continue
+        with suppress(OSError):
+            texts.append(outputs.tail_of(os.path.join(folder, name), _LOG_TAIL).strip())
     text = "\n".join(text for text in texts if text)
-    return _whole_lines(text[-_LOG_TAIL:], len(text) > _LOG_TAIL)
-
-
-def _whole_lines(text: str, is_cut: bool) -> str:
-    """Without its first line if that is cut off: the rest of a secret would not be known as one."""
-    return text.partition("\n")[2] if is_cut and "\n" in text.strip() else text
+    return outputs.whole(text[-_LOG_TAIL:]) if len(text) > _LOG_TAIL else text
 
 
 def _hide(text: str, spec: dict) -> str:

@@ -20,7 +20,7 @@ import processes
 import record
 from accounts import of_run
 from lease import Lease
-from outputs import Copy, TerminalCopy
+from outputs import Copy, TerminalCopy, tail_of
 
 TYPE_CHECKING = False  # typing takes long to import
 if TYPE_CHECKING:
@@ -326,8 +326,7 @@ class Supervisor:
                 processes.send([pid, *processes.descendants(pid)], signal.SIGKILL)
                 self._await(pid, time.monotonic() + 5.0, heed=False)
             status = self.reaped[pid][0] if pid in self.reaped else None
-            size = os.fstat(log).st_size
-            tail = os.pread(log, OUTPUT_TAIL, max(before, size - OUTPUT_TAIL)).decode("utf-8", "replace")
+            tail = tail_of(path, OUTPUT_TAIL, since=before)
         except processes.StartFailed as error:
             how, status, tail = str(error), None, ""
         finally:

@@ -54,6 +54,7 @@ class TrialContext(Generic[ConfigT_co]):
             host.fetch(execution, into)
         finally:
             host.discard(execution)
+        self._state.redact_files(into)  # before anybody quotes a part of them, which may hold the rest of a secret
         argv = [self._state.redact(argument) for argument in execution.argv]
         self._list(command.label, role, argv, tool, vars(execution))
         return TrialExecution(execution, into / "stdout", into / "stderr", into / "files", program)
@@ -184,6 +185,7 @@ class TrialContext(Generic[ConfigT_co]):
 
     def _end_server(self, running: RunningService, label: str, folder: Path, symptom: Exception | None) -> None:
         record = running.stop(folder)
+        self._state.redact_files(folder)
         self._list_server(running.name, label, record)
         out_of_memory = ran_out_of_memory(record)
         if record["state"] == "stopped" and not out_of_memory:

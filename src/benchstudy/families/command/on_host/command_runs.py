@@ -21,6 +21,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from time import monotonic, perf_counter_ns, time
 
+import outputs
 import wire
 
 EMPTY_RUNS = 10  # of a program that does nothing: what it costs to begin
@@ -222,9 +223,7 @@ def _cut(path: str, most: int) -> bool:
 
 def _tail(path: str) -> str:
     try:
-        with open(path, "rb") as file:
-            file.seek(max(0, os.path.getsize(path) - _TAIL))
-            return file.read().decode("utf-8", "replace").strip()
+        return outputs.tail_of(path, _TAIL).strip()
     except OSError as error:
         return "" if path == _NULL else str(error)
 
