@@ -226,6 +226,22 @@ def test_who_was_killed_while_its_end_was_asked_for_is_no_lost_worker(trial):
 
 
 @needs_root
+def test_a_process_that_was_killed_while_the_kernel_ended_another_one_is_not_said_to_be_that_one(trial, tmp_path):
+    waits = Command(
+        ["sh", "-c", 'touch "$1/begun"; until [ -e "$1/go" ]; do sleep 0.05; done; kill -9 $$', "sh", str(tmp_path)]
+    )
+    with ThreadPoolExecutor(1) as pool:
+        done = pool.submit(trial.execute, waits)
+        until((tmp_path / "begun").exists)
+        with pytest.raises(TrialFailed, match=r"^OOM: "), trial.server("web", limits=limits(memory="64MiB")) as running:
+            get(running, "child/200")
+        (tmp_path / "go").touch()
+        execution = done.result().execution
+    assert (execution.signal, execution.cause_kind) == (signal.SIGKILL, None)
+    assert execution.cause.startswith("perhaps killed by the kernel")
+
+
+@needs_root
 @pytest.mark.fault(19)
 def test_a_lost_worker_is_oom_although_the_server_itself_went_on(trial):
     with (

@@ -147,7 +147,7 @@ class Record:
             )
             # The host's count has the processes of everybody else, too. The group's own 0 says that somebody sent KILL.
             if state == "exited" and self.content["signal"] == signal.SIGKILL and group_oom_kills != 0:
-                self.content["cause"] = "killed by the kernel: the host or its memory limit was out of memory"
+                self.content["cause"] = "perhaps killed by the kernel: the host was out of memory meanwhile"
         if survivors and state == "exited":
             self.event("survivors ended", ", ".join(survivors))
 
