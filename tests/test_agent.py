@@ -415,7 +415,8 @@ def test_a_folder_whose_marker_has_no_room_is_told_and_does_not_stay(tmp_path):
     )
     done = subprocess.run(["unshare", "-rm", "sh", "-c", script], capture_output=True, text=True, timeout=60)
     (said,) = done.stdout.splitlines()
-    assert json.loads(said) == {"error": "run: [Errno 28] No space left on device: '/mnt/runs/u-1/.benchstudy'"}
+    why = "run: [Errno 28] No space left on device: '/mnt/runs/u-1/.benchstudy'; free some space there"
+    assert json.loads(said) == {"error": why, "disk_full": True}
 
 
 IN_THE_BOOKS = """

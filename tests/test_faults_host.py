@@ -16,7 +16,13 @@ from sshd_hosts import SshdHost
 from waiting import until
 
 from benchstudy.hosts import ssh_transport
+from benchstudy.hosts.agent import Command, HostAgent
+from benchstudy.hosts.remote import Remote
 from benchstudy.measuring.session import hold_session
+from benchstudy.model.causes import Cause
+from benchstudy.model.errors import TrialFailed
+from benchstudy.model.host import Host
+from benchstudy.model.services import Service
 from benchstudy.model.study import SessionPlan
 from benchstudy.model.studyfile import parse_study
 
@@ -186,6 +192,21 @@ def test_a_full_disk_of_the_host_is_the_cause_and_its_folder_is_removed(small_di
         "head: the disk of the work folder was full: stdout is incomplete"
     }
     assert not list(small_disk.glob("work/runs/*"))
+
+
+@needs_root
+def test_a_disk_of_the_host_that_is_too_full_to_begin_is_the_cause(small_disk, tmp_path):
+    sleeper = Service(argv=["sleep", "300"], ready={"mount": "/proc"})
+    with SshdHost(tmp_path / "sshd") as sshd, Remote("far", Host(**sshd.described(small_disk / "work"))) as remote:
+        agent = HostAgent.deploy(remote, lease_s=30, reconnect_s=0, on_event=print)
+        with agent.lock("5e55", {}):
+            with pytest.raises(OSError), (small_disk / "filler").open("wb", buffering=0) as file:
+                while file.write(bytes(4096)):
+                    pass
+            for begin in (lambda: agent.execute(Command(["true"])), lambda: agent.start_service("sleeper", sleeper)):
+                with pytest.raises(TrialFailed, match=r"No space left .*; free some space there$") as refused:
+                    begin()
+                assert refused.value.failure.cause is Cause.DISK_FULL
 
 
 @needs_root

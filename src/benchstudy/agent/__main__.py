@@ -2,11 +2,13 @@
 
 What families run beside the agent lies in the same folder, and is called as `module:function`. A command is a
 function that takes the list of its arguments, prints JSON on stdout and may return an exit status. An AgentError or
-OSError becomes `{"error": text}` with exit status 3; an unknown command gets the same with exit status 2.
+OSError becomes `{"error": text}` with exit status 3, with "disk_full": true for a full disk; an unknown command gets
+the same with exit status 2.
 """
 
 from __future__ import annotations
 
+import errno
 import importlib
 import os
 import resource
@@ -89,7 +91,9 @@ def main(arguments: list[str]) -> int:
     except BrokenPipeError:
         return 1  # the controller hung up
     except OSError as error:
-        wire.emit({"error": f"{arguments[0]}: {error}"})
+        said = f"{arguments[0]}: {error}"
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        wire.emit({"error": f"{said}; free some space there", "disk_full": True} if full else {"error": said})
         return 3
 
 

@@ -18,6 +18,7 @@ from benchstudy.hosts.errors import AgentKilled, HostRefused, understood
 from benchstudy.hosts.heartbeats import Heartbeats
 from benchstudy.hosts.interrupts import pause
 from benchstudy.hosts.remote import CommandFailed, ConnectionFailed, ConnectionLost, Remote
+from benchstudy.model.causes import Cause, Failure
 from benchstudy.model.files import json_of
 from benchstudy.model.host import Host
 
@@ -132,7 +133,7 @@ class AgentLine:
         with suppress(ValueError):
             answer = json_of(done.stdout)
         if isinstance(answer, dict) and "error" in answer and done.exit_status != 0:
-            raise HostRefused(f"{self.remote.name}: {answer['error']}")
+            raise self._refused(answer)
         if done.exit_status != 0 or not isinstance(answer, dict):
             said = done.stderr.decode(errors="replace").strip()[-2000:] or f"no JSON: {done.text[:200]!r}"
             raise HostRefused(f"{self.remote.name}: the agent's {command} ended with status {done.exit_status}: {said}")
@@ -244,5 +245,9 @@ class AgentLine:
         if not isinstance(message, dict):
             raise HostRefused(f"{self.remote.name}: this is not a message of the agent: {line[:200]!r}")
         if "error" in message:
-            raise HostRefused(f"{self.remote.name}: {message['error']}")
+            raise self._refused(message)
         return message
+
+    def _refused(self, answer: Mapping[str, Any]) -> HostRefused:
+        full = Failure(cause=Cause.DISK_FULL) if answer.get("disk_full") else None
+        return HostRefused(f"{self.remote.name}: {answer['error']}", full)
