@@ -1,9 +1,11 @@
 """Provisioning if nothing has to be installed; test_two_hosts.py has a bare host."""
 
 import json
+import logging
 import os
 import shutil
 import subprocess
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from sshd_hosts import SshdHost
@@ -147,6 +149,40 @@ def test_a_provisioning_process_that_is_killed_is_a_problem_of_its_host(here, tm
         one = study(tmp_path, **sshd.described())
         [problem] = provision_target(one, "bench", here / "facts.json").problems
     assert "here: the provisioning process ended with status -9" in problem
+
+
+@pytest.mark.parametrize("where", ["operation", "builder"])
+def test_a_lost_connection_is_restored_and_provisioning_goes_on(here, tmp_path, caplog, where):
+    """It is lost in an operation of pyinfra, or while the builder of programs is asked."""
+    waits = f"touch {tmp_path}/begun; until [ -e {tmp_path}/go ]; do sleep 0.05; done"
+    python = tmp_path / "python"
+    python.write_text(f'#!/bin/sh\ncase "$*" in *toolbuilder*) {waits} ;; esac\nexec python3 "$@"\n')
+    python.chmod(0o755)
+    deploys = {
+        "operation": f"from pyinfra.operations import server\nserver.shell(commands=[{waits!r}])\n",
+        "builder": "from benchstudy.provisioning.deploy import go_tool\n"
+        "go_tool('a program', 'nothing', 'example.org/nothing', 'v0.0.1')\n",
+    }
+    (here / "envs" / "file_size.py").write_text(deploys[where])
+
+    def drop() -> None:
+        until((tmp_path / "begun").exists)
+        assert sshd.drop_connections()
+        (tmp_path / "go").touch()
+
+    caplog.set_level(logging.INFO)
+    with SshdHost(tmp_path / "sshd") as sshd, ThreadPoolExecutor(1) as pool:
+        one = study(tmp_path, **sshd.described(tmp_path / "work", python=str(python)))
+        dropped = pool.submit(drop)
+        if where == "operation":
+            result = provision_target(one, "bench", here / "facts.json")
+            assert (result.problems, result.changed) == ([], 1)
+        else:
+            ahead = what_is_ahead(one, [("bench", "file_size")])["here"]
+            assert (list(ahead.builds), ahead.unknown) == (["nothing"], "")
+        dropped.result()
+    assert "the connection was lost" in caplog.text and "here: connected again" in caplog.text
+    assert "Traceback" not in caplog.text
 
 
 def test_a_file_of_this_machine_that_cannot_be_written_is_named(here, tmp_path):

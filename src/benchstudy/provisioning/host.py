@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pyinfra
+from gevent.hub import Hub
 from pyinfra.api.config import Config
 from pyinfra.api.connect import connect_all, disconnect_all
 from pyinfra.api.exceptions import PyinfraError
@@ -25,7 +26,8 @@ from pyinfra.facts.rpm import RpmPackages
 from benchstudy.hosts import ssh_config
 from benchstudy.hosts.controller import ends_with_controller
 from benchstudy.hosts.forks import Tell, in_forks
-from benchstudy.hosts.remote import Remote, RemoteError
+from benchstudy.hosts.remote import ConnectionLost, Remote, RemoteError
+from benchstudy.hosts.transfer import MOST_RECONNECTS
 from benchstudy.model.errors import COLOURS, BenchstudyError, as_line
 from benchstudy.model.files import disk_trouble
 from benchstudy.model.grouping import grouped
@@ -62,6 +64,13 @@ def provision(request: Mapping[str, Any], say: Say) -> dict[str, Any]:
     try:
         with Remote(request["name"], host) as remote:
             say("reached")
+            for _ in range(MOST_RECONNECTS):
+                try:
+                    return _provision(remote, host, request, say)
+                except ConnectionLost as error:  # what was done is not done again
+                    say(f"{error}; reconnecting")
+                    remote.reconnect()
+                    say("connected again")
             return _provision(remote, host, request, say)
     except (RemoteError, OSError) as error:
         # Unreachable or unusable: a login shell that runs nothing, a full disk, a command that hangs.
@@ -293,6 +302,7 @@ def _answer(root: Path, request: Mapping[str, Any], tell: Tell) -> None:
     os.chdir(root)
     os.dup2(2, 1)
     sys.stdout = sys.stderr = _Said(say)  # what a deploy prints is for the log
+    Hub.NOT_ERROR += (RemoteError,)  # it reaches us, and gevent prints no traceback
     pyinfra.logger.setLevel(logging.INFO)
     pyinfra.logger.propagate = False
     pyinfra.logger.handlers = [_PlainLines(say)]
