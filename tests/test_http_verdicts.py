@@ -8,7 +8,9 @@ from conftest import executed_in, pages_made_in
 from http_fixture import HttpTables, levels_of
 
 from benchstudy.families.http_concurrency.page.load import HttpLoad
+from benchstudy.lints import lint
 from benchstudy.report.comparisons.comparison import Comparisons
+from benchstudy.report.results import material
 
 
 @pytest.fixture(scope="module")
@@ -123,3 +125,17 @@ def test_the_short_answer_stands_at_the_head_of_the_page(exports):
     page = exports[1]
     first = page.index("Which server?")
     assert first < page.index("Requests per second") and re.search(r"lighttpd against nginx.{0,300}better in 3", page)
+
+
+def test_servers_that_send_much_more_than_others_for_one_endpoint_are_named(tmp_path):
+    """12 bytes against 11,413: a ratio of requests per second is not one of servers."""
+    tables = HttpTables(tmp_path)
+    for endpoint, server, length in (
+        ("page", "nginx", 11_413),
+        ("page", "own", 12),
+        ("list", "nginx", 5_000),
+        ("list", "own", 9_000),
+    ):
+        tables.closed(levels_of(server, "none", endpoint, "wrk", concurrency="20"), 1, 1000.0, length=length)
+    found = [(f.where, f.what) for f in lint(material.read(tables.results())) if f.lint == "unequal-responses"]
+    assert found == [("http_concurrency: page", "nginx sends 11.4 KB per response, and own 12 B")]
