@@ -422,6 +422,18 @@ def test_what_failed_is_a_row_a_case_with_each_cause_and_how_often(bare_project)
     assert "2026-11-20 10:00:00 to 10:09:00 UTC" in page
 
 
+def test_a_long_log_of_a_server_that_died_keeps_its_last_words(bare_project):
+    """The last lines of a log are requests, and the reason is the very last one."""
+    requests = 20 * '127.0.0.1 - - [01/Dec/2026 06:12:42] "GET /page.txt HTTP/1.1" 200 - / '
+    cause = f"the server own died during the trial: it ended with exit status 3: {requests}no space left on device"
+    tables = Tables(bare_project, "embedded", "http_concurrency")
+    tables.add(LOAD, 1, {}, status="failed", cause=cause)
+    tables.write()
+    shown = StudyIndex(facts_of(bare_project, {"http_concurrency": lambda page: page.weaknesses()})).state
+    assert "the server own died during the trial: it ended with exit status 3" in shown
+    assert " … " in shown and "no space left on device;" in shown and requests not in shown
+
+
 def test_what_stands_between_backticks_is_code(index):
     assert "<code>SHA256SUMS</code>" in index and "`SHA256SUMS`" not in index
 

@@ -150,6 +150,13 @@ def test_a_text_that_is_cut_ends_with_a_whole_word():
     assert human.shortened("short", 5) == "short"
 
 
+def test_a_cause_that_is_cut_keeps_its_begin_and_its_end():
+    cause = "it ended with exit status 3: GET /a 200 / GET /b 200 / GET /c 200 / GET /d 200 / no space left"
+    assert human.shortened_within(cause, 60) == "it ended with exit status 3: GET /a … /d 200 / no space left"
+    assert human.shortened_within("two\n words", 9) == "two words", "a text that fits is whole"
+    assert human.shortened_within("x" * 30, 10) == "…", "and one without a word's end is left out"
+
+
 def test_a_text_ends_with_a_whole_sentence_if_one_fits():
     text = "1 of 7 points broke the law. In 2, more requests were in flight. Repeat it."
     assert human.first_sentences(text, 40) == "1 of 7 points broke the law."

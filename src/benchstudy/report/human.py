@@ -221,6 +221,20 @@ def shortened(text: str, characters: int) -> str:
     return textwrap.shorten(text, characters, placeholder=" …", break_on_hyphens=False)
 
 
+def shortened_within(text: str, characters: int) -> str:
+    """`text` in at most so many characters, without words of its middle.
+
+    A cause begins with what happened, and ends with the last words of the program.
+    """
+    words = " ".join(text.split())
+    if len(words) <= characters:
+        return words
+    begin = shortened(words, characters * 2 // 3)
+    room = characters - len(begin) - 1
+    _, _, end = words[-room - 1 :].partition(" ")  # after a whole word
+    return f"{begin} {end}".rstrip()
+
+
 def first_sentences(text: str, characters: int) -> str:
     """The first sentences of `text` that fit into so many characters; a longer one alone is `shortened`."""
     end = len(text) if len(text) <= characters else text.rfind(". ", 0, characters) + 1

@@ -244,7 +244,7 @@ class StudyIndex:
 
     @staticmethod
     def _shortened(text: str) -> str:
-        return human.shortened(text, _LONGEST_TEXT)
+        return human.shortened_within(text, _LONGEST_TEXT)
 
     def _files(self, exports: Path) -> list[dict[str, Any]]:
         """Each table, then each figure of a page once, by name, with a link for each of its formats."""
