@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import sysconfig
+import tomllib
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -445,6 +446,27 @@ def test_ctrl_c_while_snakemake_imports_is_answered_in_a_word(loaded, tmp_path):
         run.send_signal(signal.SIGINT)
         said = run.communicate(timeout=60)
     assert (run.returncode, *said) == (130, "", "interrupted\n")
+
+
+def test_ctrl_c_while_benchstudy_imports_is_answered_in_a_word(tmp_path):
+    """The executable starts what pyproject.toml names. It gets a real signal amid the imports, which take a second."""
+    scripts = tomllib.loads((CHECKOUT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["scripts"]
+    module, _, function = scripts["benchstudy"].partition(":")
+    script = tmp_path / "benchstudy"
+    script.write_text(f"""
+import os, signal, sys
+
+class Interrupts:
+    def find_spec(self, name, *_):
+        if name == "benchstudy.model.studyfile":
+            os.kill(os.getpid(), signal.SIGINT)
+
+sys.meta_path.insert(0, Interrupts())
+from {module} import {function}
+sys.exit({function}())
+""")
+    done = subprocess.run([sys.executable, script, "docs"], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "benchstudy: interrupted\n")
 
 
 # --- from a wheel ----------------------------------------------------------------------------------------------------
