@@ -376,7 +376,8 @@ def test_a_run_that_raises_is_told_with_its_line(install, tmp_path, caplog):
 def test_a_check_that_fails_is_a_finding_beside_those_of_other_families(install, tmp_path, capsys):
     install(run=RUN, check="def check_host(config, host):\n    raise ValueError('one\\ntwo')\n")
     with SshdHost(tmp_path / "sshd") as sshd:
-        command = {"commands": [{"name": "nothing", "argv": ["no-such-program"]}]}
+        programs = {"nothing": "no-such-program", "nowhere": "/opt/no/such"}
+        command = {"commands": [{"name": name, "argv": [program]} for name, program in programs.items()]}
         hosts, families = {"h": sshd.described(tmp_path / "work")}, {"broken": {}, "command": command}
         (tmp_path / "study.yaml").write_text(json.dumps(STUDY | {"hosts": hosts, "families": families}))
         assert main(["check", str(tmp_path / "study.yaml")]) == 1
@@ -384,7 +385,8 @@ def test_a_check_that_fails_is_a_finding_beside_those_of_other_families(install,
     assert "PROBLEM broken: its check of hosts fails: ValueError: one two, line 2 of check.py\n" in said.out
     assert not said.err
     assert "no-such-program is missing\n      -> install it on h so that it is found on the PATH" in said.out
-    assert "2 problems" in said.out
+    assert "/opt/no/such is missing\n      -> install it on h at this path: no system has" in said.out
+    assert "3 problems" in said.out
 
 
 def test_the_tables_of_every_family_are_known_by_name():

@@ -68,7 +68,7 @@ class HostCheck:
     def _how_to_get(self, program: str) -> str:
         if self._is_provisioned(PurePosixPath(program).name):
             return f"{hints.snakemake('provision')}, or install it on the PATH"
-        there = "there" if "/" in program else "so that it is found on the PATH"
+        there = "at this path" if "/" in program else "so that it is found on the PATH"
         return (
             f"install it on {self.name} {there}: no system has this program. If a package has it, name the package in "
             "`packages` of the family command, or of a system of your own (`benchstudy docs systems`), then run "
