@@ -211,6 +211,29 @@ def test_what_is_lost_whole_cannot_be_measured_again_by_discarding_it(store, tri
     assert f"benchstudy discard {other.name[-8:]} --why" in told and "If a folder is lost" in told
 
 
+@pytest.mark.parametrize("left", ["an empty disk", "no folder"])
+def test_a_whole_store_that_is_lost_is_not_one_to_measure_again(store, tmp_path, left):
+    """As when the disk of data/raw is not mounted: session.json went with the trials."""
+    at, kept = store.folder.relative_to(store.root), tmp_path / "kept"
+    had = len(TrialStore(store.folder).trials())
+    store.folder.rename(kept)
+    if left == "an empty disk":
+        store.folder.mkdir()
+    for _ in range(2):
+        assert store.doubtful() != []
+        assert f"{at}: missing or empty, and it had {had} trials when it was last compared; if you" in store.confirm()
+    for read in (False, True):
+        assert [found.name for found in confirmed.check(store.root, store.folder, read=read).differences] == [str(at)]
+    if store.folder.exists():
+        store.folder.rmdir()
+    kept.rename(store.folder)
+    assert store.doubtful() == [] and store.confirm() is None
+    shutil.rmtree(store.folder)
+    (memory,) = (word.rstrip(",") for word in store.confirm().split() if word.startswith(".benchstudy/"))
+    (store.root / memory).unlink()
+    assert store.doubtful() == [] and store.confirm() is None
+
+
 @pytest.mark.parametrize("command", ["plan", "cases"])
 def test_a_lost_trial_is_named_and_not_told_as_one_to_measure(command, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(as_project(tmp_path))

@@ -15,6 +15,7 @@ class How(StrEnum):
     UNREAD = "{}"
     NO_SUMS = f"its {SUMS} is missing"
     GONE = "session.json lists this {}, and its folder is gone"
+    LOST = "missing or empty, and it had {} when it was last compared"
     MOVED = "is a copy of, or was moved from, {}: move it back, or remove it if that exists"
     UNLISTED = "is on disk, but not listed"
     UNLISTED_DISCARD = "was added"

@@ -32,6 +32,7 @@ from benchstudy.measuring.sealed import (
 from benchstudy.model import hints, paths
 from benchstudy.model.errors import BenchstudyError
 from benchstudy.model.files import disk_trouble, nothing_collected, whole_or_nothing
+from benchstudy.model.rounding import plural
 
 _CHANGED = 2  # index of the time of change in a Stat
 _MOST_NAMED = 40
@@ -174,6 +175,9 @@ def _compared(root: Path, store: Path, seen: Seen, before: Seen, *, aside: Colle
     `aside`: short ids of trials to leave out.
     """
     moment, found = Moment(store), _Found()
+    if lost := _lost(root, store, seen):
+        found.differences[""] = [lost]
+        return found  # what is remembered stays: it alone says that something was here
     changed = {place for place in seen.keys() | before.keys() if seen.get(place) != before.get(place)}
     for place in sorted(changed & seen.keys()):
         if "/" in place and trial_of(place) not in aside:
@@ -195,6 +199,18 @@ def _compared(root: Path, store: Path, seen: Seen, before: Seen, *, aside: Colle
         if sure != before:
             remember(store, paths.CONFIRMED, sure)
     return found
+
+
+def _lost(root: Path, store: Path, seen: Seen) -> Difference | None:
+    """A whole store that was here and is not, such as on a disk that is not mounted. Its session.json went with it, so
+    nothing else would stop a command from measuring all of it again.
+    """
+    had = 0 if seen else sum(trial_of(place) is not None for place in recall(store, paths.CONFIRMED))
+    memory = paths.remembered(store, paths.CONFIRMED)
+    if not had or memory is None:
+        return None
+    way = f"; if you removed it to measure everything again, remove {memory.relative_to(root)}, too"
+    return Difference(store.relative_to(root).as_posix(), How.LOST, plural(had, "trial"), way)
 
 
 def check_place(name: str, folder: Path, files: Mapping[str, Stat], then: Mapping[str, Stat]) -> Checked:
