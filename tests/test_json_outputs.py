@@ -20,7 +20,7 @@ DOCUMENT = CHECKOUT / "docs" / "commands.md"
 ELSEWHERE = {
     "archive": "test_archive.py",
     "compare": "test_two_studies.py",
-    "crate": "test_provenance.py",
+    "crate": "test_reproduce.py",
     "pull": "test_archive.py",
     "push": "test_archive.py",
     "reproduce": "test_reproduce.py",

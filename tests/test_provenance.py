@@ -2,7 +2,6 @@
 
 import base64
 import errno
-import hashlib
 import html
 import io
 import json
@@ -353,15 +352,6 @@ def test_verify_is_content_with_what_was_stored_and_counts_it(study, packed, mon
     capsys.readouterr()
     assert main(["verify", "config/study.yaml", "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == {**told, "differences": []}
-
-
-def test_what_was_packed_is_told_as_json(own_study, monkeypatch, capsys):
-    monkeypatch.chdir(own_study.root)
-    assert main(["crate", "config/study.yaml", "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    content = Path(told["path"]).read_bytes()
-    assert told["size"] == len(content) and told["sha256"] == hashlib.sha256(content).hexdigest()
-    assert told["trials"] > 0 and told["files"] > told["trials"]
 
 
 @pytest.mark.parametrize("file", ["stdout", "trial.json", "files/answer of it.json"])

@@ -1,6 +1,7 @@
 """Reports of a crate made again by a second clone that knows no host, from a study that was really measured."""
 
 import csv
+import hashlib
 import io
 import json
 import os
@@ -104,8 +105,11 @@ def test_packing_again_plans_nothing_and_gives_the_same_bytes(measured, crate):
     arguments = ("crate", "--configfile", "config/study.yaml", "--config", "measure=false")
     planned = measured.snakemake("-n", *arguments)
     assert "Nothing to be done" in planned.stdout + planned.stderr
-    measured.run("python", "-m", "benchstudy.commands.cli", "crate", "config/study.yaml")
+    done = measured.run("python", "-m", "benchstudy.commands.cli", "crate", "config/study.yaml", "--json")
     assert crate.read_bytes() == before
+    told = json.loads(done.stdout)
+    assert told["path"] == str(crate) and told["sha256"] == hashlib.sha256(before).hexdigest()
+    assert told["size"] == len(before) and told["trials"] == 8 and told["files"] > told["trials"]
 
 
 @pytest.mark.parametrize("name", ["tiny/file_size/tables/estimates.csv", "tiny/index.html"])
@@ -119,6 +123,30 @@ def test_a_report_that_somebody_edited_is_not_packed(measured, crate, monkeypatc
     assert crate.read_bytes() == packed
     path.write_bytes(before)
     os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+
+
+@pytest.mark.parametrize(
+    "newer, edit",
+    [
+        ("data/raw/tiny/one/file_size/session.json", lambda text: text.replace(PROBLEM, "another problem")),
+        ("notebooks/file_size.ipynb", lambda text: f"{text} "),
+        ("config/study.yaml", lambda text: f"{text}title: Another title\n"),
+    ],
+)
+def test_reports_of_other_data_or_code_than_those_to_pack_are_not_packed(measured, crate, newer, edit):
+    """As after `benchstudy run measure`: nobody could make their tables again from the crate."""
+    command = ("python", "-m", "benchstudy.commands.cli", "crate", "config/study.yaml")
+    packed, path = crate.read_bytes(), measured.root / newer
+    before, stat = path.read_bytes(), path.stat()
+    path.write_text(edit(before.decode()))
+    done = measured.run(*command, check=False)
+    assert done.returncode == 1 and crate.read_bytes() == packed
+    assert "its reports are not made from what is here now (rule " in done.stderr
+    assert "snakemake --cores 8 report --configfile config/study.yaml --config measure=false` first" in done.stderr
+    path.write_bytes(before)
+    os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+    measured.run(*command)
+    assert crate.read_bytes() == packed
 
 
 @pytest.fixture(scope="module")

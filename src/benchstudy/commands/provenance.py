@@ -3,17 +3,21 @@
 import argparse
 import json
 import os
+import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from benchstudy.model import hints, paths
 from benchstudy.model.errors import BenchstudyError, plain_line
 from benchstudy.model.output import add_json, print_json
 from benchstudy.model.rounding import plural
 from benchstudy.model.studyfile import load_study
+
+if TYPE_CHECKING:
+    from benchstudy.model.study import Study
 
 _MOST_SHOWN = 40
 
@@ -106,6 +110,8 @@ def _crate(arguments: argparse.Namespace) -> int:
     for page in (*study.families, *STUDY_PAGES, paths.FIRST_PAGE):
         if altered := made.altered(paths.made(root, study.study, page), root):
             raise BenchstudyError(f"{altered[0]}: not as it was made; run {hints.snakemake()}, which makes it again")
+    if paths.with_first_page(root, study.study)[0].exists():  # else packing says what is missing
+        _require_up_to_date(root, study, arguments.study.absolute())
     packed = build_crate(root, study, paths.crate(root, study.study), frozenset(arguments.accept))
     for name in packed.not_looked_for:
         print(f"note: {name} is not set here or is very short, so nothing was searched for its value", file=sys.stderr)
@@ -115,6 +121,28 @@ def _crate(arguments: argparse.Namespace) -> int:
     counted = f"{plural(packed.trials, 'trial')}, {plural(packed.files, 'file')}"
     print(f"{packed.path}: {counted}, {packed.size} B, SHA-256 {packed.sha256}")
     return 0
+
+
+def _require_up_to_date(root: Path, study: "Study", file: Path) -> None:
+    """Raises BenchstudyError for reports that were made of other data, code or notebooks than those here now.
+
+    Nobody could make their tables again from the crate. Only the workflow knows what is due: it plans the first page.
+    """
+    first_page = str(paths.with_first_page(Path(), study.study)[0])
+    plan = ["-n", "--cores", "1", first_page, "--configfile", str(file), "--config", "measure=false"]
+    done = subprocess.run(
+        [sys.executable, "-m", "snakemake", *plan], cwd=root, stdin=subprocess.DEVNULL, capture_output=True, text=True
+    )
+    for line in f"{done.stdout}{done.stderr}".splitlines():
+        if line.startswith("Error: "):
+            raise BenchstudyError(line.removeprefix("Error: "))
+        if line.startswith("rule "):
+            way = f"run {hints.snakemake('report', '--config', 'measure=false')} first"
+            raise BenchstudyError(
+                f"study {study.study}: its reports are not made from what is here now ({line}); {way}"
+            )
+    if done.returncode:
+        raise BenchstudyError(f"Snakemake cannot plan the reports: {done.stderr.strip()}")
 
 
 def _cores(given: str) -> int:
