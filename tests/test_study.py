@@ -140,6 +140,8 @@ def changed(*path, to):
         (changed("study", to="index.html"), "study: 'index.html' is what a file or folder of reports/ is called"),
         (changed("study", to="comparisons"), "study: 'comparisons' is what a file or folder of reports/ is called"),
         (changed("study", to="tiny.crate.zip"), "study: 'tiny.crate.zip' is what a file or folder of reports/"),
+        # The zip file of its reports would be the crate of study `tiny`.
+        (changed("study", to="tiny.crate"), "study: 'tiny.crate' is what a file or folder of reports/ is called"),
         (changed("study", to="tiny.pdf"), "study: 'tiny.pdf' is what a file or folder of reports/ is called"),
         (changed("hosts", "local", "work_dir", to="/"), "hosts.local.work_dir: "),
         (changed("hosts", "local", "work_dir", to="~"), "hosts.local.work_dir: "),

@@ -155,7 +155,8 @@ class Study(Strict):
     @classmethod
     def _own_place_in_reports(cls, value: str) -> str:
         """Its pages lie in `reports/<study>`, beside files and folders of all studies."""
-        if value.lower() in ("index", "index.html", "comparisons") or value.lower().endswith((".zip", ".pdf")):
+        name = value.lower()
+        if name in ("index", "index.html", "comparisons") or name.endswith((".zip", ".pdf", ".crate")):
             raise ValueError(f"{value!r} is what a file or folder of reports/ is called: give the study another name")
         return value
 
