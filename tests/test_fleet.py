@@ -127,6 +127,31 @@ def provisioned(project: Project, target: str) -> str:
     return json.loads((project.root / f"data/provision/fleet/{target}/command.json").read_text())["provisioned"]
 
 
+def test_a_session_that_had_ended_is_listed_when_another_of_its_group_is_interrupted(fleet, tmp_path):
+    project, study = fleet
+    two, slow = ["t1", "t9"], tmp_path / "slow"  # of one group
+    waits = f"case $PWD in *h9*) while [ -e {slow} ]; do sleep 0.1; done;; esac"
+    commands = [{"name": "x", "argv": ["sh", "-c", waits], "warm_up": 0, "repeat": 1}]
+    study |= {"families": {"command": {"commands": commands, "targets": two}}}
+    file = project.write_study(study)
+    project.snakemake("measure", "--configfile", file)
+    slow.touch()
+    project.write_study(study | {"blocks": 2})
+    command = project.start("measure", "--configfile", file)
+    until(lambda: len(indexes(project).get("t1", {"trials": ()})["trials"]) == 2)
+    os.killpg(command.pid, signal.SIGINT)
+    said, _ = command.communicate(timeout=60)
+    assert command.returncode != 0 and "Restored" not in said, said
+    assert len(indexes(project)["t1"]["trials"]) == 2
+    slow.unlink()
+    project.snakemake("measure", "--configfile", file)
+    ended = {target: [trial["status"] for trial in index["trials"]] for target, index in indexes(project).items()}
+    assert {target: sorted(statuses) for target, statuses in ended.items()} == {
+        "t1": ["ok", "ok"],
+        "t9": ["aborted", "ok", "ok"],
+    }
+
+
 FORKS = """
 import os, sys
 from benchstudy.hosts import interrupts

@@ -302,11 +302,11 @@ def test_what_is_used_of_snakemake_beyond_its_manual_is_there():
         Workflow: ("is_main_process", "overwrite_configfiles", "register_resource", "basedir", "modifier", "dag"),
         modules.WorkflowModifier: ("is_main_snakefile",),
         DAG: ("needrun_jobs",),
+        FileBackupMixin: ("restore_output", "cleanup_backup"),
     }
     texts = {
         Workflow: ("self.configfiles = list(", "output_settings: Optional[OutputSettings]"),
         DAG: ("self.forcefiles = set()", "self.forcefiles.isdisjoint(job.output)"),
-        Job: ("self.rule: Rule = ", "self.wildcards_dict = "),
         job_scheduler: (
             "if self.job_rate_limiter is None:",
             "signal.signal(signal.SIGTERM, self.exit_gracefully)",
@@ -315,6 +315,7 @@ def test_what_is_used_of_snakemake_beyond_its_manual_is_there():
         ),
         LoggerManager: ('stream_handler.name = "DefaultStreamHandler"',),
         FileBackupMixin: ('return self.path / "backups"', "no backup found."),
+        Job: ("self.rule: Rule = ", "self.wildcards_dict = ", "(updating job failed)"),
         ConfigSettings: ("update_config(overwrite_config, load_configfile(f))",),
     }
     missing = [f"{of.__name__}.{name}" for of, wanted in names.items() for name in wanted if not hasattr(of, name)]

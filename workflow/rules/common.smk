@@ -36,6 +36,7 @@ snakemake_adapter.end_on_sigterm()
 snakemake_adapter.end_with_ctrl_c(workflow)
 snakemake_adapter.print_short_lines(workflow)
 snakemake_adapter.accept_clocks_that_differ()
+snakemake_adapter.leave_indexes_of_failed_jobs()
 
 # A configfile directive would be merged, key by key, with the command line's: a mix of two studies.
 if not snakemake_adapter.names_study(workflow):

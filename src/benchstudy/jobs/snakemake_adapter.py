@@ -24,7 +24,7 @@ from typing import Any, NoReturn, TextIO
 
 from benchstudy.hosts.controller import end_jobs_elsewhere
 from benchstudy.jobs.preloaded import FEWEST_TO_COLLECT
-from benchstudy.model import hints
+from benchstudy.model import hints, paths
 from benchstudy.model.errors import BenchstudyError
 from benchstudy.model.files import disk_trouble
 from benchstudy.model.names import nearest
@@ -182,6 +182,25 @@ def accept_clocks_that_differ() -> None:
     DAG.check_output_mtime = checked
 
 
+def leave_indexes_of_failed_jobs() -> None:
+    """Leave each session.json as a failed job left it: a true one, or none.
+
+    Of a group of targets whose job failed, as after Ctrl-C, Snakemake would put back those from before the job. They do
+    not list what was measured since, so the next command would take these trials for added by somebody.
+    """
+    from snakemake.persistence import FileBackupMixin
+
+    restore = FileBackupMixin.restore_output
+
+    def restored(persistence: FileBackupMixin, path: Path) -> bool:
+        if path.name != paths.SESSION_INDEX:
+            return restore(persistence, path)
+        persistence.cleanup_backup(path)
+        return True  # else Snakemake removes it
+
+    FileBackupMixin.restore_output = restored
+
+
 def end_on_sigterm() -> None:
     """Let SIGTERM end the command after the jobs that run, as Snakemake means it to.
 
@@ -276,6 +295,8 @@ def print_short_lines(workflow: Any) -> None:
     for handler in () if settings.printshellcmds or settings.verbose else _on_screen():
         # It says so of every output that a failed job had not made before, as if something were lost.
         handler.addFilter(lambda record: not record.getMessage().endswith(": no backup found."))
+        # It was not restored, see `leave_indexes_of_failed_jobs`.
+        handler.addFilter(lambda record: f"/{paths.SESSION_INDEX} (updating job failed)" not in record.getMessage())
         handler.formatter.format_workflow_started = lambda msg: ""
         handler.formatter.format_job_info = _job_line
         if not settings.show_failed_logs:
