@@ -791,6 +791,19 @@ def test_nothing_counts_twice_and_a_lost_index_is_made_again(tmp_path: Path):
     assert json.loads(index.read_text())["trials"] == before
 
 
+def test_no_import_hides_that_a_trial_is_lost(tmp_path: Path):
+    first = imported(tmp_path, FIO_DATA / "fio-3.33-page.json")
+    ((_, lost),) = first.imported
+    index = tmp_path / "data/raw/archive/machine/fio/session.json"
+    before = index.read_bytes()
+    lost.folder.rename(tmp_path / "kept")
+    for _ in range(2):
+        again = imported(tmp_path, FIO_DATA / "fio-3.33-appended.json")
+        assert not again.imported and index.read_bytes() == before
+        ((_, cause),) = again.refused
+        assert "session.json lists this trial, and its folder is gone" in cause
+
+
 @pytest.mark.parametrize("name", ["fio-3.33-page.json", "fio-3.33-appended.json"])
 def test_a_copy_in_another_encoding_or_with_other_line_ends_counts_once(tmp_path: Path, name: str):
     text = (FIO_DATA / name).read_text()

@@ -255,6 +255,23 @@ def test_a_lost_trial_is_named_and_not_told_as_one_to_measure(command, tmp_path,
         assert "to measure" not in told
 
 
+def test_no_discard_hides_that_another_trial_is_lost(tmp_path, monkeypatch, capsys):
+    """It removes session.json, which alone tells of the other one."""
+    monkeypatch.chdir(as_project(tmp_path))
+    stored = StoredStudy(Path())
+    Path("small.yaml").write_text(yaml.safe_dump(STUDY))
+    discard = ["discard", stored.ok.short, "--why", "a test", "--study", "small.yaml"]
+    kept = tmp_path / "kept"
+    stored.failed.folder.rename(kept)
+    assert main(discard) == 1
+    told = capsys.readouterr().err
+    assert f"{stored.failed.folder}: session.json lists this trial, and its folder is gone" in told
+    assert main(["cases", "small.yaml"]) == 1, "it is still found"
+    kept.rename(stored.failed.folder)
+    (stored.failed.folder / "SHA256SUMS").rename(tmp_path / "lost")  # damaged: a discard is the remedy
+    assert main(discard) == 0
+
+
 def test_a_damaged_trial_that_was_aborted_is_discarded_too(store, original, monkeypatch):
     """It is no result, but all that exists is compared."""
     (store.root / "workflow").mkdir()

@@ -213,6 +213,7 @@ def _all_notebooks(root: Path) -> list[Path]:
 
 
 def _discard(arguments: argparse.Namespace) -> int:
+    from benchstudy.measuring import confirmed
     from benchstudy.measuring.raw import TrialStore, find_trials
     from benchstudy.measuring.trialrecord import RESULTS
 
@@ -264,6 +265,8 @@ def _discard(arguments: argparse.Namespace) -> int:
     ]
     if not chosen:
         raise BenchstudyError("nothing to discard: no such trial has a result, or all of them are discarded already")
+    for folder in {store.folder for store, _ in chosen}:
+        confirmed.require_none_lost(paths.project_root(), folder)
     for store, trial in chosen:
         store.discard(trial, arguments.why.strip())
         if not arguments.json:

@@ -14,6 +14,7 @@ from typing import Any
 
 from benchstudy.commands.given_levels import levels_of
 from benchstudy.families.shared.files import text_of
+from benchstudy.measuring import confirmed
 from benchstudy.measuring.instrument import instrument_sha256
 from benchstudy.measuring.raw import PartialTrial, TrialStore
 from benchstudy.measuring.sealed import RECORD
@@ -137,7 +138,7 @@ class ImportedTrials:
     """The trials of one family during an import. They are read, and so hashed, once."""
 
     def __init__(self, root: Path, study: Study, target: str, family: Family, outcome: Outcome):
-        self._study, self._target, self._family, self._outcome = study, target, family, outcome
+        self._root, self._study, self._target, self._family, self._outcome = root, study, target, family, outcome
         self._store = self._filling = TrialStore(paths.family_raw(root, study.study, target, family.name))
         self._instrument = instrument_sha256(family.name)
         self._filled: list[tuple[Path, PartialTrial, TrialRecord]] = []
@@ -151,6 +152,7 @@ class ImportedTrials:
                 self._filling = TrialStore(Path(stack.enter_context(TemporaryDirectory(prefix="benchstudy-"))))
             else:
                 stack.enter_context(self._store.exclusive())
+                confirmed.confirm(self._root, [self._store.folder])  # a new index would hide a loss
             self._trials = self._store.trials(remember=not self._outcome.dry_run)
             discarded = self._store.discards()
             self._stack = stack.pop_all()

@@ -74,6 +74,22 @@ def confirm(root: Path, stores: Iterable[Path]) -> None:
         raise RawAltered(_refusal(differences))
 
 
+def require_none_lost(root: Path, store: Path) -> None:
+    """Called before a discard removes session.json, which alone tells that a folder was lost. Raises RawAltered.
+
+    Damaged folders are no matter, because a discard may be the remedy; nor are discarded trials: no figure uses them.
+    """
+    seen, index = look(store), read_index(store / paths.SESSION_INDEX)
+    aside = discarded_in(seen)
+    gone = {
+        f"{store.relative_to(root).as_posix()}/{place}": [difference]
+        for place, difference in against_index(root, store, index, seen)
+        if difference.how is How.GONE and place not in seen and trial_of(place) not in aside
+    }
+    if gone:
+        raise RawAltered(_refusal(gone))
+
+
 def check(root: Path, store: Path, *, read: bool = False) -> Checked:
     """Check a family's whole raw folder, including discarded trials. `read`: read every file, even if unchanged."""
     seen = look(store)
