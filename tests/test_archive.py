@@ -552,6 +552,23 @@ def test_a_pull_that_does_not_finish_has_discarded_what_was_discarded(tmp_path):
     }
 
 
+def test_a_pull_brings_back_what_the_archive_has_and_does_not_hide_what_else_is_lost(tmp_path):
+    stored, bucket, kept = StoredStudy(tmp_path / "author"), InMemory(), tmp_path / "kept"
+    push(stored.root, stored.study, bucket, ignore)
+    only_here = stored.add(stored.plan.cases[0].id, 4)
+    stored.index()
+    kept.mkdir()
+    for trial in (stored.failed, only_here):
+        trial.folder.rename(kept / trial.short)
+    with pytest.raises(BenchstudyError, match="lists this trial, and its folder is gone") as told:
+        pull(stored.root, stored.study, bucket, ignore)
+    assert only_here.short in str(told.value) and stored.failed.short not in str(told.value)
+    (kept / only_here.short).rename(only_here.folder)
+    assert pull(stored.root, stored.study, bucket, ignore).fetched == 1
+    listed = {trial.facts.uuid for trial in stored.store.trials()}
+    assert {stored.failed.facts.uuid, only_here.facts.uuid} <= listed
+
+
 def complete(root: Path) -> StoredStudy:
     """The small study with all of its trials."""
     stored = StoredStudy(root)

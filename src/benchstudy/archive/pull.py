@@ -10,6 +10,7 @@ from benchstudy.archive.bucket import ArchiveError, Bucket, DamagedObject, side_
 from benchstudy.archive.manifests import Entry, History, history_of
 from benchstudy.archive.packs import unpack
 from benchstudy.archive.push import Advance, room_for_a_pack
+from benchstudy.measuring import confirmed
 from benchstudy.measuring.checked import SUMS
 from benchstudy.measuring.raw import NOT_HELD, TrialStore
 from benchstudy.measuring.sealed import DISCARDS, IN_ARCHIVE, in_archive, look, read_index
@@ -56,7 +57,7 @@ def pull(
         if history.manifests:
             try:
                 _Pulling(root, plan, TrialStore(folder), bucket, history, told, whole).session(advance)
-            except (CorruptTrial, _NotFetched) as error:  # says nothing about other sessions
+            except (CorruptTrial, confirmed.RawAltered, _NotFetched) as error:  # says nothing about other sessions
                 damaged.append(str(error))
     if not found:
         raise ArchiveError(
@@ -103,6 +104,7 @@ class _Pulling:
         if not (missing or discards or index is None):
             return
         with self._store.exclusive():
+            confirmed.require_none_lost(self._root, folder, fetched=missing)
             # The index is derived and about to be outdated, so a killed pull leaves none.
             self._store.index.unlink(missing_ok=True)
             # Before any trial, because tables can be made of what a pull that does not finish leaves here.

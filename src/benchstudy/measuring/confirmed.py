@@ -74,8 +74,10 @@ def confirm(root: Path, stores: Iterable[Path]) -> None:
         raise RawAltered(_refusal(differences))
 
 
-def require_none_lost(root: Path, store: Path) -> None:
-    """Called before a discard removes session.json, which alone tells that a folder was lost. Raises RawAltered.
+def require_none_lost(root: Path, store: Path, fetched: Collection[str] = ()) -> None:
+    """Called before a discard or a pull removes session.json, which alone tells that a folder was lost.
+
+    `fetched`: folders that the pull brings back. Raises RawAltered.
 
     Damaged folders are no matter, because a discard may be the remedy; nor are discarded trials: no figure uses them.
     """
@@ -84,7 +86,7 @@ def require_none_lost(root: Path, store: Path) -> None:
     gone = {
         f"{store.relative_to(root).as_posix()}/{place}": [difference]
         for place, difference in against_index(root, store, index, seen)
-        if difference.how is How.GONE and place not in seen and trial_of(place) not in aside
+        if difference.how is How.GONE and place not in {*seen, *fetched} and trial_of(place) not in aside
     }
     if gone:
         raise RawAltered(_refusal(gone))
