@@ -32,39 +32,42 @@ DESK = """
   return { width, wide, title: document.title, dom: document.documentElement.outerHTML, stops: stops.length };
 """
 BARRIERS = """
-  // Axe takes a millisecond per element: of siblings that differ only in words, numbers and addresses, one stays.
-  const kinds = new Map(), gone = [], free = "id href d transform x y x1 x2 y1 y2 width height".split(" ");
-  const kindOf = (element) => {
-    const inner = [], isDrawn = element.closest("svg");
+  // Axe takes a millisecond per element. What differs from its sibling only in words, numbers and addresses goes. So
+  // does a panel, table or case that differs only in these from one in the same kind of place.
+  const kinds = new Map(), seen = new Set(), gone = [];
+  const free = "id href d transform x y x1 x2 y1 y2 width height viewBox".split(" ");
+  const ofDrawing = "aria-label stroke stroke-width stroke-dasharray fill fill-opacity".split(" ");
+  const kindOf = (element, around) => {
+    const inner = [], place = `${around} ${element.localName}.${element.getAttribute("class")}`;
     for (const child of [...element.children]) {
-      const kind = kindOf(child);
+      const kind = kindOf(child, place);
       const again = inner.includes(kind) && child.matches("tr, li, details, svg *");
-      if (again) gone.push([element, child, child.nextSibling]);
+      const elsewhere = seen.has(place + kind) && child.matches(".panel, .table-frame, details, svg");
+      seen.add(place + kind);
+      if (again || elsewhere) gone.push(child);
       else inner.push(kind);
     }
-    const isFree = (name) => free.includes(name) || (isDrawn && name === "aria-label");
+    const isDrawing = element.closest("svg") && !element.matches("text, tspan");
+    const isFree = (name) => free.includes(name) || (isDrawing && ofDrawing.includes(name));
     const attributes = [...element.attributes].map(({ name, value }) => [name, isFree(name) ? value !== "" : value]);
     const hasWords = [...element.childNodes].some((node) => node.nodeType === 3 && node.data.trim());
     const told = JSON.stringify([element.localName, hasWords, attributes, inner]);
     return kinds.get(told) ?? kinds.set(told, kinds.size + 1).size;
   };
-  kindOf(document.body);
-  gone.forEach(([, child]) => child.remove());
+  kindOf(document.body, "");
+  gone.forEach((child) => child.remove());
   // Axe cannot tell a contrast on a gradient. Those of tables are the shadows at the edges of what scrolls.
   document.querySelectorAll(".table-frame").forEach((frame) => { frame.style.backgroundImage = "none"; });
-  const folds = [...document.querySelectorAll("details")];
-  const before = folds.map((details) => details.open);
-  const found = [];
+  const folds = [...document.querySelectorAll("details")], found = [];
+  const options = { resultTypes: ["violations"], selectors: false, reporter: "no-passes" };
   for (const open of [false, true]) {
     folds.forEach((details) => { details.open = open; });
     await settled();
     // Contrasts take most of axe's time. Folded, only summaries have other colours than unfolded.
     axe.configure({ rules: [{ id: "color-contrast", selector: open ? "*" : "summary, summary *" }] });
-    for (const rule of (await axe.run(document, { resultTypes: ["violations"] })).violations)
+    for (const rule of (await axe.run(document, options)).violations)
       for (const node of rule.nodes) found.push(`${rule.id}: ${node.html.slice(0, 200)}`);
   }
-  folds.forEach((details, index) => { details.open = before[index]; });
-  gone.reverse().forEach(([element, child, next]) => element.insertBefore(child, next));
   return found;
 """
 FIRST_TRIAL = "#trial-"

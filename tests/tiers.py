@@ -66,6 +66,10 @@ LONGEST = (
     "test_init.py",
     "test_load_test_run.py",
     "test_http_concurrency.py",
+    "test_hostagent.py",
+    "test_log_write_logbench.py",
+    "test_remote.py",
+    "test_stopping.py",
 )
 
 
