@@ -185,3 +185,18 @@ def test_each_link_of_the_reference_of_keys_leads_to_one_heading():
     links = re.findall(r"\]\(#(.+?)\)", text)
     assert links and {headings[link] for link in links} == {1}
     assert {"expect-of-command", "expect-of-http_concurrency"} <= set(links)
+
+
+@pytest.mark.parametrize(
+    ("key", "written"),
+    [
+        ("above", "share or duration or number"),
+        ("rate", "text"),
+        ("timeout", "duration"),
+        ("replies", "share or number"),
+        ("start", "time"),
+        ("expect_fs", "text or list of texts"),
+    ],
+)
+def test_the_reference_says_what_is_written_and_not_what_it_becomes(key, written):
+    assert f"\n| `{key}` | {written} |" in reference.tables()

@@ -18,6 +18,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from annotated_types import MinLen
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
+from pydantic_core import PydanticUndefined
 
 from benchstudy.commands.systems import kind
 from benchstudy.model import interference, registry
@@ -28,7 +29,7 @@ from benchstudy.model.metrics import Metric
 from benchstudy.model.names import Name
 from benchstudy.model.stopping import PrecisionField
 from benchstudy.model.study import MarginField, Study
-from benchstudy.model.units import CountOrDurationField, DurationField, Size
+from benchstudy.model.units import CountOrDurationField, DurationField, DurationText, PercentText, Size
 
 # The text between the markers is made here: tables of a study, systems of the catalogue, or metrics of a family.
 _PLACE = re.compile(
@@ -57,6 +58,8 @@ _MARKED = {
     id(get_args(MarginField)[1]): "share",
     id(get_args(PrecisionField)[1]): "share",
     id(get_args(LimitField)[1]): "share",
+    id(get_args(PercentText)[1]): "share",
+    id(get_args(DurationText)[1]): "duration",
     id(get_args(Name)[1]): "name",
 }
 
@@ -183,16 +186,19 @@ def _type(annotation: Any, headings: Mapping[type[BaseModel], str], metadata: An
     for mark in metadata:
         if id(mark) in _MARKED:
             return _MARKED[id(mark)]
+        written = getattr(mark, "json_schema_input_type", PydanticUndefined)  # of a validator that reads another type
+        if written is not PydanticUndefined and annotation is not datetime:
+            return _type(written, headings)
     origin, parts = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
         return _type(parts[0], headings, parts[1:])
     if origin is Literal:
         return " or ".join(f"`{part}`" for part in parts)
     if origin in (Union, UnionType):
-        return " or ".join(_type(part, headings) for part in parts if part is not NoneType)
+        return " or ".join(dict.fromkeys(_type(part, headings) for part in parts if part is not NoneType))
     if origin is list:
         inner = _type(parts[0], headings)
-        return f"list of {_PLURAL.get(inner, inner)}"
+        return f"list of {_PLURAL.get(inner, f'({inner})' if ' or ' in inner else inner)}"
     if origin is dict:
         inner = _type(parts[1], headings)
         return f"{_type(parts[0], headings)}: {f'({inner})' if ': ' in inner else inner}"
